@@ -1,0 +1,39 @@
+# Everything runs in .venv, which the first target that needs it creates.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench replications hooks ci clean
+
+demo: $(STAMP)
+	$(BIN)/weft demo
+
+test: $(STAMP)
+	$(BIN)/pytest -q -n auto
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+replications: $(STAMP)
+	$(BIN)/pytest -q -m replication tests
+
+hooks:
+	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit
+	chmod +x .git/hooks/pre-commit
+
+ci: check test
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(STAMP)

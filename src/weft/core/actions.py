@@ -1,0 +1,37 @@
+"""Orders, in the imperative: what the scheduler wants done.
+
+`after` names the jobs that must let go of devices first: an engine carries an order out only once
+they have, so no device ever runs two jobs of one turn, however long a stop takes.
+"""
+
+from dataclasses import dataclass
+
+from weft.core.allocation import Allocation
+from weft.core.job import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    id: int
+    job: JobId
+    allocation: Allocation
+    after: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Any difference between two allocations: size, devices, plan, turn, host."""
+
+    id: int
+    job: JobId
+    allocation: Allocation
+    after: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    id: int
+    job: JobId
+
+
+Action = Start | Change | Stop

@@ -1,0 +1,86 @@
+"""Facts, in the past tense: what the scheduler is told.
+
+A report about a job carries the id of the order it answers, so that a late report of an earlier
+attempt can be told from a report of this one.
+"""
+
+from dataclasses import dataclass
+
+from weft.core.cluster import Node
+from weft.core.job import JobId, JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """The job runs under the allocation of that order, at that speed."""
+
+    job: JobId
+    action: int
+    iterations_done: float
+    iterations_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgressed:
+    """A measurement. It never causes a decision: least-service policies would livelock."""
+
+    job: JobId
+    action: int
+    iterations_done: float
+    iterations_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopped:
+    """The job let go of its devices and can resume from iterations_done."""
+
+    job: JobId
+    action: int
+    iterations_done: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    job: JobId
+    action: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """The job ended by itself, badly; iterations_done is what a retry can build on."""
+
+    job: JobId
+    action: int
+    iterations_done: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """The node takes no new work; what runs there runs on."""
+
+    node: str
+
+
+Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed
+Event = JobSubmitted | JobCancelled | Report | NodeJoined | NodeLost | NodeDrained

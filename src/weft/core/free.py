@@ -1,0 +1,159 @@
+"""The free devices, kept up to date device by device and cheap to copy.
+
+Rebuilding a list of free devices at every decision was half the time of an early prototype. Here a
+node is an integer whose bits are its free devices, and nodes stand in lists by how many bits they
+have: the questions that placements ask ("the fullest node with room for four") take a few steps
+whatever the size of the cluster, and a policy that plans an eviction copies the whole in a few
+microseconds.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from weft.core.cluster import Cluster, Device, Node
+
+
+class FreeDevices:
+    """Which devices nobody holds. Nodes are known by position: their order in the cluster."""
+
+    __slots__ = ("_by_count", "_devices", "_masks", "_position", "capacity", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.capacity: list[int] = []  # devices a node has; 0 once it is lost or drained
+        self._position: dict[str, int] = {}
+        self._devices: list[tuple[Device, ...]] = []
+        self._masks: list[int] = []
+        self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        free = cls()
+        for node in cluster.nodes:
+            free.add(node)
+        return free
+
+    def copy(self) -> Self:
+        """An independent copy; the tables that only change with the cluster are shared."""
+        twin = type(self).__new__(type(self))
+        twin.total = self.total
+        twin.capacity = self.capacity
+        twin._position = self._position
+        twin._devices = self._devices
+        twin._masks = self._masks.copy()
+        twin._by_count = [positions.copy() for positions in self._by_count]
+        return twin
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def count(self, position: int) -> int:
+        """How many devices of that node are free."""
+        return self._masks[position].bit_count()
+
+    def holds(self, devices: Iterable[Device]) -> bool:
+        """Whether all of these are free."""
+        position, masks = self._position, self._masks
+        return all(masks[position[d.node]] >> d.number & 1 for d in devices)
+
+    def tightest(self, size: int) -> int | None:
+        """The node with the fewest free devices that still has room; the first of equals."""
+        for positions in self._by_count[size:]:
+            if positions:
+                return positions[0]
+        return None
+
+    def first(self, size: int) -> int | None:
+        """The first node in the cluster's order that has room."""
+        heads = [positions[0] for positions in self._by_count[size:] if positions]
+        return min(heads) if heads else None
+
+    def emptiest(self) -> int | None:
+        """The node with the most free devices; the first of equals."""
+        for count in range(len(self._by_count) - 1, 0, -1):
+            if self._by_count[count]:
+                return self._by_count[count][0]
+        return None
+
+    def whole(self, devices_each: int) -> Sequence[int]:
+        """Nodes of exactly that many devices with every one of them free."""
+        if devices_each >= len(self._by_count):
+            return ()
+        capacity = self.capacity
+        return [p for p in self._by_count[devices_each] if capacity[p] == devices_each]
+
+    def pick(self, position: int, size: int) -> tuple[Device, ...]:
+        """The lowest-numbered free devices of a node that has enough."""
+        mask, devices = self._masks[position], self._devices[position]
+        if mask == (1 << size) - 1:
+            return devices[:size]
+        picked = []
+        while len(picked) < size:
+            low = mask & -mask
+            picked.append(devices[low.bit_length() - 1])
+            mask ^= low
+        return tuple(picked)
+
+    def __iter__(self) -> Iterable[Device]:
+        for position in range(len(self._masks)):
+            yield from self.pick(position, self.count(position))
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def take(self, devices: Sequence[Device]) -> None:
+        """Mark as held; every one of them must be free."""
+        for position, bits in self._grouped(devices):
+            mask = self._masks[position]
+            assert mask & bits == bits, "a device that is not free was taken"
+            self._move(position, mask, mask ^ bits)
+
+    def give(self, devices: Sequence[Device]) -> None:
+        """Mark as free again; devices of a node that is gone stay gone."""
+        for position, bits in self._grouped(devices):
+            if self.capacity[position]:
+                mask = self._masks[position]
+                assert mask & bits == 0, "a device that is already free was given back"
+                self._move(position, mask, mask | bits)
+
+    def add(self, node: Node) -> None:
+        """Let a node be used, with all its devices free."""
+        # Copies share these tables, so they are replaced and not changed in place.
+        position = self._position.get(node.name)
+        devices = tuple(Device(node.name, number) for number in range(node.device_count))
+        if position is None:
+            position = len(self._masks)
+            self._position = {**self._position, node.name: position}
+            self._masks.append(0)
+            self._devices = [*self._devices, devices]
+            self.capacity = [*self.capacity, node.device_count]
+            insort(self._by_count[0], position)
+        else:
+            self._devices = [*self._devices]
+            self._devices[position] = devices
+            self.capacity = [*self.capacity]
+            self.capacity[position] = node.device_count
+        self._by_count += [[] for _ in range(node.device_count + 1 - len(self._by_count))]
+        self._move(position, self._masks[position], (1 << node.device_count) - 1)
+
+    def remove(self, name: str) -> None:
+        """Use a node no more: its free devices vanish, held ones vanish when given back."""
+        position = self._position[name]
+        self.capacity = [*self.capacity]
+        self.capacity[position] = 0
+        self._move(position, self._masks[position], 0)
+
+    def _grouped(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:
+        """The devices as one bit pattern for each node they are on."""
+        bits: dict[str, int] = {}
+        for node, number in devices:
+            bits[node] = bits.get(node, 0) | 1 << number
+        return [(self._position[node], pattern) for node, pattern in bits.items()]
+
+    def _move(self, position: int, before: int, after: int) -> None:
+        old, new = before.bit_count(), after.bit_count()
+        self._masks[position] = after
+        if old != new:
+            positions = self._by_count[old]
+            del positions[bisect_left(positions, position)]
+            insort(self._by_count[new], position)
+            self.total += new - old

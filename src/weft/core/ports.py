@@ -1,0 +1,88 @@
+"""The roles that others play for the core: policy, engine, clock, performance model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from weft.core.actions import Action
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster
+from weft.core.events import Event
+from weft.core.job import Job, JobId, JobSpec
+from weft.core.ranking import Rank
+from weft.core.snapshot import Reason, Schedule, Snapshot
+
+
+class Policy(Protocol):
+    """Who runs, on which devices, under which plan, in what turn. Pure: same snapshot, same answer.
+
+    Subclass it and write `decide`; the other methods have answers that suit most policies.
+    """
+
+    in_order: bool = False  # True if no waiting job ever overtakes another
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        """The whole target for now. It must leave the snapshot alone."""
+        ...
+
+    def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
+        """Where the job stands in `snapshot.ranking`; in order of arrival unless said otherwise."""
+        return Rank(0.0)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        """Why this job could not even run on the empty cluster, or None if it could."""
+        if spec.sizes[0] > cluster.device_count:
+            return f"it asks for {spec.sizes[0]} devices and the cluster has {cluster.device_count}"
+        return None
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        """Why the job waits, or holds what it holds, for people."""
+        ...
+
+
+class PerformanceModel(Protocol):
+    """How fast a job would run. The simulator's is the truth, a policy's is its belief."""
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        """Iterations a second on so many devices, placed as well as can be, sharing nothing."""
+        ...
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        """Iterations a second on exactly these devices beside exactly these sharers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an engine can do to a job without stopping it."""
+
+    resize: bool = False
+    move: bool = False
+    change_plan: bool = False
+    share: bool = False
+
+
+class Engine(Protocol):
+    """Carries orders out and reports facts; reports arrive on the inbox it was given."""
+
+    abilities: Abilities
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        """Begin; do not wait for the end. Every order is answered by an event that names it."""
+        ...
+
+
+class Inbox(Protocol):
+    """Where an engine puts its reports."""
+
+    def put_nowait(self, event: Event) -> None: ...
+
+
+class Clock(Protocol):
+    """The only source of time. Seconds from the start of the run."""
+
+    def now(self) -> float: ...
+
+    async def sleep_until(self, moment: float) -> None: ...

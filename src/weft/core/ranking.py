@@ -1,0 +1,142 @@
+"""Jobs in a policy's order, without sorting them at every decision.
+
+A policy ranks a job by a straight line: a value now and a slope that says how the value moves while
+time passes (lower goes first). Remaining time falls while a job runs, attained service grows, and
+both stand still while it waits. Two facts make the order cheap:
+
+1. A waiting job's value does not move, so the queue is a sorted list.
+2. Running jobs with the same slope never overtake one another, so they form one sorted list for
+   each slope, and there are few slopes (one, or one for each size).
+
+The last of all running jobs is then the last of a handful of lists, and a decision costs what it
+changes and not what runs. On the 66,280 jobs of the Philly log this is the difference between
+re-ranking two thousand running jobs a hundred thousand times and not at all.
+
+Ties. Equal values are ordered as they were a moment ago: a job whose value falls has just come
+from behind, one whose value grows from in front. That is what a stable sort repeated at every
+event gives, and what published simulators do; it decides who is preempted when integers collide.
+A rank may also hold only until a moment (a queue limit that will be crossed): the scheduler then
+asks again.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple, Self
+
+from weft.core.job import Job, JobId
+
+
+class Rank(NamedTuple):
+    """Where a job stands in a policy's order: lower first."""
+
+    value: float  # now
+    slope: float = 0.0  # change of the value each second while the job stays as it is
+    until: float = inf  # the line holds until then; ask again
+
+
+Ranker = Callable[[Job, float], Rank]
+
+
+class Ranking:
+    """Every job that waits, in order; every job that holds devices, by slope."""
+
+    __slots__ = ("_entries", "_expiries", "_lines", "_place", "_rank", "queue")
+
+    def __init__(self, rank: Ranker) -> None:
+        self._rank = rank
+        self._place = 0  # counts up: the order in which jobs came to where they are
+        self.queue: list[tuple[float, int, JobId]] = []  # (value, place, job), ascending
+        # slope -> (value at time 0, -place, job), ascending
+        self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
+        # job -> (slope or None while it waits, its entry)
+        self._entries: dict[JobId, tuple[float | None, tuple[float, int, JobId]]] = {}
+        self._expiries: list[tuple[float, int, JobId]] = []  # (until, place, job), a heap
+
+    def copy(self) -> Self:
+        twin = type(self)(self._rank)
+        twin._place = self._place
+        twin.queue = self.queue.copy()
+        twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
+        twin._entries = self._entries.copy()
+        twin._expiries = self._expiries.copy()
+        return twin
+
+    @property
+    def next_expiry_at(self) -> float:
+        return self._expiries[0][0] if self._expiries else inf
+
+    def put(self, job: Job, now: float) -> None:
+        """Rank a job anew, whether it is known or not."""
+        identity = job.spec.id
+        if identity in self._entries:
+            self.drop(identity)
+        value, slope, until = self._rank(job, now)
+        place = self._place
+        self._place = place + 1
+        if job.allocation is None:
+            entry = (value, place, identity)
+            insort(self.queue, entry)
+            self._entries[identity] = (None, entry)
+        else:
+            # Later comers stand in front of equals here: they were ahead when they came.
+            entry = (value - slope * now, -place, identity)
+            insort(self._lines.setdefault(slope, []), entry)
+            self._entries[identity] = (slope, entry)
+        if until < inf:
+            heappush(self._expiries, (until, place, identity))
+
+    def drop(self, identity: JobId) -> None:
+        known = self._entries.pop(identity, None)
+        if known is None:
+            return
+        slope, entry = known
+        line = self.queue if slope is None else self._lines[slope]
+        del line[bisect_left(line, entry)]
+        if slope is not None and not line:
+            del self._lines[slope]
+
+    def expired(self, now: float) -> list[JobId]:
+        """Jobs whose rank has run out, each once; the caller puts them again."""
+        due: dict[JobId, None] = {}
+        while self._expiries and self._expiries[0][0] <= now:
+            _, place, identity = heappop(self._expiries)
+            known = self._entries.get(identity)
+            if known is not None and abs(known[1][1]) == place:
+                due[identity] = None
+        if len(self._expiries) > 2 * len(self._entries) + 64:
+            self._forget_replaced()
+        return list(due)
+
+    def from_the_back(self, now: float) -> Iterator[tuple[float, float, JobId]]:
+        """Running jobs as (value, slope, job), the last in order first."""
+        lines = self._lines
+        if len(lines) == 1:
+            ((slope, line),) = lines.items()
+            for at_zero, _, identity in reversed(line):
+                yield at_zero + slope * now, slope, identity
+            return
+        heads = []
+        for slope, line in lines.items():
+            at_zero, place, identity = line[-1]
+            # Of equal values the one that falls fastest is last, as it came from behind.
+            heads.append((-(at_zero + slope * now), slope, -place, len(line) - 1, identity))
+        heapify(heads)
+        while heads:
+            value, slope, _, index, identity = heappop(heads)
+            yield -value, slope, identity
+            if index:
+                at_zero, place, identity = lines[slope][index - 1]
+                heappush(
+                    heads, (-(at_zero + slope * now), slope, -place, index - 1, identity)
+                )
+
+    def _forget_replaced(self) -> None:
+        """Drop expiries of ranks that were replaced, which would pile up otherwise."""
+        self._expiries = [
+            (until, place, identity)
+            for until, place, identity in self._expiries
+            if identity in self._entries and abs(self._entries[identity][1][1]) == place
+        ]
+        heapify(self._expiries)

@@ -1,0 +1,79 @@
+"""What a policy may know, and what it answers."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, Self
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.free import FreeDevices
+from weft.core.job import Job, JobId
+from weft.core.ranking import Ranking
+
+Cause = Literal["never fits", "devices", "fragmentation", "order", "rank", "starting", "running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits, or holds what it holds: one word to count by, one sentence to read."""
+
+    cause: Cause
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of the world at one moment, to be read only.
+
+    It is a view and not a copy, so it holds for one decision. Plans are made on `free.copy()`.
+    """
+
+    now: float
+    cluster: Cluster
+    jobs: Mapping[JobId, Job]  # every job that has not ended
+    free: FreeDevices
+    tenants: Mapping[Device, Mapping[int, JobId]]
+    ranking: Ranking
+
+    def waiting(self) -> Iterator[Job]:
+        """Jobs that wait and could run some day, in the policy's order."""
+        jobs = self.jobs
+        return (jobs[identity] for _, _, identity in self.ranking.queue)
+
+    def holding(self) -> Iterator[Job]:
+        """Jobs with devices, the last in the policy's order first."""
+        jobs = self.jobs
+        return (jobs[identity] for _, _, identity in self.ranking.from_the_back(self.now))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The whole target, written as what differs from now: a job not named keeps what it holds.
+
+    Most decisions change one job of thousands; a full table would cost more to build and compare
+    than the decision itself. `Schedule.whole` is for policies that do plan everything afresh.
+    """
+
+    changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: let go
+    valid_until: float = inf  # "ask me again then", even if nothing happens
+
+    @classmethod
+    def whole(
+        cls,
+        snapshot: Snapshot,
+        allocations: Mapping[JobId, Allocation],
+        *,
+        valid_until: float = inf,
+    ) -> Self:
+        """The schedule in which exactly these jobs hold devices."""
+        changes: dict[JobId, Allocation | None] = {
+            job.id: None for job in snapshot.holding() if job.id not in allocations
+        }
+        for identity, allocation in allocations.items():
+            if snapshot.jobs[identity].allocation != allocation:
+                changes[identity] = allocation
+        return cls(changes, valid_until)
+
+
+KEEP = Schedule()

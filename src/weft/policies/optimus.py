@@ -1,0 +1,69 @@
+"""Optimus (Peng et al., EuroSys'18): each step to the job whose completion it brings forward most.
+
+Jobs get their smallest size in order of arrival, those that do not fit are passed, and nobody that
+runs is stopped. The rest goes out step by step: the next to the job that gains most remaining time
+for each device it takes.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from weft.core.job import Job, JobId
+from weft.core.ports import PerformanceModel
+from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.policies.placement import Placement
+from weft.policies.shares import Sharing
+
+
+class Optimus(Sharing):
+    """Marginal gain, device by device."""
+
+    def __init__(self, placement: Placement, belief: PerformanceModel) -> None:
+        super().__init__(placement)
+        self._belief = belief
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        active = [*snapshot.holding(), *snapshot.waiting()]
+        if not active:
+            return KEEP
+        active.sort(key=lambda job: (not job.size, job.sequence))
+        free = snapshot.cluster.device_count
+        sizes: dict[JobId, int] = {}
+        for job in active:
+            if job.spec.sizes[0] <= free:
+                sizes[job.id] = job.spec.sizes[0]
+                free -= job.spec.sizes[0]
+        self._grow(snapshot, sizes, free)
+        return Schedule.whole(snapshot, self.assign(snapshot, sizes))
+
+    def _grow(self, snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
+        gains = []
+        for identity, size in sizes.items():
+            gains += self._next_step(snapshot.jobs[identity], size, snapshot.now)
+        heapify(gains)
+        while gains and free:
+            _, _, identity, size = heappop(gains)
+            step = size - sizes[identity]
+            if step <= free:
+                free -= step
+                sizes[identity] = size
+                gains_next = self._next_step(snapshot.jobs[identity], size, snapshot.now)
+                for gain in gains_next:
+                    heappush(gains, gain)
+
+    def _next_step(self, job: Job, size: int, now: float) -> list[tuple[float, int, JobId, int]]:
+        """The gain of the next larger size as a heap entry, best first; empty at the top."""
+        larger = next((s for s in job.spec.sizes if s > size), None)
+        if larger is None:
+            return []
+        remaining = job.remaining_at(now)
+        saved_s = remaining / self._belief.alone(job.spec, size) - remaining / self._belief.alone(
+            job.spec, larger
+        )
+        if saved_s <= 0:
+            return []
+        return [(-saved_s / (larger - size), job.sequence, job.id, larger)]
+
+
+def optimus(placement: Placement, belief: PerformanceModel) -> Optimus:
+    """Grow whichever job's completion comes forward most for each device."""
+    return Optimus(placement, belief)

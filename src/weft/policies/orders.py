@@ -1,0 +1,66 @@
+"""The policies that are nothing but an order: first come, shortest, least served."""
+
+from math import inf
+
+from weft.core.job import Job
+from weft.core.ports import PerformanceModel
+from weft.core.ranking import Rank
+from weft.policies.ordered import Ordered
+from weft.policies.placement import Placement
+
+
+def fifo(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa: ARG001
+    """First come, first served; a job that does not fit blocks all behind it."""
+    return Ordered(_arrival, placement, strict=True)
+
+
+def backfill(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa: ARG001
+    """First come, first served, but jobs that fit pass those that do not."""
+    return Ordered(_arrival, placement)
+
+
+def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) -> Ordered:
+    """Shortest job first, never preempting; strict: a job that does not fit blocks the rest."""
+
+    def order(job: Job, now: float) -> Rank:
+        return Rank(job.remaining_at(now) / belief.alone(job.spec, job.spec.asked))
+
+    return Ordered(order, placement, strict=strict)
+
+
+def srtf(placement: Placement, belief: PerformanceModel) -> Ordered:
+    """Shortest remaining time first, preempting."""
+
+    def order(job: Job, now: float) -> Rank:
+        speed = belief.alone(job.spec, job.spec.asked)
+        return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
+
+    return Ordered(order, placement, preemptive=True)
+
+
+def srsf(placement: Placement, belief: PerformanceModel) -> Ordered:
+    """Shortest remaining service (time times devices) first, preempting."""
+
+    def order(job: Job, now: float) -> Rank:
+        speed = belief.alone(job.spec, job.spec.asked) / job.spec.asked
+        return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
+
+    return Ordered(order, placement, preemptive=True)
+
+
+def las(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    quantum_s: float = inf,
+) -> Ordered:
+    """Least attained service first: whoever has run least goes next, preempting."""
+
+    def order(job: Job, now: float) -> Rank:
+        return Rank(job.held_at(now), 0.0 if job.allocation is None else 1.0)
+
+    return Ordered(order, placement, preemptive=True, quantum_s=quantum_s)
+
+
+def _arrival(job: Job, now: float) -> Rank:  # noqa: ARG001
+    return Rank(job.sequence)

@@ -1,0 +1,133 @@
+"""Which devices: a placement turns a size into devices, or says that it does not fit.
+
+Every placement is monotone: where a size does not fit, no larger one does. Policies rely on it to
+look no further.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Protocol
+
+from weft.core.cluster import Cluster, Device
+from weft.core.errors import InvalidInputError
+from weft.core.free import FreeDevices
+
+
+class Placement(Protocol):
+    """A way to choose among free devices. It reads `free` and changes nothing."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None: ...
+
+
+class Count:
+    """Devices are a counter: any free ones will do, on as few nodes as that allows."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        if size > free.total:
+            return None
+        position = free.tightest(size)
+        if position is not None:
+            return free.pick(position, size)
+        rest, devices = free.copy(), ()
+        while (missing := size - len(devices)) > 0:
+            tight = rest.tightest(missing)
+            position = rest.emptiest() if tight is None else tight
+            assert position is not None, "the total says that there are enough"
+            picked = rest.pick(position, min(missing, rest.count(position)))
+            rest.take(picked)
+            devices = (*devices, *picked)
+        return devices
+
+
+class Consolidate:
+    """The tightest single node that fits; whole empty nodes for what is larger than a node.
+
+    What is left over after the whole nodes goes to the tightest node that has room for it.
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.tightest)
+
+
+class FirstFit:
+    """The first node with room, in the cluster's order; whole empty nodes for larger jobs.
+
+    This is what Muri's simulator calls "yarn".
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.first)
+
+
+class Spread:
+    """One device after another on whichever node has the most free: even load, poor locality."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        if size > free.total:
+            return None
+        rest, devices = free.copy(), []
+        for _ in range(size):
+            position = rest.emptiest()
+            assert position is not None, "the total says that there are enough"
+            picked = rest.pick(position, 1)
+            rest.take(picked)
+            devices += picked
+        return tuple(devices)
+
+
+class _Choose(Protocol):
+    def __call__(self, free: FreeDevices, size: int, /) -> int | None: ...
+
+
+def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ...] | None:
+    """One node, or whole nodes and one more for the remainder; never a split."""
+    if size > free.total:
+        return None
+    largest = max(free.capacity)
+    if size <= largest:
+        position = choose(free, size)
+        return None if position is None else free.pick(position, size)
+    whole, rest = divmod(size, largest)
+    nodes = free.whole(largest)[:whole]
+    if len(nodes) < whole:
+        return None
+    devices = tuple(d for position in nodes for d in free.pick(position, largest))
+    if rest:
+        left = free.copy()
+        left.take(devices)
+        position = choose(left, rest)
+        if position is None:
+            return None
+        devices += left.pick(position, rest)
+    return devices
+
+
+PLACEMENTS: Mapping[str, type[Placement]] = {
+    "count": Count,
+    "consolidate": Consolidate,
+    "first-fit": FirstFit,
+    "spread": Spread,
+}
+
+
+def placement(name: str) -> Placement:
+    """The placement of that name."""
+    if name not in PLACEMENTS:
+        near = get_close_matches(name, PLACEMENTS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidInputError(
+            f"there is no placement {name!r} (there are {', '.join(PLACEMENTS)}){hint}"
+        )
+    return PLACEMENTS[name]()
+
+
+def never_fits(placement: Placement, size: int, cluster: Cluster) -> str | None:
+    """Why so many devices could not be placed even if nobody held any, or None."""
+    if size > cluster.device_count:
+        return f"it asks for {size} devices and the cluster has {cluster.device_count}"
+    if placement.place(FreeDevices.of(cluster), size) is None:
+        return (
+            f"it asks for {size} devices and this placement finds no room for them "
+            f"even on the empty cluster of {len(cluster.nodes)} nodes"
+        )
+    return None

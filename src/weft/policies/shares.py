@@ -1,0 +1,74 @@
+"""Policies that decide sizes: from a target size for each job to devices for it.
+
+Jobs whose size stays keep their devices. Those that shrink keep what lies together, those that
+grow stay on their nodes where there is room. Sizes are dealt with in the order given, so what
+fragmentation denies is denied to the last.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.free import FreeDevices
+from weft.core.job import Job, JobId, JobSpec
+from weft.core.ports import Policy
+from weft.core.snapshot import Reason, Snapshot
+from weft.policies.explain import why_waiting
+from weft.policies.placement import Placement, never_fits
+
+
+class Sharing(Policy):
+    """What all policies that decide sizes have in common."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        return never_fits(self._placement, spec.sizes[0], cluster)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return why_waiting(snapshot, job, self._placement, in_order=False)
+
+    def assign(self, snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocation]:
+        """Devices for jobs of those sizes, most important first."""
+        free = snapshot.free.copy()
+        allocations: dict[JobId, Allocation] = {}
+        for job in snapshot.holding():
+            assert job.allocation is not None, "holding jobs hold"
+            if sizes.get(job.id) == job.size:
+                allocations[job.id] = job.allocation
+            else:
+                free.give(job.allocation.devices)
+        for identity, size in sizes.items():
+            if identity not in allocations:
+                job = snapshot.jobs[identity]
+                devices = self._devices(free, job, size)
+                if devices is not None:
+                    free.take(devices)
+                    allocations[identity] = Allocation(devices)
+        return allocations
+
+    def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
+        """Near what it holds if that works, else anywhere, else at a smaller size."""
+        if job.allocation is not None:
+            mine = _kept(free, job.allocation.devices, size)
+            if len(mine) == size:
+                return mine
+        for smaller in reversed([s for s in job.spec.sizes if s <= size]):
+            devices = self._placement.place(free, smaller)
+            if devices is not None:
+                return devices
+        return None
+
+
+def _kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:
+    """Of the devices held and still free, the best together, and more from the same nodes."""
+    mine = [device for device in held if free.holds((device,))]
+    per_node = Counter(device.node for device in mine)
+    mine.sort(key=lambda device: (-per_node[device.node], device.node, device.number))
+    kept = mine[:size]
+    if len(kept) < size:
+        near = [d for d in free if d.node in per_node and d not in kept]
+        kept += near[: size - len(kept)]
+    return tuple(kept)

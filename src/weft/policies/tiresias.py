@@ -1,0 +1,56 @@
+"""Tiresias (Gu et al., NSDI'19): least attained service in a few queues instead of a continuum.
+
+Attained service is two-dimensional: devices times time. A job starts in the first queue and falls
+into the next when its service passes a limit; queues are served in order, first come first served
+within one, so two jobs of one queue never preempt each other back and forth. A job that has waited
+`promote` times as long as it has ever run goes back to the first queue for one more spell.
+"""
+
+from bisect import bisect_right
+from math import inf
+
+from weft.core.errors import InvalidInputError
+from weft.core.job import Job
+from weft.core.ports import PerformanceModel
+from weft.core.ranking import Rank
+from weft.policies.ordered import Ordered
+from weft.policies.placement import Placement
+
+# Service that is a rounding error short of a limit has reached it; without this a job could be
+# asked about for ever at the moment that it crosses.
+_ROUNDING = 1e-6
+
+
+def tiresias(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    limits: tuple[float, ...] = (3250.0, 7200.0),
+    promote: float = 0.0,
+) -> Ordered:
+    """Discretised two-dimensional least attained service, with demotion and promotion."""
+    if not limits or list(limits) != sorted(set(limits)) or limits[0] <= 0:
+        raise InvalidInputError(f"tiresias limits must ascend from above 0, not {limits}")
+    if promote < 0:
+        raise InvalidInputError(f"tiresias promote must be 0 (never) or above, not {promote:g}")
+
+    def order(job: Job, now: float) -> Rank:
+        service_s = job.service_at(now)
+        if promote and job.allocation is not None and _was_promoted(job, now, promote):
+            service_s = job.size * (now - job.begun_at)
+        queue = bisect_right(limits, service_s + _ROUNDING)
+        if job.allocation is not None:
+            left_s = limits[queue] - service_s if queue < len(limits) else inf
+            return Rank(queue, 0.0, now + left_s / job.size)
+        if promote and queue:
+            promoted_at = job.since_at + promote * job.held_s
+            return Rank(0) if now + _ROUNDING >= promoted_at else Rank(queue, 0.0, promoted_at)
+        return Rank(queue)
+
+    return Ordered(order, placement, preemptive=True)
+
+
+def _was_promoted(job: Job, now: float, promote: float) -> bool:
+    """Whether the present hold began because of a long wait."""
+    held_before_s = job.held_at(now) - (now - job.begun_at)
+    return held_before_s > 0 and job.last_wait_s + _ROUNDING >= promote * held_before_s

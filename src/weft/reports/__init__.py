@@ -1,0 +1,1 @@
+"""What happened, in numbers, tables, figures and one page."""

@@ -1,0 +1,324 @@
+"""Watch a run: the story of each job and the state of the cluster over time.
+
+The recorder sees what the journal holds (facts and orders, step by step), so it works on a live
+run, a simulated one and a journal that is read back.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from weft.core.actions import Action, Change, Start, Stop
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobProgressed,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    NodeLost,
+)
+from weft.core.job import JobId, JobSpec
+
+WAIT_CAUSES = ("devices", "fragmentation", "order")
+
+
+@dataclass(slots=True)
+class Story:
+    """What became of one job."""
+
+    spec: JobSpec
+    submitted_at: float
+    status: str = "waiting"  # waiting, running, finished, failed, cancelled
+    first_start_at: float | None = None
+    ended_at: float | None = None
+    waiting_since_at: float | None = None
+    waited_s: float = 0.0
+    blocked: float = 0.0  # integral of (time since it last held a device / its remaining work)
+    service_s: float = 0.0
+    starts: int = 0
+    preemptions: int = 0
+    interruptions: int = 0  # stops forced by a lost node
+    resizes: int = 0
+    moves: int = 0
+    failures: int = 0
+    lost_s: float = 0.0  # device-seconds of work that had to be done again
+    contention: float = 0.0  # integral of the number of unfinished jobs over its life
+    allocation: Allocation | None = None
+    held_since_at: float = 0.0
+    done: float = 0.0  # iterations, as of observed_at
+    speed: float = 0.0
+    observed_at: float = 0.0
+
+    def iterations_at(self, now: float) -> float:
+        return min(self.done + self.speed * (now - self.observed_at), self.spec.iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One job on one set of devices from one moment to another."""
+
+    job: JobId
+    allocation: Allocation
+    from_at: float
+    to_at: float
+
+
+def _floats() -> "array[float]":
+    return array("d")
+
+
+@dataclass(slots=True)
+class Series:
+    """The state of the cluster after each moment at which something happened."""
+
+    at: "array[float]" = field(default_factory=_floats)
+    busy: "array[float]" = field(default_factory=_floats)  # devices with a job
+    waiting: "array[float]" = field(default_factory=_floats)  # jobs
+    running: "array[float]" = field(default_factory=_floats)  # jobs
+    useful: "array[float]" = field(default_factory=_floats)  # sum of speed-ups
+
+
+class Recorder:
+    """Collects stories, holds and series; `close` ends what is still open."""
+
+    def __init__(self, speedup: Callable[[JobSpec, float], float] | None = None) -> None:
+        self.stories: dict[JobId, Story] = {}
+        self.holds: list[Hold] = []
+        self.series = Series()
+        self.wait_s: defaultdict[tuple[str, int], float] = defaultdict(float)  # by cause and size
+        self.steps = 0
+        self._speedup = speedup  # of a job at a speed, over one device
+        self._sharers: Counter[Device] = Counter()
+        self._waiting: Counter[int] = Counter()  # jobs by asked size
+        self._running = 0
+        self._useful = 0.0
+        self._unfinished = 0
+        self._contention = 0.0  # integral of unfinished jobs
+        self._last_at = 0.0
+        self._total = 0  # devices; the largest seen
+
+    def step(
+        self,
+        now: float,
+        events: Iterable[Event],
+        actions: Iterable[Action],
+        *,
+        free: int,
+        head: int | None = None,
+    ) -> None:
+        """Take one step in. `free`: devices free after it; `head`: size of the job that blocks
+        the queue, under policies in which nobody overtakes."""
+        self.steps += 1
+        if now > self._last_at:
+            self._pass_time(now)
+        lost: list[str] = []
+        for event in events:
+            if isinstance(event, NodeLost):
+                lost.append(event.node)
+            else:
+                self._EVENTS.get(type(event), _ignore)(self, event, now)
+        for action in actions:
+            self._ACTIONS[type(action)](self, action, now, lost)
+        self._free, self._head = free, head
+        self._note(now)
+
+    def close(self, now: float) -> None:
+        """End the record at that moment; what runs is cut off."""
+        if now > self._last_at:
+            self._pass_time(now)
+        for identity, story in self.stories.items():
+            self._let_go(identity, story, now)
+            self._stop_waiting(story, now)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    _free = 0
+    _head: int | None = None
+
+    def _pass_time(self, now: float) -> None:
+        past_s = now - self._last_at
+        self._contention += past_s * self._unfinished
+        free, head = self._free, self._head
+        for size, count in self._waiting.items():
+            if not count:
+                continue
+            if size > free:
+                self.wait_s["devices", size] += past_s * count
+            elif head is None:
+                self.wait_s["fragmentation", size] += past_s * count
+            else:
+                # The job at the head is stuck; the others of its size are stuck behind it.
+                stuck = 1 if size == head else 0
+                self.wait_s["fragmentation", size] += past_s * stuck
+                self.wait_s["order", size] += past_s * (count - stuck)
+        self._last_at = now
+
+    def _note(self, now: float) -> None:
+        series = self.series
+        values = (len(self._sharers), self._waiting.total(), self._running, self._useful)
+        if series.at and series.at[-1] == now:
+            series.busy[-1], series.waiting[-1], series.running[-1], series.useful[-1] = values
+            return
+        series.at.append(now)
+        series.busy.append(values[0])
+        series.waiting.append(values[1])
+        series.running.append(values[2])
+        series.useful.append(values[3])
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def _submitted(self, event: JobSubmitted, now: float) -> None:
+        story = Story(event.spec, now, contention=-self._contention)
+        self.stories[event.spec.id] = story
+        self._unfinished += 1
+        self._start_waiting(story, now)
+
+    def _observed(self, event: JobStarted | JobProgressed, now: float) -> None:
+        story = self.stories[event.job]
+        if story.allocation is None:
+            return
+        self._respeed(story, event.iterations_per_s)
+        story.done, story.observed_at = event.iterations_done, now
+
+    def _stopped(self, event: JobStopped, now: float) -> None:
+        story = self.stories[event.job]
+        self._fall_back(story, event.iterations_done, now)
+        if story.allocation is not None:
+            self._let_go(event.job, story, now)
+            self._start_waiting(story, now)
+
+    def _failed(self, event: JobFailed, now: float) -> None:
+        story = self.stories[event.job]
+        story.failures += 1
+        self._fall_back(story, event.iterations_done, now)
+        if story.failures <= story.spec.retries:
+            self._let_go(event.job, story, now)
+            self._start_waiting(story, now)
+        else:
+            self._end(event.job, "failed", now)
+
+    def _finished(self, event: JobFinished, now: float) -> None:
+        self._end(event.job, "finished", now)
+
+    def _cancelled(self, event: JobCancelled, now: float) -> None:
+        if event.job in self.stories and self.stories[event.job].allocation is None:
+            self._end(event.job, "cancelled", now)
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def _start(self, action: Start, now: float, lost: list[str]) -> None:  # noqa: ARG002
+        story = self.stories[action.job]
+        self._stop_waiting(story, now)
+        story.starts += 1
+        story.status = "running"
+        if story.first_start_at is None:
+            story.first_start_at = now
+        self._hold(story, action.allocation, now)
+
+    def _change(self, action: Change, now: float, lost: list[str]) -> None:  # noqa: ARG002
+        story = self.stories[action.job]
+        before = story.allocation
+        self._let_go(action.job, story, now)
+        if before is not None and before.size != action.allocation.size:
+            story.resizes += 1
+        else:
+            story.moves += 1
+        self._hold(story, action.allocation, now)
+
+    def _stop(self, action: Stop, now: float, lost: list[str]) -> None:
+        story = self.stories.get(action.job)
+        if story is None or story.allocation is None:
+            return
+        if lost and not set(lost).isdisjoint(story.allocation.nodes()):
+            story.interruptions += 1
+        else:
+            story.preemptions += 1
+        self._let_go(action.job, story, now)
+        self._start_waiting(story, now)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _hold(self, story: Story, allocation: Allocation, now: float) -> None:
+        story.allocation, story.held_since_at = allocation, now
+        self._running += 1
+        for device in allocation.devices:
+            self._sharers[device] += 1
+
+    def _let_go(self, identity: JobId, story: Story, now: float) -> None:
+        allocation = story.allocation
+        if allocation is None:
+            return
+        if now > story.held_since_at:
+            self.holds.append(Hold(identity, allocation, story.held_since_at, now))
+            story.service_s += allocation.size * (now - story.held_since_at)
+        sharers = self._sharers
+        for device in allocation.devices:
+            sharers[device] -= 1
+            if not sharers[device]:
+                del sharers[device]
+        self._running -= 1
+        story.done, story.observed_at = story.iterations_at(now), now
+        self._respeed(story, 0.0)
+        story.allocation = None
+
+    def _respeed(self, story: Story, speed: float) -> None:
+        if self._speedup is not None:
+            self._useful += self._speedup(story.spec, speed)
+            self._useful -= self._speedup(story.spec, story.speed)
+            if not self._running:
+                self._useful = 0.0  # rounding must not pile up
+        story.speed = speed
+
+    def _fall_back(self, story: Story, done: float, now: float) -> None:
+        """Count work that is gone: what was done less what can be resumed from."""
+        gone = story.iterations_at(now) - done
+        if gone > 0:
+            size = story.spec.asked if story.allocation is None else story.allocation.size
+            story.lost_s += gone * story.spec.profile.iteration_s * size
+        story.done, story.observed_at = done, now
+
+    def _start_waiting(self, story: Story, now: float) -> None:
+        story.status = "waiting"
+        story.waiting_since_at = now
+        self._waiting[story.spec.asked] += 1
+
+    def _stop_waiting(self, story: Story, now: float) -> None:
+        if story.waiting_since_at is None:
+            return
+        waited_s = now - story.waiting_since_at
+        story.waited_s += waited_s
+        if waited_s:
+            profile = story.spec.profile
+            remaining_s = (story.spec.iterations - story.done) * profile.iteration_s * profile.size
+            story.blocked += waited_s * waited_s / 2.0 / max(remaining_s, 1.0)
+        story.waiting_since_at = None
+        self._waiting[story.spec.asked] -= 1
+
+    def _end(self, identity: JobId, status: str, now: float) -> None:
+        story = self.stories[identity]
+        self._let_go(identity, story, now)
+        self._stop_waiting(story, now)
+        story.status, story.ended_at = status, now
+        story.contention += self._contention
+        self._unfinished -= 1
+
+    _EVENTS: Mapping[type, Callable[..., None]] = {
+        JobSubmitted: _submitted,
+        JobStarted: _observed,
+        JobProgressed: _observed,
+        JobStopped: _stopped,
+        JobFailed: _failed,
+        JobFinished: _finished,
+        JobCancelled: _cancelled,
+    }
+    _ACTIONS: Mapping[type, Callable[..., None]] = {Start: _start, Change: _change, Stop: _stop}
+
+
+def _ignore(recorder: Recorder, event: Event, now: float) -> None:
+    """Nodes that join or drain have no story."""

@@ -1,0 +1,1 @@
+"""The simulator: the same scheduler, an engine made of arithmetic, and a clock that jumps."""

@@ -1,0 +1,272 @@
+"""An engine made of arithmetic: it carries orders out at once and knows when each job will end.
+
+Time is exact. A job's end is computed when it starts and again when its speed changes, never
+stepped towards; events wait in a heap by time and then by sequence number, so that a run is the
+same every time. A restart that costs time shows as it would live: the job is STARTING until
+JobStarted arrives.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from math import inf
+from typing import Literal, Self
+
+from weft.core.actions import Action, Change, Start, Stop
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.events import (
+    Event,
+    JobFailed,
+    JobFinished,
+    JobProgressed,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+)
+from weft.core.job import JobId, JobSpec
+from weft.core.ports import PerformanceModel
+from weft.sim.costs import Constant, RestartCost
+from weft.sim.faults import NO_FAULTS, Faults
+
+_Due = Literal["begin", "finish", "fail"]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One job that holds devices."""
+
+    spec: JobSpec
+    allocation: Allocation
+    action: int
+    attempt: int  # counts the job's starts, from 1
+    done: float  # iterations, as of from_at
+    speed: float  # iterations a second; 0 while it restarts
+    from_at: float
+    due: int = -1  # sequence number of the heap entry that counts; others are stale
+    fails_at: float = inf  # moment at which a fault strikes, if it still runs then
+    reason: str = ""
+
+
+class SimulatedEngine:
+    """Submits the jobs of a workload and runs what it is told to."""
+
+    def __init__(
+        self,
+        jobs: Sequence[JobSpec],
+        truth: PerformanceModel,
+        *,
+        cost: RestartCost | None = None,
+        faults: Faults = NO_FAULTS,
+    ) -> None:
+        self._truth = truth
+        self._cost: RestartCost = Constant() if cost is None else cost
+        self._faults = faults
+        self._jobs = jobs  # in order of submission
+        self._arrived = 0
+        self._specs: dict[JobId, JobSpec] = {}  # of the jobs that have arrived
+        self._runs: dict[JobId, _Run] = {}
+        self._paused: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
+        self._sharers: dict[Device, list[JobId]] = {}
+        self._heap: list[tuple[float, int, JobId, _Due]] = []
+        self._sequence = 0
+        self._reports: list[Event] = []
+        self._now = 0.0
+
+    def fork(self) -> Self:
+        """An independent twin at this moment."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._runs = {identity: replace(run) for identity, run in self._runs.items()}
+        twin._specs = self._specs.copy()
+        twin._paused = self._paused.copy()
+        twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
+        twin._heap = self._heap.copy()
+        twin._reports = self._reports.copy()
+        twin._faults = self._faults.fork()
+        return twin
+
+    # -- the loop's side ------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> float:
+        """When something happens next, if nobody orders anything."""
+        if self._reports:
+            return self._now
+        heap = self._heap
+        while heap and self._is_stale(heap[0]):
+            heappop(heap)
+        soonest = heap[0][0] if heap else inf
+        if self._arrived < len(self._jobs):
+            soonest = min(soonest, self._jobs[self._arrived].submit_at)
+        # With nothing running or to come, only a node that returns can change anything.
+        faults = self._faults
+        return min(soonest, faults.next_return_at if soonest == inf else faults.next_at)
+
+    def due(self, now: float) -> list[Event]:
+        """Everything that has happened up to now: ends first, then nodes, then arrivals."""
+        self._now = now
+        events, self._reports = self._reports, []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            entry = heappop(heap)
+            if not self._is_stale(entry):
+                events.append(self._happened(entry, now))
+        if self._faults.next_at <= now:
+            events += self._node_events(now)
+        while self._arrived < len(self._jobs) and self._jobs[self._arrived].submit_at <= now:
+            spec = self._jobs[self._arrived]
+            self._arrived += 1
+            self._specs[spec.id] = spec
+            events.append(JobSubmitted(spec))
+        return events
+
+    def carry_out(self, actions: Iterable[Action], now: float) -> None:
+        for action in actions:
+            match action:
+                case Start():
+                    self._start(action, now)
+                case Stop():
+                    self._stop(action, now)
+                case Change():
+                    self._change(action, now)
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def _start(self, action: Start, now: float) -> None:
+        done, starts = self._paused.pop(action.job, (0.0, 0))
+        spec = self._specs[action.job]
+        run = _Run(spec, action.allocation, action.id, starts + 1, done, 0.0, now)
+        self._runs[action.job] = run
+        self._occupy(action.job, run, now)
+        cost_s = self._cost.seconds(spec, action.allocation.size) if starts else 0.0
+        self._begin(run, now, cost_s)
+
+    def _change(self, action: Change, now: float) -> None:
+        run = self._runs[action.job]
+        self._settle(run, now)
+        self._vacate(action.job, run, now)
+        run.allocation, run.action, run.speed = action.allocation, action.id, 0.0
+        self._occupy(action.job, run, now)
+        self._begin(run, now, self._cost.seconds(run.spec, action.allocation.size))
+
+    def _stop(self, action: Stop, now: float) -> None:
+        run = self._runs.get(action.job)
+        if run is None:
+            return  # It ended on its own in this very moment, and has said so.
+        self._settle(run, now)
+        self._leave(action.job, now)
+        self._paused[action.job] = (run.done, run.attempt)
+        self._reports.append(JobStopped(action.job, action.id, run.done))
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def _begin(self, run: _Run, now: float, cost_s: float) -> None:
+        if cost_s > 0:
+            self._expect(run, now + cost_s, "begin")
+        else:
+            self._reports.append(self._running(run, now))
+
+    def _running(self, run: _Run, now: float) -> JobStarted:
+        """Let the job make progress from now on."""
+        run.from_at = now
+        run.speed = self._speed(run)
+        if run.fails_at == inf:
+            run.fails_at, run.reason = self._faults.strikes(run.spec, run.attempt, now)
+        self._expect_end(run, now)
+        return JobStarted(run.spec.id, run.action, run.done, run.speed)
+
+    def _happened(self, entry: tuple[float, int, JobId, _Due], now: float) -> Event:
+        _, _, identity, what = entry
+        run = self._runs[identity]
+        if what == "begin":
+            return self._running(run, now)
+        self._settle(run, now)
+        self._leave(identity, now)
+        if what == "finish":
+            return JobFinished(identity, run.action)
+        kept = self._faults.kept(run.spec, run.done)
+        self._paused[identity] = (kept, run.attempt)
+        return JobFailed(identity, run.action, kept, run.reason)
+
+    def _node_events(self, now: float) -> list[Event]:
+        """Nodes that were lost or came back; jobs on a lost node fall back to a checkpoint."""
+        happened: list[Event] = list(self._faults.due(now))
+        lost = {event.node for event in happened if isinstance(event, NodeLost)}
+        if lost:
+            for run in self._runs.values():
+                if not lost.isdisjoint(run.allocation.nodes()):
+                    self._settle(run, now)
+                    run.done, run.speed, run.due = self._faults.kept(run.spec, run.done), 0.0, -1
+        assert all(isinstance(event, NodeLost | NodeJoined) for event in happened)
+        return happened
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _is_stale(self, entry: tuple[float, int, JobId, _Due]) -> bool:
+        run = self._runs.get(entry[2])
+        return run is None or run.due != entry[1]
+
+    def _expect(self, run: _Run, at: float, what: _Due) -> None:
+        run.due = self._sequence
+        heappush(self._heap, (at, self._sequence, run.spec.id, what))
+        self._sequence += 1
+
+    def _expect_end(self, run: _Run, now: float) -> None:
+        ends_at = now + (run.spec.iterations - run.done) / run.speed
+        if run.fails_at < ends_at:
+            self._expect(run, max(run.fails_at, now), "fail")
+        else:
+            self._expect(run, ends_at, "finish")
+
+    def _settle(self, run: _Run, now: float) -> None:
+        """Bring the count of iterations up to now."""
+        if run.speed:
+            done = run.done + run.speed * (now - run.from_at)
+            run.done = min(done, run.spec.iterations)
+        run.from_at = now
+
+    def _leave(self, identity: JobId, now: float) -> None:
+        self._vacate(identity, self._runs.pop(identity), now)
+
+    def _speed(self, run: _Run) -> float:
+        return self._truth.iterations_per_s(run.spec, run.allocation, self._ring(run))
+
+    def _ring(self, run: _Run) -> Sequence[tuple[JobSpec, Allocation]]:
+        others = {
+            other: None
+            for device in run.allocation.devices
+            for other in self._sharers[device]
+            if other != run.spec.id
+        }
+        return [(self._runs[o].spec, self._runs[o].allocation) for o in others]
+
+    def _occupy(self, identity: JobId, run: _Run, now: float) -> None:
+        others: dict[JobId, None] = {}
+        for device in run.allocation.devices:
+            sharers = self._sharers.setdefault(device, [])
+            others.update(dict.fromkeys(sharers))
+            sharers.append(identity)
+        self._respeed(others, now)
+
+    def _vacate(self, identity: JobId, run: _Run, now: float) -> None:
+        others: dict[JobId, None] = {}
+        for device in run.allocation.devices:
+            sharers = self._sharers[device]
+            sharers.remove(identity)
+            others.update(dict.fromkeys(sharers))
+        self._respeed(others, now)
+
+    def _respeed(self, others: Iterable[JobId], now: float) -> None:
+        """A ring changed: its members run at another speed from now on."""
+        for identity in others:
+            run = self._runs.get(identity)
+            if run is not None and run.speed:
+                self._settle(run, now)
+                run.speed = self._speed(run)
+                self._expect_end(run, now)
+                self._reports.append(
+                    JobProgressed(identity, run.action, run.done, run.speed)
+                )

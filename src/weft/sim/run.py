@@ -1,0 +1,74 @@
+"""The simulator's loop: the same scheduler as live, an engine of arithmetic, a clock that jumps."""
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf
+from typing import Protocol, Self
+
+from weft.core.actions import Action
+from weft.core.events import Event
+from weft.core.scheduler import Scheduler
+from weft.sim.engine import SimulatedEngine
+
+
+class Observer(Protocol):
+    """Told of every step after it was carried out."""
+
+    def __call__(
+        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None: ...
+
+
+Look = Callable[[float], float]
+
+
+def exactly(moment: float) -> float:
+    """Look when something happens."""
+    return moment
+
+
+def rounds(every_s: float) -> Look:
+    """Look only at round ends: whatever happens within a round is seen, and dated, at its end."""
+
+    def look(moment: float) -> float:
+        return moment if moment == inf else ceil(moment / every_s) * every_s
+
+    return look
+
+
+class Simulation:
+    """A run that can be stepped, observed, stopped at a moment and forked there."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        engine: SimulatedEngine,
+        *,
+        look: Look = exactly,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.scheduler = scheduler
+        self.engine = engine
+        self.now = 0.0
+        self._look = look
+        self._observers = tuple(observers)
+
+    def run(self, until: float = inf) -> None:
+        """Go on until nothing is left to happen, or up to and including a moment."""
+        scheduler, engine, look = self.scheduler, self.engine, self._look
+        while (now := look(min(engine.next_at, scheduler.wake_at))) <= until and now < inf:
+            events = engine.due(now)
+            actions = scheduler.step(events, now)
+            engine.carry_out(actions, now)
+            self.now = now
+            for observe in self._observers:
+                observe(now, events, actions, scheduler)
+            if not events and not actions and engine.next_at == inf:
+                break  # The policy wants to be asked again, but nothing could ever change.
+
+    def fork(self, observers: Sequence[Observer] = ()) -> Self:
+        """An independent twin from this moment on."""
+        twin = type(self)(
+            self.scheduler.fork(), self.engine.fork(), look=self._look, observers=observers
+        )
+        twin.now = self.now
+        return twin

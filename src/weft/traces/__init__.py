@@ -1,0 +1,1 @@
+"""Job traces: many formats in, one Workload out."""

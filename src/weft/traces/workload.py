@@ -1,0 +1,34 @@
+"""What every trace becomes: jobs in order of submission, and what the trace says about itself."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from weft.core.job import JobId, JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Jobs in order of submission. Jobs of one moment keep the order of their file."""
+
+    name: str
+    jobs: tuple[JobSpec, ...]
+    format: str = ""
+    notes: tuple[str, ...] = ()  # what a reader should know: units, assumptions, licence
+    # Where a job was written, for messages: "trace.csv line 12". Empty for generated jobs.
+    lines: dict[JobId, int] = field(default_factory=dict)
+    # How the trace says a job ended (pass, killed, failed); for statistics only.
+    statuses: dict[JobId, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, jobs: Iterable[JobSpec], **more: object) -> Self:
+        """A workload from jobs in any order."""
+        return cls(name, tuple(sorted(jobs, key=_submit_at)), **more)  # type: ignore[arg-type]
+
+    def place(self, job: JobId) -> str:
+        """The file and line a job comes from."""
+        return f"{self.name} line {self.lines[job]}" if job in self.lines else self.name
+
+
+def _submit_at(spec: JobSpec) -> float:
+    return spec.submit_at
