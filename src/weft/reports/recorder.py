@@ -174,7 +174,8 @@ class Recorder:
     # -- facts ----------------------------------------------------------------------------------
 
     def _submitted(self, event: JobSubmitted, now: float) -> None:
-        story = Story(event.spec, now, contention=-self._contention)
+        # The user's moment counts, even where the engine looks only at round ends.
+        story = Story(event.spec, event.spec.submit_at, contention=-self._contention)
         self.stories[event.spec.id] = story
         self._unfinished += 1
         self._start_waiting(story, now)
