@@ -17,10 +17,11 @@ from weft.core.cluster import Cluster, Device, Node
 class FreeDevices:
     """Which devices nobody holds. Nodes are known by position: their order in the cluster."""
 
-    __slots__ = ("_by_count", "_devices", "_masks", "_position", "capacity", "total")
+    __slots__ = ("_by_count", "_devices", "_masks", "_position", "capacity", "largest", "total")
 
     def __init__(self) -> None:
         self.total = 0
+        self.largest = 0  # the most devices any one node has
         self.capacity: list[int] = []  # devices a node has; 0 once it is lost or drained
         self._position: dict[str, int] = {}
         self._devices: list[tuple[Device, ...]] = []
@@ -38,6 +39,7 @@ class FreeDevices:
         """An independent copy; the tables that only change with the cluster are shared."""
         twin = type(self).__new__(type(self))
         twin.total = self.total
+        twin.largest = self.largest
         twin.capacity = self.capacity
         twin._position = self._position
         twin._devices = self._devices
@@ -102,14 +104,14 @@ class FreeDevices:
 
     def take(self, devices: Sequence[Device]) -> None:
         """Mark as held; every one of them must be free."""
-        for position, bits in self._grouped(devices):
+        for position, bits in self._by_node(devices):
             mask = self._masks[position]
             assert mask & bits == bits, "a device that is not free was taken"
             self._move(position, mask, mask ^ bits)
 
     def give(self, devices: Sequence[Device]) -> None:
         """Mark as free again; devices of a node that is gone stay gone."""
-        for position, bits in self._grouped(devices):
+        for position, bits in self._by_node(devices):
             if self.capacity[position]:
                 mask = self._masks[position]
                 assert mask & bits == 0, "a device that is already free was given back"
@@ -132,6 +134,7 @@ class FreeDevices:
             self._devices[position] = devices
             self.capacity = [*self.capacity]
             self.capacity[position] = node.device_count
+        self.largest = max(self.capacity)
         self._by_count += [[] for _ in range(node.device_count + 1 - len(self._by_count))]
         self._move(position, self._masks[position], (1 << node.device_count) - 1)
 
@@ -140,10 +143,14 @@ class FreeDevices:
         position = self._position[name]
         self.capacity = [*self.capacity]
         self.capacity[position] = 0
+        self.largest = max(self.capacity)
         self._move(position, self._masks[position], 0)
 
-    def _grouped(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:
+    def _by_node(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:
         """The devices as one bit pattern for each node they are on."""
+        if len(devices) == 1:
+            ((node, number),) = devices
+            return ((self._position[node], 1 << number),)
         bits: dict[str, int] = {}
         for node, number in devices:
             bits[node] = bits.get(node, 0) | 1 << number

@@ -70,9 +70,13 @@ class Ranking:
     def put(self, job: Job, now: float) -> None:
         """Rank a job anew, whether it is known or not."""
         identity = job.spec.id
-        if identity in self._entries:
-            self.drop(identity)
         value, slope, until = self._rank(job, now)
+        known = self._entries.get(identity)
+        if known is not None:
+            holds = job.allocation is not None
+            if holds and known[0] == slope and known[1][0] == value - slope * now and until == inf:
+                return  # The same line as before.
+            self.drop(identity)
         place = self._place
         self._place = place + 1
         if job.allocation is None:

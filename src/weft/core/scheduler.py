@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from weft.core import events as facts
-from weft.core.actions import Action, Change, Start, Stop
+from weft.core.actions import Action, Start, Stop
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster
 from weft.core.difference import difference
@@ -194,26 +194,33 @@ class Scheduler:
 
     def _ordered(self, job: Job, action: Action, now: float) -> None:
         phase = TRANSITIONS[job.phase, type(action).__name__]
-        waited_s = now - job.since_at
-        job = job.settled(now)._replace(
-            phase=phase, since_at=now, iterations_per_s=0.0, action=action.id
-        )
-        match action:
-            case Stop():
-                job = job._replace(allocation=None)
-            case Start(id=identity, allocation=allocation):
-                job = job._replace(
-                    allocation=allocation,
-                    attempt=identity,
-                    begun_at=now,
-                    last_wait_s=waited_s,
-                    starts=job.starts + 1,
-                )
-            case Change(allocation=allocation):
-                job = job._replace(allocation=allocation)
-        self._jobs[job.id] = job
-        if phase is Phase.STOPPING or phase is Phase.CANCELLING:
-            self.ranking.drop(job.id)
+        if isinstance(action, Start):
+            job = job._replace(
+                phase=phase,
+                since_at=now,
+                observed_at=now,
+                allocation=action.allocation,
+                action=action.id,
+                attempt=action.id,
+                begun_at=now,
+                last_wait_s=now - job.since_at,
+                starts=job.starts + 1,
+            )
+        else:
+            job = job._replace(
+                phase=phase,
+                since_at=now,
+                observed_at=now,
+                iterations_done=job.iterations_at(now),
+                iterations_per_s=0.0,
+                held_s=job.held_at(now),
+                service_s=job.service_at(now),
+                allocation=None if isinstance(action, Stop) else action.allocation,
+                action=action.id,
+            )
+        self._jobs[action.job] = job
+        if job.allocation is None:
+            self.ranking.drop(action.job)
         else:
             self.ranking.put(job, now)
 
@@ -257,7 +264,7 @@ class Scheduler:
         job = self._current(event)
         if job is None or event.action != job.action or job.phase is Phase.CANCELLING:
             return  # Superseded: a newer order is on its way.
-        self._leaving.pop(job.id, None)
+        self._leaving.pop(event.job, None)
         job = job._replace(
             phase=TRANSITIONS[job.phase, "JobStarted"],
             since_at=now,
@@ -267,7 +274,7 @@ class Scheduler:
             iterations_per_s=event.iterations_per_s,
             observed_at=now,
         )
-        self._jobs[job.id] = job
+        self._jobs[event.job] = job
         self.ranking.put(job, now)
 
     def _progressed(self, event: facts.JobProgressed, now: float) -> None:
@@ -366,10 +373,11 @@ class Scheduler:
     def _end(self, job: Job) -> None:
         if job.allocation is not None:
             self.tenancy.release(job.allocation)
-        del self._jobs[job.id]
-        self.ranking.drop(job.id)
-        self.unfit.pop(job.id, None)
-        self._leaving.pop(job.id, None)
+        identity = job.spec.id
+        del self._jobs[identity]
+        self.ranking.drop(identity)
+        self.unfit.pop(identity, None)
+        self._leaving.pop(identity, None)
 
     def _retire(self, name: str, now: float) -> None:
         """Use a node no more, and set aside what cannot run on the nodes that are left."""

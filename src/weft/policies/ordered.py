@@ -12,6 +12,7 @@ evicting everybody behind would not be enough, nobody is evicted.
 """
 
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from math import inf
 
 from weft.core.allocation import Allocation
@@ -95,6 +96,11 @@ class Ordered(Policy):
         return changes
 
 
+# A running job in the walk: (value, -how many were behind it, slope, job). Sorted, these stand in
+# the policy's order.
+_Entry = tuple[float, int, float, JobId]
+
+
 class _Walk:
     """One preemptive decision: the queue from the front, the running jobs from the back."""
 
@@ -105,97 +111,109 @@ class _Walk:
         self._place = placement.place
         self._free: FreeDevices = snapshot.free.copy()
         self._behind = snapshot.ranking.from_the_back(snapshot.now)
-        self._seen: list[tuple[float, float, JobId]] = []  # pulled from _behind and still running
-        self._evicted: dict[JobId, float] = {}  # to their value; they look for another place
+        self._pulled = 0  # how many came out of _behind
+        self._seen: list[_Entry] = []  # pulled and not evicted, the last first
+        self._evicted: list[_Entry] = []  # a heap; they are tried again when their turn comes
+        self._too_large = inf  # no job of this size or above can be had any more
         self._changes: dict[JobId, Allocation | None] = {}
 
     def changes(self) -> dict[JobId, Allocation | None]:
-        too_large = inf
         for value, _, identity in self._queue:
             job = self._jobs[identity]
+            fresh = job.submitted_at == self._now
+            while self._evicted and not _is_behind(self._evicted[0], value, fresh=fresh):
+                self._try_again(heappop(self._evicted))
+            if self._too_large == 1:
+                break
             size = job.spec.asked
-            if self._evicted:
-                self._move_evicted(value)
-            if size >= too_large:
-                continue
-            devices = self._place(self._free, size)
-            if devices is None:
-                behind = list(self._behind_of(value, fresh=job.submitted_at == self._now))
-                if not behind and not self._free.total:
-                    break
-                devices = self._make_room(size, behind)
-            if devices is None:
-                too_large = size
-                continue
-            self._free.take(devices)
-            self._changes[identity] = Allocation(devices)
-        self._move_evicted(inf)
+            if size < self._too_large:
+                devices = self._find(size, lambda e, v=value, f=fresh: _is_behind(e, v, fresh=f))
+                if devices is not None:
+                    self._changes[identity] = Allocation(devices)
+        while self._evicted:
+            self._try_again(heappop(self._evicted))
         return self._changes
 
-    def _behind_of(self, value: float, *, fresh: bool) -> Iterator[JobId]:
-        """Running jobs behind that value, the last first."""
-        for entry in self._seen:
-            if _is_behind(entry, value, fresh=fresh):
-                yield entry[2]
-        while not self._seen or _is_behind(self._seen[-1], value, fresh=fresh):
-            entry = next(self._behind, None)
-            if entry is None:
-                return
-            self._seen.append(entry)
-            if _is_behind(entry, value, fresh=fresh):
-                yield entry[2]
+    def _try_again(self, entry: _Entry) -> None:
+        """An evicted job's own turn: where it was, or elsewhere, or in place of others behind."""
+        identity = entry[3]
+        own = self._held(identity)
+        if self._free.holds(own):
+            self._free.take(own)
+            del self._changes[identity]
+        elif len(own) < self._too_large:
+            devices = self._find(len(own), lambda other: other > entry)
+            if devices is not None:
+                self._changes[identity] = Allocation(devices)
 
-    def _make_room(self, size: int, behind: list[JobId]) -> tuple[Device, ...] | None:
+    def _find(self, size: int, behind: Callable[[_Entry], bool]) -> tuple[Device, ...] | None:
+        """Take so many devices: free ones, or those of running jobs that are behind."""
+        devices = self._place(self._free, size)
+        if devices is None:
+            devices = self._make_room(size, self._from_the_back(behind))
+        if devices is None:
+            self._too_large = size
+        else:
+            self._free.take(devices)
+        return devices
+
+    def _from_the_back(self, behind: Callable[[_Entry], bool]) -> Iterator[JobId]:
+        """Running jobs that are behind, the last first."""
+        index = 0
+        while True:
+            if index == len(self._seen):
+                pulled = next(self._behind, None)
+                if pulled is None:
+                    return
+                value, slope, identity = pulled
+                self._seen.append((value, -self._pulled, slope, identity))
+                self._pulled += 1
+            if not behind(self._seen[index]):
+                return
+            yield self._seen[index][3]
+            index += 1
+
+    def _make_room(self, size: int, behind: Iterator[JobId]) -> tuple[Device, ...] | None:
         """Evict as few of them as let the size fit, or nobody."""
         free, held = self._free, self._held
-        if free.total + sum(len(held(identity)) for identity in behind) < size:
-            return None
+        missing = size - free.total
         victims: list[JobId] = []
-        devices = None
+        given = 0
         for identity in behind:
-            free.give(held(identity))
             victims.append(identity)
-            if free.total >= size:
-                devices = self._place(free, size)
-                if devices is not None:
-                    break
-        if devices is None:
-            for identity in victims:
-                free.take(held(identity))
-            return None
-        return self._spare(size, victims, devices)
+            missing -= len(held(identity))
+            if missing > 0:
+                continue  # Not enough by count; where they are need not be looked at yet.
+            for victim in victims[given:]:
+                free.give(held(victim))
+            given = len(victims)
+            devices = self._place(free, size)
+            if devices is not None:
+                return self._spare(size, victims, devices)
+        for victim in victims[:given]:
+            free.take(held(victim))
+        return None
 
     def _spare(
         self, size: int, victims: list[JobId], devices: tuple[Device, ...]
     ) -> tuple[Device, ...]:
         """Let victims stay that are not in the way after all, the best ranked first."""
         # The last one made the difference, so it is in the way for certain.
-        gone = {victims[-1]}
+        gone = {victims[-1]: None}
         for identity in reversed(victims[:-1]):
             self._free.take(self._held(identity))
             without = self._place(self._free, size)
             if without is None:
                 self._free.give(self._held(identity))
-                gone.add(identity)
+                gone[identity] = None
             else:
                 devices = without
-        for entry in [entry for entry in self._seen if entry[2] in gone]:
-            self._seen.remove(entry)
-            self._evicted[entry[2]] = entry[0]
-            self._changes[entry[2]] = None
+        for entry in self._seen:
+            if entry[3] in gone:
+                heappush(self._evicted, entry)
+        self._seen = [entry for entry in self._seen if entry[3] not in gone]
+        self._changes.update(gone)
         return devices
-
-    def _move_evicted(self, before: float) -> None:
-        """Give evicted jobs that rank before that value another place, if there is one."""
-        for identity, value in sorted(self._evicted.items(), key=lambda item: item[1]):
-            if value >= before or not self._free.total:
-                return
-            job = self._jobs[identity]
-            devices = self._place(self._free, job.spec.asked)
-            if devices is not None:
-                self._free.take(devices)
-                self._changes[identity] = Allocation(devices)
-                del self._evicted[identity]
 
     def _held(self, identity: JobId) -> tuple[Device, ...]:
         allocation = self._jobs[identity].allocation
@@ -203,7 +221,10 @@ class _Walk:
         return allocation.devices
 
 
-def _is_behind(entry: tuple[float, float, JobId], value: float, *, fresh: bool) -> bool:
-    """Whether a running job ranks behind a waiting one; see core/ranking.py on ties."""
-    running, slope, _ = entry
+def _is_behind(entry: _Entry, value: float, *, fresh: bool) -> bool:
+    """Whether a job that runs ranks behind one that waits, and did not just arrive (fresh).
+
+    Equal values stand as they stood a moment ago: one that falls has come from behind.
+    """
+    running, _, slope, _ = entry
     return running > value or (running == value and slope < 0 and not fresh)

@@ -83,7 +83,7 @@ def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ..
     """One node, or whole nodes and one more for the remainder; never a split."""
     if size > free.total:
         return None
-    largest = max(free.capacity)
+    largest = free.largest
     if size <= largest:
         position = choose(free, size)
         return None if position is None else free.pick(position, size)

@@ -100,6 +100,7 @@ class Recorder:
         self._useful = 0.0
         self._unfinished = 0
         self._contention = 0.0  # integral of unfinished jobs
+        self._cancelling: set[JobId] = set()  # cancelled while they held devices
         self._last_at = 0.0
         self._total = 0  # devices; the largest seen
 
@@ -179,6 +180,7 @@ class Recorder:
         self.stories[event.spec.id] = story
         self._unfinished += 1
         self._start_waiting(story, now)
+        story.waiting_since_at = story.submitted_at
 
     def _observed(self, event: JobStarted | JobProgressed, now: float) -> None:
         story = self.stories[event.job]
@@ -196,6 +198,8 @@ class Recorder:
 
     def _failed(self, event: JobFailed, now: float) -> None:
         story = self.stories[event.job]
+        if story.ended_at is not None:
+            return  # Cancelled before the report came in.
         story.failures += 1
         self._fall_back(story, event.iterations_done, now)
         if story.failures <= story.spec.retries:
@@ -208,8 +212,13 @@ class Recorder:
         self._end(event.job, "finished", now)
 
     def _cancelled(self, event: JobCancelled, now: float) -> None:
-        if event.job in self.stories and self.stories[event.job].allocation is None:
+        story = self.stories.get(event.job)
+        if story is None or story.ended_at is not None:
+            return
+        if story.allocation is None:
             self._end(event.job, "cancelled", now)
+        else:
+            self._cancelling.add(event.job)  # The stop that follows ends it.
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -235,6 +244,9 @@ class Recorder:
     def _stop(self, action: Stop, now: float, lost: list[str]) -> None:
         story = self.stories.get(action.job)
         if story is None or story.allocation is None:
+            return
+        if action.job in self._cancelling:
+            self._end(action.job, "cancelled", now)
             return
         if lost and not set(lost).isdisjoint(story.allocation.nodes()):
             story.interruptions += 1
@@ -285,6 +297,8 @@ class Recorder:
         story.done, story.observed_at = done, now
 
     def _start_waiting(self, story: Story, now: float) -> None:
+        if story.waiting_since_at is not None:
+            return  # It was told to stop and failed before it could: it waits already.
         story.status = "waiting"
         story.waiting_since_at = now
         self._waiting[story.spec.asked] += 1
@@ -303,6 +317,8 @@ class Recorder:
 
     def _end(self, identity: JobId, status: str, now: float) -> None:
         story = self.stories[identity]
+        if story.ended_at is not None:
+            return
         self._let_go(identity, story, now)
         self._stop_waiting(story, now)
         story.status, story.ended_at = status, now

@@ -69,7 +69,9 @@ class SimulatedEngine:
         self._specs: dict[JobId, JobSpec] = {}  # of the jobs that have arrived
         self._runs: dict[JobId, _Run] = {}
         self._paused: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
-        self._sharers: dict[Device, list[JobId]] = {}
+        # Who is on each device; None until a second turn is given out, since before that nobody
+        # can share and the book-keeping would be a fifth of the engine's time.
+        self._sharers: dict[Device, list[JobId]] | None = None
         self._heap: list[tuple[float, int, JobId, _Due]] = []
         self._sequence = 0
         self._reports: list[Event] = []
@@ -82,7 +84,8 @@ class SimulatedEngine:
         twin._runs = {identity: replace(run) for identity, run in self._runs.items()}
         twin._specs = self._specs.copy()
         twin._paused = self._paused.copy()
-        twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
+        if self._sharers is not None:
+            twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
         twin._heap = self._heap.copy()
         twin._reports = self._reports.copy()
         twin._faults = self._faults.fork()
@@ -235,6 +238,8 @@ class SimulatedEngine:
         return self._truth.iterations_per_s(run.spec, run.allocation, self._ring(run))
 
     def _ring(self, run: _Run) -> Sequence[tuple[JobSpec, Allocation]]:
+        if self._sharers is None:
+            return ()
         others = {
             other: None
             for device in run.allocation.devices
@@ -244,6 +249,13 @@ class SimulatedEngine:
         return [(self._runs[o].spec, self._runs[o].allocation) for o in others]
 
     def _occupy(self, identity: JobId, run: _Run, now: float) -> None:
+        if self._sharers is None:
+            if not run.allocation.turn:
+                return
+            self._sharers = {}
+            for other, earlier in self._runs.items():
+                if other != identity:
+                    self._occupy(other, earlier, now)
         others: dict[JobId, None] = {}
         for device in run.allocation.devices:
             sharers = self._sharers.setdefault(device, [])
@@ -252,6 +264,8 @@ class SimulatedEngine:
         self._respeed(others, now)
 
     def _vacate(self, identity: JobId, run: _Run, now: float) -> None:
+        if self._sharers is None:
+            return
         others: dict[JobId, None] = {}
         for device in run.allocation.devices:
             sharers = self._sharers[device]

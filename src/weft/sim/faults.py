@@ -104,23 +104,24 @@ class Faults:
             self._nodes = {node.name: node for node in cluster.nodes}
             self._losses = [(self._uptime_s(), node.name) for node in cluster.nodes]
             heapify(self._losses)
+        # Plain attributes, because the engine asks several times an event.
+        self.next_return_at = inf
+        self.next_at = inf
+        self._look_ahead()
 
     def fork(self) -> Self:
         twin = type(self)(self._settings)
         twin._random.setstate(self._random.getstate())
         twin._nodes = self._nodes
         twin._losses, twin._returns = self._losses.copy(), self._returns.copy()
+        twin._look_ahead()
         return twin
 
     # -- nodes ----------------------------------------------------------------------------------
 
-    @property
-    def next_return_at(self) -> float:
-        return self._returns[0][0] if self._returns else inf
-
-    @property
-    def next_at(self) -> float:
-        return min(self._losses[0][0] if self._losses else inf, self.next_return_at)
+    def _look_ahead(self) -> None:
+        self.next_return_at = self._returns[0][0] if self._returns else inf
+        self.next_at = min(self._losses[0][0] if self._losses else inf, self.next_return_at)
 
     def due(self, now: float) -> list[NodeLost | NodeJoined]:
         """Nodes lost and returned up to now."""
@@ -134,6 +135,7 @@ class Faults:
                 at, name = heappop(self._losses)
                 heappush(self._returns, (at + self._settings.node_repair_s, name))
                 events.append(NodeLost(name))
+            self._look_ahead()
         return events
 
     def _uptime_s(self) -> float:

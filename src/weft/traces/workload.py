@@ -1,7 +1,8 @@
 """What every trace becomes: jobs in order of submission, and what the trace says about itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Self
 
 from weft.core.job import JobId, JobSpec
@@ -16,19 +17,25 @@ class Workload:
     format: str = ""
     notes: tuple[str, ...] = ()  # what a reader should know: units, assumptions, licence
     # Where a job was written, for messages: "trace.csv line 12". Empty for generated jobs.
-    lines: dict[JobId, int] = field(default_factory=dict)
+    lines: Mapping[JobId, int] = field(default_factory=dict)
     # How the trace says a job ended (pass, killed, failed); for statistics only.
-    statuses: dict[JobId, str] = field(default_factory=dict)
+    statuses: Mapping[JobId, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, jobs: Iterable[JobSpec], **more: object) -> Self:
+    def of(
+        cls,
+        name: str,
+        jobs: Iterable[JobSpec],
+        *,
+        format: str = "",  # noqa: A002
+        notes: Sequence[str] = (),
+        lines: Mapping[JobId, int] | None = None,
+        statuses: Mapping[JobId, str] | None = None,
+    ) -> Self:
         """A workload from jobs in any order."""
-        return cls(name, tuple(sorted(jobs, key=_submit_at)), **more)  # type: ignore[arg-type]
+        in_order = tuple(sorted(jobs, key=attrgetter("submit_at")))
+        return cls(name, in_order, format, tuple(notes), lines or {}, statuses or {})
 
     def place(self, job: JobId) -> str:
         """The file and line a job comes from."""
         return f"{self.name} line {self.lines[job]}" if job in self.lines else self.name
-
-
-def _submit_at(spec: JobSpec) -> float:
-    return spec.submit_at

@@ -1,0 +1,48 @@
+"""Runs of one workload under several policies, ready to be shown side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobId
+from weft.reports.metrics import Summary
+from weft.reports.recorder import Recorder
+
+# Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
+# Yellow is left out (too faint on white) and so is black (lost on a dark page).
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#aa4499")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy's run."""
+
+    policy: str
+    summary: Summary
+    recorder: Recorder
+    never_fit: frozenset[JobId] = frozenset()  # left out of the queue in figures
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was run, how to run it again, and what came out."""
+
+    title: str
+    command: str  # the exact command that reproduces it
+    notes: Sequence[str]  # trace, cluster, seed, licences and citations: one sentence each
+    cluster: Cluster
+    runs: Sequence[Run]  # the first one is the baseline
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise InvalidInputError("a comparison needs at least one run")
+        names = [run.policy for run in self.runs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidInputError(f"policy {name} is compared with itself; name it once")
+
+
+def colour(index: int) -> str:
+    """The colour of the run at that place."""
+    return PALETTE[index % len(PALETTE)]

@@ -1,0 +1,116 @@
+"""A cluster from a few characters, a preset's name or a file.
+
+    8x8                     eight nodes of eight devices
+    231x8+321x2             groups, in the order in which first-fit looks at them
+    philly                  a preset
+    cluster.yaml            nodes with names, types and racks: see `yaml_cluster`
+    machines.csv[.gz]       Philly's machine list, or openb's node list
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from weft.core.cluster import Cluster, Node
+from weft.core.errors import InvalidInputError
+from weft.traces.source import lines
+from weft.traces.table import Table
+
+NODES_MAX = 100_000
+
+# Jeon et al., ATC'19. The released machine list is `philly`; it contradicts the job log, and
+# `philly-fixed` is the list rebuilt from the log of utilisation; `philly-mini` is 1/16 of that.
+PRESETS = {
+    "philly": "231x8+321x2",
+    "philly-fixed": "264x8+271x4",
+    "philly-mini": "16x8+17x4",
+}
+_NODES_PER_RACK = 18  # Philly's servers with one InfiniBand domain: 16 to 20
+_GROUPS = re.compile(r"\d+x\d+(\+\d+x\d+)*")
+_GROUPS_LENGTH_MAX = 1000
+
+MACHINE_LIST = ("machineId", "number of GPUs", "single GPU mem")
+NODE_LIST = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+
+
+def cluster(text: str) -> Cluster:
+    """The cluster that a user means by this."""
+    if text in PRESETS:
+        return Cluster(tuple(_groups(PRESETS[text], nodes_per_rack=_NODES_PER_RACK)))
+    if _GROUPS.fullmatch(text) and len(text) <= _GROUPS_LENGTH_MAX:
+        return Cluster(tuple(_groups(text)))
+    path = Path(text)
+    if not path.exists():
+        raise InvalidInputError(
+            f"cluster {text!r} is no file, no preset and no count of nodes and devices; expected "
+            f"NODESxDEVICES such as 8x8 or 231x8+321x2, one of {', '.join(PRESETS)}, or a file"
+        )
+    return _from_file(path)
+
+
+def _groups(text: str, *, nodes_per_rack: int = 0) -> Iterator[Node]:
+    """Nodes n0, n1, ... of groups such as 2x8+4x2; 0 nodes per rack means one rack."""
+    number = 0
+    for group in text.split("+"):
+        count, _, devices = group.partition("x")
+        if not 0 < number + int(count) <= NODES_MAX or not int(count):
+            raise InvalidInputError(
+                f"cluster {text!r} asks for {group.split('x')[0]} nodes in a group; "
+                f"expected at least 1, and at most {NODES_MAX:,} in all"
+            )
+        for _ in range(int(count)):
+            rack = f"r{number // nodes_per_rack}" if nodes_per_rack else ""
+            yield Node(f"n{number}", int(devices), rack=rack)
+            number += 1
+
+
+def _from_file(path: Path) -> Cluster:
+    text = lines(path)
+    first = next(text, None)
+    if first is None:
+        raise InvalidInputError(f"{path.name} is empty; expected a list of nodes")
+    header = tuple(column.strip() for column in first.split(","))
+    if header == MACHINE_LIST:
+        return _checked(path.name, _machines(Table(path.name, header, text)))
+    if set(NODE_LIST) <= set(header):
+        return _checked(path.name, _openb_nodes(Table(path.name, header, text)))
+    from weft.traces.cluster_file import yaml_nodes  # noqa: PLC0415 (yaml takes 20 ms to import)
+
+    return _checked(path.name, yaml_nodes(path.name, first + "".join(text)))
+
+
+def _checked(name: str, nodes: Iterable[Node]) -> Cluster:
+    found: list[Node] = []
+    for node in nodes:
+        found.append(node)
+        if len(found) > NODES_MAX:
+            raise InvalidInputError(f"{name} lists more than {NODES_MAX:,} nodes; cut it")
+    if not found:
+        raise InvalidInputError(f"{name} lists no nodes; expected at least one")
+    try:
+        return Cluster(tuple(found))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+
+
+def _machines(table: Table) -> Iterator[Node]:
+    """Philly's list: name and number of GPUs; which rack a machine stands in is not known."""
+    name, devices = table.text("machineId", required=True), table.count("number of GPUs")
+    for row in table.rows():
+        yield Node(name(row), devices(row))
+
+
+def _openb_nodes(table: Table) -> Iterator[Node]:
+    """Alibaba's openb list: millicores, mebibytes, GPUs and their model; nodes without are out."""
+    name, devices = table.text("sn", required=True), table.count("gpu", least=0)
+    kind = table.text("model")
+    millicores, mebibytes = table.moment("cpu_milli"), table.moment("memory_mib")
+    for row in table.rows():
+        if devices(row):
+            yield Node(
+                name(row),
+                devices(row),
+                device_type=kind(row) or "gpu",
+                cores=int(millicores(row) // 1000),
+                memory_gib=mebibytes(row) / 1024,
+            )
