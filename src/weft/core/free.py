@@ -8,7 +8,7 @@ microseconds.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from weft.core.cluster import Cluster, Device, Node
@@ -53,6 +53,10 @@ class FreeDevices:
         """How many devices of that node are free."""
         return self._masks[position].bit_count()
 
+    def count_on(self, node: str) -> int:
+        """How many devices are free on the node of that name."""
+        return self._masks[self._position[node]].bit_count()
+
     def holds(self, devices: Iterable[Device]) -> bool:
         """Whether all of these are free."""
         position, masks = self._position, self._masks
@@ -89,14 +93,14 @@ class FreeDevices:
         mask, devices = self._masks[position], self._devices[position]
         if mask == (1 << size) - 1:
             return devices[:size]
-        picked = []
+        picked: list[Device] = []
         while len(picked) < size:
             low = mask & -mask
             picked.append(devices[low.bit_length() - 1])
             mask ^= low
         return tuple(picked)
 
-    def __iter__(self) -> Iterable[Device]:
+    def __iter__(self) -> Iterator[Device]:
         for position in range(len(self._masks)):
             yield from self.pick(position, self.count(position))
 

@@ -29,6 +29,9 @@ class Phase(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    # Enum hashes in Python; phases are looked up in the table several times an event.
+    __hash__ = str.__hash__
+
     @property
     def ended(self) -> bool:
         return self in _ENDED

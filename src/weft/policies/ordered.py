@@ -108,6 +108,7 @@ class _Walk:
         self._jobs = snapshot.jobs
         self._now = snapshot.now
         self._queue = snapshot.ranking.queue
+        self._placement = placement
         self._place = placement.place
         self._free: FreeDevices = snapshot.free.copy()
         self._behind = snapshot.ranking.from_the_back(snapshot.now)
@@ -127,7 +128,7 @@ class _Walk:
                 break
             size = job.spec.asked
             if size < self._too_large:
-                devices = self._find(size, lambda e, v=value, f=fresh: _is_behind(e, v, fresh=f))
+                devices = self._find(size, self._behind_of(value, fresh=fresh))
                 if devices is not None:
                     self._changes[identity] = Allocation(devices)
         while self._evicted:
@@ -142,55 +143,65 @@ class _Walk:
             self._free.take(own)
             del self._changes[identity]
         elif len(own) < self._too_large:
-            devices = self._find(len(own), lambda other: other > entry)
+            behind = [other[3] for other in self._seen if other[1] > entry[1]]
+            devices = self._find(len(own), iter(behind))
             if devices is not None:
                 self._changes[identity] = Allocation(devices)
 
-    def _find(self, size: int, behind: Callable[[_Entry], bool]) -> tuple[Device, ...] | None:
+    def _find(self, size: int, behind: Iterator[JobId]) -> tuple[Device, ...] | None:
         """Take so many devices: free ones, or those of running jobs that are behind."""
         devices = self._place(self._free, size)
         if devices is None:
-            devices = self._make_room(size, self._from_the_back(behind))
+            devices = self._make_room(size, behind)
         if devices is None:
             self._too_large = size
         else:
             self._free.take(devices)
         return devices
 
-    def _from_the_back(self, behind: Callable[[_Entry], bool]) -> Iterator[JobId]:
-        """Running jobs that are behind, the last first."""
+    def _behind_of(self, value: float, *, fresh: bool) -> Iterator[JobId]:
+        """Running jobs behind a waiting one of that value, the last first."""
         index = 0
         while True:
             if index == len(self._seen):
                 pulled = next(self._behind, None)
                 if pulled is None:
                     return
-                value, slope, identity = pulled
-                self._seen.append((value, -self._pulled, slope, identity))
+                self._seen.append((pulled[0], -self._pulled, pulled[1], pulled[2]))
                 self._pulled += 1
-            if not behind(self._seen[index]):
+            entry = self._seen[index]
+            if not _is_behind(entry, value, fresh=fresh):
                 return
-            yield self._seen[index][3]
+            yield entry[3]
             index += 1
 
     def _make_room(self, size: int, behind: Iterator[JobId]) -> tuple[Device, ...] | None:
         """Evict as few of them as let the size fit, or nobody."""
         free, held = self._free, self._held
         missing = size - free.total
+        grain = self._placement.grain(size, free.largest)
+        room: dict[str, int] = {}  # free devices of a node if the victims so far go
+        waiting: list[JobId] = []  # not given free yet: where they are cannot help so far
         victims: list[JobId] = []
-        given = 0
         for identity in behind:
-            victims.append(identity)
-            missing -= len(held(identity))
-            if missing > 0:
-                continue  # Not enough by count; where they are need not be looked at yet.
-            for victim in victims[given:]:
-                free.give(held(victim))
-            given = len(victims)
-            devices = self._place(free, size)
-            if devices is not None:
-                return self._spare(size, victims, devices)
-        for victim in victims[:given]:
+            waiting.append(identity)
+            devices = held(identity)
+            missing -= len(devices)
+            ripe = False
+            for node, _ in devices:
+                room[node] = count = room[node] + 1 if node in room else free.count_on(node) + 1
+                ripe = ripe or count >= grain
+            if missing > 0 or not ripe:
+                continue
+            for victim in waiting:
+                if any(room[node] >= grain for node, _ in held(victim)):
+                    free.give(held(victim))
+                    victims.append(victim)
+            waiting = [victim for victim in waiting if victim not in victims]
+            found = self._place(free, size)
+            if found is not None:
+                return self._spare(size, victims, found)
+        for victim in victims:
             free.take(held(victim))
         return None
 
@@ -198,13 +209,16 @@ class _Walk:
         self, size: int, victims: list[JobId], devices: tuple[Device, ...]
     ) -> tuple[Device, ...]:
         """Let victims stay that are not in the way after all, the best ranked first."""
-        # The last one made the difference, so it is in the way for certain.
-        gone = {victims[-1]: None}
-        for identity in reversed(victims[:-1]):
-            self._free.take(self._held(identity))
+        gone: dict[JobId, None] = {}
+        order = {entry[3]: entry for entry in self._seen}
+        for identity in sorted(victims, key=order.__getitem__):
+            held = self._held(identity)
+            self._free.take(held)
+            if set(devices).isdisjoint(held):
+                continue
             without = self._place(self._free, size)
             if without is None:
-                self._free.give(self._held(identity))
+                self._free.give(held)
                 gone[identity] = None
             else:
                 devices = without

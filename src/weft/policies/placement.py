@@ -18,8 +18,15 @@ class Placement(Protocol):
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None: ...
 
+    def grain(self, size: int, largest_node: int) -> int:  # noqa: ARG002
+        """Devices that come free matter only on a node that then has at least so many.
 
-class Count:
+        1 is always right; a placement that keeps to single nodes saves its callers much work.
+        """
+        return 1
+
+
+class Count(Placement):
     """Devices are a counter: any free ones will do, on as few nodes as that allows."""
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
@@ -28,7 +35,8 @@ class Count:
         position = free.tightest(size)
         if position is not None:
             return free.pick(position, size)
-        rest, devices = free.copy(), ()
+        rest = free.copy()
+        devices: tuple[Device, ...] = ()
         while (missing := size - len(devices)) > 0:
             tight = rest.tightest(missing)
             position = rest.emptiest() if tight is None else tight
@@ -39,7 +47,7 @@ class Count:
         return devices
 
 
-class Consolidate:
+class Consolidate(Placement):
     """The tightest single node that fits; whole empty nodes for what is larger than a node.
 
     What is left over after the whole nodes goes to the tightest node that has room for it.
@@ -48,8 +56,11 @@ class Consolidate:
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         return _on_nodes(free, size, FreeDevices.tightest)
 
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
 
-class FirstFit:
+
+class FirstFit(Placement):
     """The first node with room, in the cluster's order; whole empty nodes for larger jobs.
 
     This is what Muri's simulator calls "yarn".
@@ -58,14 +69,18 @@ class FirstFit:
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         return _on_nodes(free, size, FreeDevices.first)
 
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
 
-class Spread:
+
+class Spread(Placement):
     """One device after another on whichever node has the most free: even load, poor locality."""
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         if size > free.total:
             return None
-        rest, devices = free.copy(), []
+        rest = free.copy()
+        devices: list[Device] = []
         for _ in range(size):
             position = rest.emptiest()
             assert position is not None, "the total says that there are enough"
@@ -100,6 +115,13 @@ def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ..
             return None
         devices += left.pick(position, rest)
     return devices
+
+
+def _grain_on_nodes(size: int, largest_node: int) -> int:
+    """A node helps if it can hold the job, or the remainder beside whole nodes, or is whole."""
+    if size <= largest_node:
+        return size
+    return size % largest_node or largest_node
 
 
 PLACEMENTS: Mapping[str, type[Placement]] = {

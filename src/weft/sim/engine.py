@@ -35,7 +35,7 @@ _Due = Literal["begin", "finish", "fail"]
 
 
 @dataclass(slots=True)
-class _Run:
+class Running:
     """One job that holds devices."""
 
     spec: JobSpec
@@ -67,7 +67,7 @@ class SimulatedEngine:
         self._jobs = jobs  # in order of submission
         self._arrived = 0
         self._specs: dict[JobId, JobSpec] = {}  # of the jobs that have arrived
-        self._runs: dict[JobId, _Run] = {}
+        self._runs: dict[JobId, Running] = {}
         self._paused: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
         # Who is on each device; None until a second turn is given out, since before that nobody
         # can share and the book-keeping would be a fifth of the engine's time.
@@ -141,11 +141,10 @@ class SimulatedEngine:
     def _start(self, action: Start, now: float) -> None:
         done, starts = self._paused.pop(action.job, (0.0, 0))
         spec = self._specs[action.job]
-        run = _Run(spec, action.allocation, action.id, starts + 1, done, 0.0, now)
+        run = Running(spec, action.allocation, action.id, starts + 1, done, 0.0, now)
         self._runs[action.job] = run
         self._occupy(action.job, run, now)
-        cost_s = self._cost.seconds(spec, action.allocation.size) if starts else 0.0
-        self._begin(run, now, cost_s)
+        self._begin(run, now, self._restart_s(run, starts))
 
     def _change(self, action: Change, now: float) -> None:
         run = self._runs[action.job]
@@ -153,7 +152,7 @@ class SimulatedEngine:
         self._vacate(action.job, run, now)
         run.allocation, run.action, run.speed = action.allocation, action.id, 0.0
         self._occupy(action.job, run, now)
-        self._begin(run, now, self._cost.seconds(run.spec, action.allocation.size))
+        self._begin(run, now, self._restart_s(run, run.attempt))
 
     def _stop(self, action: Stop, now: float) -> None:
         run = self._runs.get(action.job)
@@ -166,13 +165,13 @@ class SimulatedEngine:
 
     # -- what happens ---------------------------------------------------------------------------
 
-    def _begin(self, run: _Run, now: float, cost_s: float) -> None:
+    def _begin(self, run: Running, now: float, cost_s: float) -> None:
         if cost_s > 0:
             self._expect(run, now + cost_s, "begin")
         else:
             self._reports.append(self._running(run, now))
 
-    def _running(self, run: _Run, now: float) -> JobStarted:
+    def _running(self, run: Running, now: float) -> JobStarted:
         """Let the job make progress from now on."""
         run.from_at = now
         run.speed = self._speed(run)
@@ -212,19 +211,23 @@ class SimulatedEngine:
         run = self._runs.get(entry[2])
         return run is None or run.due != entry[1]
 
-    def _expect(self, run: _Run, at: float, what: _Due) -> None:
+    def _expect(self, run: Running, at: float, what: _Due) -> None:
         run.due = self._sequence
         heappush(self._heap, (at, self._sequence, run.spec.id, what))
         self._sequence += 1
 
-    def _expect_end(self, run: _Run, now: float) -> None:
+    def _expect_end(self, run: Running, now: float) -> None:
         ends_at = now + (run.spec.iterations - run.done) / run.speed
         if run.fails_at < ends_at:
             self._expect(run, max(run.fails_at, now), "fail")
         else:
             self._expect(run, ends_at, "finish")
 
-    def _settle(self, run: _Run, now: float) -> None:
+    def _restart_s(self, run: Running, starts: int) -> float:
+        """What it costs to begin, after so many starts; a trace's durations contain the first."""
+        return self._cost.seconds(run.spec, run.allocation.size) if starts else 0.0
+
+    def _settle(self, run: Running, now: float) -> None:
         """Bring the count of iterations up to now."""
         if run.speed:
             done = run.done + run.speed * (now - run.from_at)
@@ -234,10 +237,10 @@ class SimulatedEngine:
     def _leave(self, identity: JobId, now: float) -> None:
         self._vacate(identity, self._runs.pop(identity), now)
 
-    def _speed(self, run: _Run) -> float:
+    def _speed(self, run: Running) -> float:
         return self._truth.iterations_per_s(run.spec, run.allocation, self._ring(run))
 
-    def _ring(self, run: _Run) -> Sequence[tuple[JobSpec, Allocation]]:
+    def _ring(self, run: Running) -> Sequence[tuple[JobSpec, Allocation]]:
         if self._sharers is None:
             return ()
         others = {
@@ -248,7 +251,7 @@ class SimulatedEngine:
         }
         return [(self._runs[o].spec, self._runs[o].allocation) for o in others]
 
-    def _occupy(self, identity: JobId, run: _Run, now: float) -> None:
+    def _occupy(self, identity: JobId, run: Running, now: float) -> None:
         if self._sharers is None:
             if not run.allocation.turn:
                 return
@@ -263,7 +266,7 @@ class SimulatedEngine:
             sharers.append(identity)
         self._respeed(others, now)
 
-    def _vacate(self, identity: JobId, run: _Run, now: float) -> None:
+    def _vacate(self, identity: JobId, run: Running, now: float) -> None:
         if self._sharers is None:
             return
         others: dict[JobId, None] = {}

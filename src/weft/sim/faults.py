@@ -10,6 +10,7 @@ the same way under every policy.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from math import exp, inf, log
 from random import Random
 from typing import Self
@@ -45,7 +46,7 @@ class Reason:
             (0.95, self.p95),
             (1.0, 2 * self.p95),
         ]
-        for (q0, low), (q1, high) in zip(knots, knots[1:], strict=False):
+        for (q0, low), (q1, high) in pairwise(knots):
             if quantile <= q1:
                 share = (quantile - q0) / (q1 - q0)
                 return 60.0 * exp(log(low) + share * (log(high) - log(low)))

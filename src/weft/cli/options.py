@@ -1,0 +1,181 @@
+"""Options that several verbs share, and what they build."""
+
+import sys
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import click
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.policies.placement import PLACEMENTS
+from weft.sim.experiment import fit_to
+from weft.sim.faults import FaultSettings
+from weft.sim.settings import Settings
+from weft.traces.clusters import cluster as parse_cluster
+from weft.traces.load import load
+from weft.traces.workload import Workload
+
+Command = Callable[..., Any]
+
+
+def trace_options(command: Command) -> Command:
+    """A trace on a cluster."""
+    command = click.option(
+        "--oversize",
+        type=click.Choice(["error", "skip", "cut"]),
+        default="error",
+        show_default=True,
+        help="What to do with jobs larger than the whole cluster.",
+    )(command)
+    command = click.option(
+        "--cluster",
+        "cluster_text",
+        default="8x8",
+        show_default=True,
+        metavar="NODESxGPUS|FILE|PRESET",
+        help="The cluster: 8x8, 231x8+321x2, a YAML file, or a preset (philly).",
+    )(command)
+    return click.argument("trace", metavar="TRACE")(command)
+
+
+def run_options(command: Command) -> Command:
+    """Everything but the policy that a run depends on."""
+    options = [
+        click.option(
+            "--placement",
+            default="consolidate",
+            show_default=True,
+            metavar="|".join(PLACEMENTS),
+            help="Which devices a job gets.",
+        ),
+        click.option(
+            "--time",
+            "time_text",
+            default="event",
+            show_default=True,
+            metavar="event|rounds:S",
+            help="Decide when something happens, or only at the end of rounds of S seconds.",
+        ),
+        click.option(
+            "--restart-cost",
+            default="none",
+            show_default=True,
+            metavar="none|SECONDS|measured|FILE.csv",
+            help="Seconds without progress when a job's allocation changes.",
+        ),
+        click.option(
+            "--restart-charge",
+            default="changes",
+            show_default=True,
+            metavar="changes|decisions",
+            help="Charge it where something changes, or (replications only) to all, always.",
+        ),
+        click.option(
+            "--effects",
+            default="none",
+            show_default=True,
+            metavar="none|philly|nodes=F,racks=F,sharing=F",
+            help="What crossing nodes or racks, or sharing, does to speed.",
+        ),
+        click.option(
+            "--elastic",
+            type=float,
+            metavar="SERIAL",
+            help="Let jobs run on 1 to twice their devices; SERIAL is the share that "
+            "does not speed up (0.05, say).",
+        ),
+        click.option(
+            "--belief-error",
+            type=click.FloatRange(min=0),
+            default=0.0,
+            metavar="SPREAD",
+            help="Make policies mispredict speeds by a log-normal factor of this spread.",
+        ),
+        click.option(
+            "--job-failures",
+            type=click.FloatRange(min=0),
+            default=0.0,
+            metavar="RATE",
+            help="Let jobs fail as in the Philly study (1), less or more often; 0 never.",
+        ),
+        click.option(
+            "--retries",
+            type=click.IntRange(min=0, max=100),
+            help="How often a failed job is tried again.  [default: as the trace says, or never]",
+        ),
+        click.option(
+            "--node-mtbf",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="HOURS",
+            help="Mean time between failures of one node.",
+        ),
+        click.option(
+            "--node-repair",
+            type=click.FloatRange(min=0, min_open=True),
+            default=1.0,
+            show_default=True,
+            metavar="HOURS",
+            help="How long a lost node stays away.",
+        ),
+        click.option(
+            "--checkpoint-every",
+            type=click.FloatRange(min=0, min_open=True),
+            default=1800.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Work since the last checkpoint is lost when a job fails.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seeds every draw."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def settings(policy: str, options: dict[str, Any]) -> Settings:
+    """The settings that the run options spell."""
+    mtbf_h: float | None = options["node_mtbf"]
+    return Settings(
+        policy=policy,
+        placement=options["placement"],
+        time=options["time_text"],
+        restart_cost=options["restart_cost"],
+        restart_charge=options["restart_charge"],
+        effects=options["effects"],
+        belief_error=options["belief_error"],
+        elastic=options["elastic"],
+        retries=options["retries"],
+        faults=FaultSettings(
+            seed=options["seed"],
+            job_failures=options["job_failures"],
+            node_mtbf_s=inf if mtbf_h is None else 3600.0 * mtbf_h,
+            node_repair_s=3600.0 * options["node_repair"],
+            checkpoint_every_s=options["checkpoint_every"],
+        ),
+        seed=options["seed"],
+    )
+
+
+def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluster]:
+    """The trace and the cluster, fitted to each other."""
+    cluster = parse_cluster(cluster_text)
+    workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
+    if not workload.jobs:
+        raise InvalidInputError(f"{workload.name} holds no jobs to run")
+    return workload, cluster
+
+
+def warn_never_fit(unfit: dict[str, str], *, quiet: bool) -> None:
+    """Say which jobs could never run, without drowning the screen."""
+    if not unfit or quiet:
+        return
+    job, sentence = next(iter(unfit.items()))
+    more = f" ({len(unfit) - 1} more jobs never fit)" if len(unfit) > 1 else ""
+    click.echo(f"weft: job {job} never fits: {sentence}{more}", err=True)
+
+
+def interactive() -> bool:
+    """Whether a person is looking at standard error."""
+    return sys.stderr.isatty()

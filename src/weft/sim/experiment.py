@@ -1,0 +1,173 @@
+"""A whole experiment: a workload on a cluster under settings, with its record."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from weft.core.actions import Action
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.events import Event
+from weft.core.job import JobSpec
+from weft.core.ports import PerformanceModel, Policy
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import Schedule, Snapshot
+from weft.models.noisy import Noisy
+from weft.models.scaling import ScalingModel
+from weft.policies.placement import placement
+from weft.policies.registry import policy
+from weft.reports.metrics import Summary, summarise
+from weft.reports.recorder import Recorder
+from weft.sim.engine import SimulatedEngine
+from weft.sim.faults import Faults
+from weft.sim.interrupting import InterruptingEngine
+from weft.sim.run import Observer, Simulation
+from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost
+from weft.traces.workload import Workload
+
+Stopwatch = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A simulation that is ready to run, and what watches it."""
+
+    settings: Settings
+    simulation: Simulation
+    recorder: Recorder
+    cluster: Cluster
+    spent: "Spent"
+
+    def finish(self) -> Summary:
+        """Run to the end and sum up."""
+        self.simulation.run()
+        return self.summary()
+
+    def summary(self) -> Summary:
+        """Close the record at this moment and sum up."""
+        scheduler = self.simulation.scheduler
+        self.recorder.close(self.simulation.now)
+        return summarise(
+            self.recorder,
+            policy=self.settings.policy,
+            devices=self.cluster.device_count,
+            decisions=scheduler.decisions,
+            decide_cpu_s=self.spent.decide_s,
+            never_fit=scheduler.unfit,
+        )
+
+
+class Spent:
+    """A policy that times another; live and simulated decisions are timed the same way."""
+
+    def __init__(self, inner: Policy, stopwatch: Stopwatch) -> None:
+        self._inner = inner
+        self._stopwatch = stopwatch
+        self.decide_s = 0.0
+        self.in_order = inner.in_order
+        self.rank = inner.rank
+        self.never_fits = inner.never_fits
+        self.why = inner.why
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        begun_s = self._stopwatch()
+        try:
+            return self._inner.decide(snapshot)
+        finally:
+            self.decide_s += self._stopwatch() - begun_s
+
+
+def prepare(
+    workload: Workload,
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    stopwatch: Stopwatch,
+    observers: Sequence[Observer] = (),
+) -> Experiment:
+    """Build scheduler, engine and recorder; every mistake in the settings shows here."""
+    truth = ScalingModel.on(cluster, effects(settings.effects))
+    belief: PerformanceModel = truth
+    if settings.belief_error:
+        belief = Noisy(truth, spread=settings.belief_error, seed=settings.seed)
+    spent = Spent(policy(settings.policy, placement(settings.placement), belief), stopwatch)
+    engines = {"changes": SimulatedEngine, "decisions": InterruptingEngine}
+    if settings.restart_charge not in engines:
+        raise InvalidInputError(
+            f"restart charge {settings.restart_charge!r} is not known; "
+            f"expected {' or '.join(engines)}"
+        )
+    engine = engines[settings.restart_charge](
+        _jobs(workload, cluster, settings),
+        truth,
+        cost=restart_cost(settings.restart_cost),
+        faults=Faults(settings.faults, cluster),
+    )
+    recorder = Recorder(lambda spec, speed: speed / truth.alone(spec, 1))
+    scheduler = Scheduler(spent, cluster)
+    watch = recording(recorder)
+    simulation = Simulation(
+        scheduler, engine, look=look(settings.time), observers=(watch, *observers)
+    )
+    return Experiment(settings, simulation, recorder, cluster, spent)
+
+
+def recording(recorder: Recorder) -> Observer:
+    """Feed a recorder from a loop."""
+
+    def observe(
+        now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        head = None
+        if scheduler.policy.in_order and scheduler.ranking.queue:
+            head = scheduler.jobs[scheduler.ranking.queue[0][2]].spec.asked
+        recorder.step(now, events, actions, free=scheduler.tenancy.free.total, head=head)
+
+    return observe
+
+
+def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
+    """Deal with jobs larger than the whole cluster: refuse, skip or cut them."""
+    devices = cluster.device_count
+    large = [job for job in workload.jobs if job.sizes[0] > devices]
+    if not large:
+        return workload
+    if oversize == "error":
+        job = large[0]
+        raise InvalidInputError(
+            f"{workload.place(job.id)}: job {job.id} asks for {job.asked} devices and the cluster "
+            f"has {devices} ({len(large)} such jobs); give a larger --cluster, "
+            "or --oversize skip or cut"
+        )
+    names = {job.id for job in large}
+    jobs: Iterable[JobSpec] = (job for job in workload.jobs if job.id not in names)
+    if oversize == "cut":
+        jobs = (_cut(job, devices) if job.id in names else job for job in workload.jobs)
+    note = f"{len(large)} jobs larger than the cluster's {devices} devices were {oversize}"
+    return replace(workload, jobs=tuple(jobs), notes=(*workload.notes, note))
+
+
+
+
+def _cut(job: JobSpec, devices: int) -> JobSpec:
+    return replace(
+        job, sizes=(devices,), asked=devices, profile=replace(job.profile, size=devices)
+    )
+
+
+def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[JobSpec]:
+    jobs: Sequence[JobSpec] = workload.jobs
+    if settings.retries is not None:
+        jobs = [replace(job, retries=settings.retries) for job in jobs]
+    serial = settings.elastic
+    if serial is None:
+        return jobs
+    if not 0 <= serial <= 1:
+        raise InvalidInputError(f"the serial share of elastic jobs is 0 to 1, not {serial:g}")
+    return [
+        replace(
+            job,
+            sizes=elastic_sizes(job.asked, cluster),
+            profile=replace(job.profile, serial=serial),
+        )
+        for job in jobs
+    ]

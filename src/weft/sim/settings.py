@@ -1,0 +1,118 @@
+"""How to run a simulation, as words a person can type, and what those words mean."""
+
+import csv
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from pathlib import Path
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
+from weft.sim.costs import MEASURED, ByModel, Constant, RestartCost
+from weft.sim.faults import FaultSettings
+from weft.sim.run import Look, exactly, rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything but the trace and the cluster that a run's outcome depends on."""
+
+    policy: str = "fifo"
+    placement: str = "consolidate"
+    time: str = "event"  # event, or rounds:SECONDS
+    restart_cost: str = "none"  # none, seconds, measured, or a CSV file
+    restart_charge: str = "changes"  # changes, or decisions (replications only)
+    effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
+    belief_error: float = 0.0  # spread of the log-normal error in what policies believe
+    elastic: float | None = None  # let jobs grow and shrink, with this serial share
+    retries: int | None = None  # of every job; None leaves the trace's own
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    seed: int = 0
+
+
+def look(text: str) -> Look:
+    """`event` or `rounds:SECONDS`."""
+    if text == "event":
+        return exactly
+    word, _, length = text.partition(":")
+    if word == "rounds":
+        return rounds(_above_zero(length, "the length of a round", "write rounds:300"))
+    raise InvalidInputError(f"time {text!r} is not known; expected event or rounds:SECONDS")
+
+
+def restart_cost(text: str) -> RestartCost:
+    """`none`, seconds, `measured`, or a CSV file of model,size,seconds."""
+    if text == "none":
+        return Constant()
+    if text == "measured":
+        return MEASURED
+    if Path(text).suffix == ".csv":
+        return _cost_file(Path(text))
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"restart cost {text!r} is not known; expected none, seconds, measured or a .csv file"
+        ) from None
+    if not (isfinite(seconds) and seconds >= 0):
+        raise InvalidInputError(f"a restart cost must be 0 or more seconds, not {text}")
+    return Constant(seconds)
+
+
+def effects(text: str) -> Effects:
+    """`none`, `philly`, or factors such as `nodes=0.85,racks=0.76,sharing=0.77`."""
+    if text in {"none", "philly"}:
+        return NO_EFFECTS if text == "none" else PHILLY
+    names = {"nodes": "across_nodes", "racks": "across_racks", "sharing": "shared"}
+    factors: dict[str, float] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key not in names:
+            raise InvalidInputError(
+                f"effect {key!r} is not known; expected none, philly, "
+                "or nodes=, racks= and sharing= with factors"
+            )
+        factors[names[key]] = _above_zero(value, f"the effect {key}", "write a factor up to 1")
+        if factors[names[key]] > 1:
+            raise InvalidInputError(f"the effect {key} must be a factor up to 1, not {value}")
+    return Effects(**factors)
+
+
+def elastic_sizes(asked: int, cluster: Cluster) -> tuple[int, ...]:
+    """Powers of two up to twice the asked size, and the asked size itself."""
+    top = min(2 * asked, max(cluster.device_count, asked))
+    powers = [1 << exponent for exponent in range(top.bit_length()) if 1 << exponent <= top]
+    return tuple(sorted({*powers, asked}))
+
+
+def _above_zero(text: str, what: str, advice: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -inf
+    if not (isfinite(value) and value > 0):
+        raise InvalidInputError(f"{what} must be a number above 0, not {text!r}; {advice}")
+    return value
+
+
+def _cost_file(path: Path) -> ByModel:
+    table: dict[str, dict[int, float]] = {}
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}") from None
+    if not rows or rows[0] != ["model", "size", "seconds"]:
+        found = ",".join(rows[0]) if rows else "nothing"
+        raise InvalidInputError(f"{path} line 1: expected model,size,seconds and found {found}")
+    for line, row in enumerate(rows[1:], start=2):
+        try:
+            model, size, seconds = row[0], int(row[1]), float(row[2])
+        except (ValueError, IndexError):
+            raise InvalidInputError(
+                f"{path} line {line}: expected a model, a whole size and seconds, found {row}"
+            ) from None
+        if size < 1 or not (isfinite(seconds) and seconds >= 0):
+            raise InvalidInputError(f"{path} line {line}: size and seconds cannot be {row[1:]}")
+        table.setdefault(model, {})[size] = seconds
+    return ByModel(table)
