@@ -48,7 +48,7 @@ def simulate(
     else:
         from weft.cli.journal import finish_with_journal  # noqa: PLC0415
 
-        summary = finish_with_journal(experiment, workload, journal)
+        summary = finish_with_journal(experiment, journal)
     progress.done()
     warn_never_fit(experiment.simulation.scheduler.unfit, quiet=False)
     if as_json:

@@ -54,7 +54,9 @@ class Cluster:
     def __post_init__(self) -> None:
         names = {node.name for node in self.nodes}
         if len(names) != len(self.nodes):
-            twice = next(n.name for n in self.nodes if [m.name for m in self.nodes].count(n.name) > 1)
+            twice = next(
+                n.name for n in self.nodes if [m.name for m in self.nodes].count(n.name) > 1
+            )
             raise InvalidInputError(f"node {twice} is listed twice; every node needs its own name")
 
     @classmethod

@@ -1,6 +1,7 @@
 """A job: what was asked for (JobSpec) and where it stands (Job)."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple, Self
 
@@ -63,7 +64,7 @@ class JobSpec:
                 f"job {self.id} has {self.iterations:g} of work; expected a number above 0"
             )
         sizes = self.sizes
-        if not sizes or sizes[0] < 1 or any(a >= b for a, b in zip(sizes, sizes[1:], strict=False)):
+        if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
             raise InvalidInputError(
                 f"job {self.id} asks for sizes {sizes}; expected ascending numbers from 1"
             )

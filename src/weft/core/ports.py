@@ -37,7 +37,9 @@ class Policy(Protocol):
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         """Why the job waits, or holds what it holds, for people."""
-        ...
+        if snapshot.jobs[job].allocation is None:
+            return Reason("rank", "it waits for its turn")
+        return Reason("running", "it runs")
 
 
 class PerformanceModel(Protocol):

@@ -132,9 +132,7 @@ class Ranking:
             yield -value, slope, identity
             if index:
                 at_zero, place, identity = lines[slope][index - 1]
-                heappush(
-                    heads, (-(at_zero + slope * now), slope, -place, index - 1, identity)
-                )
+                heappush(heads, (-(at_zero + slope * now), slope, -place, index - 1, identity))
 
     def _forget_replaced(self) -> None:
         """Drop expiries of ranks that were replaced, which would pile up otherwise."""

@@ -61,18 +61,46 @@ class Scheduler:
 
     def step(self, events: Iterable[Event], now: float) -> list[Action]:
         """Take facts in and give orders out."""
+        actions = self.take(events, now)
+        if self.is_due(now):
+            actions += self.decide(now)
+        return actions
+
+    def take(self, events: Iterable[Event], now: float) -> list[Action]:
+        """Apply facts. The orders are those that need no policy: let go of what is lost."""
         for event in events:
             self._APPLY[type(event)](self, event, now)
-        actions: list[Action] = self._stop_lost(now) if self._lost else []
-        if self._stale or now >= self.wake_at:
-            actions += self._decide(now)
+        return self._stop_lost(now) if self._lost else []
+
+    def is_due(self, now: float) -> bool:
+        """Whether the policy has not seen everything, or wanted to be asked again by now."""
+        return self._stale or now >= self.wake_at
+
+    def decide(self, now: float) -> list[Action]:
+        """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
+        self._refresh(now)
+        schedule = self.policy.decide(self.snapshot(now))
+        if schedule.valid_until <= now:
+            raise PolicyError(
+                f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
+                "it must hold for some time"
+            )
+        actions: list[Action] = []
+        if schedule.changes:
+            actions = difference(
+                self._jobs, self.tenancy.tenants, schedule.changes, self._next_action
+            )
+            if self._leaving:
+                actions = [self._behind_leavers(action) for action in actions]
+            self._order(actions, now)
+        self.wake_at = schedule.valid_until
+        if self.ranking.queue:
+            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:
         tenancy = self.tenancy
-        return Snapshot(
-            now, self.cluster, self.jobs, tenancy.free, tenancy.tenants, self.ranking
-        )
+        return Snapshot(now, self.cluster, self.jobs, tenancy.free, tenancy.tenants, self.ranking)
 
     def why(self, identity: JobId, now: float) -> Reason:
         """Why a job waits or holds what it holds, in words."""
@@ -127,32 +155,12 @@ class Scheduler:
 
     # -- decisions ------------------------------------------------------------------------------
 
-    def _decide(self, now: float) -> list[Action]:
-        self._refresh(now)
-        schedule = self.policy.decide(self.snapshot(now))
-        if schedule.valid_until <= now:
-            raise PolicyError(
-                f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
-                "it must hold for some time"
-            )
-        actions: list[Action] = []
-        if schedule.changes:
-            actions = difference(
-                self._jobs, self.tenancy.tenants, schedule.changes, self._next_action
-            )
-            if self._leaving:
-                actions = [self._behind_leavers(action) for action in actions]
-            self._order(actions, now)
-        self.wake_at = schedule.valid_until
-        if self.ranking.queue:
-            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
-        return actions
-
     def _refresh(self, now: float) -> None:
         """Begin a decision: rank anew whatever rank has run out."""
         for identity in self.ranking.expired(now):
             self.ranking.put(self._jobs[identity], now)
         self.decisions += 1
+        self.wake_at = inf
         self._stale = False
 
     def _behind_leavers(self, action: Action) -> Action:
@@ -399,4 +407,3 @@ class Scheduler:
         facts.NodeLost: _node_lost,
         facts.NodeDrained: _drained,
     }
-

@@ -70,9 +70,8 @@ class Schedule:
         changes: dict[JobId, Allocation | None] = {
             job.id: None for job in snapshot.holding() if job.id not in allocations
         }
-        for identity, allocation in allocations.items():
-            if snapshot.jobs[identity].allocation != allocation:
-                changes[identity] = allocation
+        jobs = snapshot.jobs
+        changes |= {i: new for i, new in allocations.items() if jobs[i].allocation != new}
         return cls(changes, valid_until)
 
 

@@ -35,7 +35,9 @@ def why_waiting(
             f"{_devices(free)} are free and it asks for {size}, but this policy lets nobody "
             f"overtake, and job {first.id} ahead of it waits for {first.spec.asked}",
         )
-    return Reason("rank", f"it ranks behind {ahead} waiting jobs and is started when its turn comes")
+    return Reason(
+        "rank", f"it ranks behind {ahead} waiting jobs and is started when its turn comes"
+    )
 
 
 def _why_holding(job: Job, now: float) -> Reason:

@@ -19,9 +19,7 @@ from weft.policies.shares import Sharing
 class Themis(Sharing):
     """Leases, and the unfairest treated job first."""
 
-    def __init__(
-        self, placement: Placement, belief: PerformanceModel, *, lease_s: float
-    ) -> None:
+    def __init__(self, placement: Placement, belief: PerformanceModel, *, lease_s: float) -> None:
         super().__init__(placement)
         self._belief = belief
         self._lease_s = lease_s
@@ -45,8 +43,9 @@ class Themis(Sharing):
         free = snapshot.cluster.device_count
         sizes: dict[JobId, int] = {}
         for job in active:
-            size = job.size or job.spec.asked
-            if size <= free:
+            offers = [job.size] if job.size else [s for s in job.spec.sizes if s <= job.spec.asked]
+            size = max((offer for offer in offers if offer <= free), default=0)
+            if size:
                 sizes[job.id] = size
                 free -= size
         allocations = self.assign(snapshot, sizes)
@@ -72,9 +71,7 @@ class Themis(Sharing):
         return (now - job.submitted_at + job.remaining_at(now) / speed) / alone_s
 
 
-def themis(
-    placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0
-) -> Themis:
+def themis(placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0) -> Themis:
     """Finish-time fairness: the job that is worst off goes first, on leases."""
     if lease_s <= 0:
         raise InvalidInputError(f"themis lease_s must be above 0, not {lease_s:g}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId
-from weft.reports.metrics import Summary
+from weft.reports.metrics import Summary, finish_time_fairness, queue_lengths
 from weft.reports.recorder import Recorder
 
 # Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
@@ -22,6 +22,28 @@ class Run:
     summary: Summary
     recorder: Recorder
     never_fit: frozenset[JobId] = frozenset()  # left out of the queue in figures
+
+    def completion_s(self) -> list[float]:
+        """Submission to finish, of each finished job."""
+        return [
+            story.ended_at - story.submitted_at
+            for story in self.recorder.stories.values()
+            if story.status == "finished" and story.ended_at is not None
+        ]
+
+    def fairness(self) -> list[float]:
+        """Finish-time fairness of each finished job."""
+        return [
+            finish_time_fairness(story, self.summary.devices)
+            for story in self.recorder.stories.values()
+            if story.status == "finished"
+        ]
+
+    def waiting(self) -> Sequence[float]:
+        """Jobs in the queue after each moment of the series."""
+        stories = self.recorder.stories
+        aside = [stories[identity] for identity in self.never_fit if identity in stories]
+        return queue_lengths(self.recorder, aside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,14 @@ class Comparison:
         for name in names:
             if names.count(name) > 1:
                 raise InvalidInputError(f"policy {name} is compared with itself; name it once")
+
+    def span(self) -> tuple[float, float]:
+        """The first submission and the last event of all runs."""
+        recorders = [run.recorder for run in self.runs]
+        starts = [story.submitted_at for one in recorders for story in one.stories.values()]
+        ends = [one.series.at[-1] for one in recorders if one.series.at]
+        from_at = min(starts, default=0.0)
+        return from_at, max([from_at, *ends])
 
 
 def colour(index: int) -> str:

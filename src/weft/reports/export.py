@@ -49,6 +49,11 @@ def write_text(path: Path, text: str) -> None:
     _write(path, [text])
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole, as `write_text` does."""
+    _write(path, [content])
+
+
 def check_writable(path: Path) -> None:
     """Refuse, before any work is done, a path that could not be written afterwards."""
     if path.is_dir():
@@ -165,15 +170,14 @@ def _cell(value: object) -> object:
 # -- files --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, chunks: Iterable[str]) -> None:
+def _write(path: Path, chunks: Iterable[str | bytes]) -> None:
     check_writable(path)
     special = _is_special(path)
     target = path if special else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         try:
-            # A lone surrogate in a job's id must not cost the whole report.
-            with target.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                file.writelines(chunks)
+            with target.open("wb") as file:
+                file.writelines(_encoded(chunk) for chunk in chunks)
             if not special:
                 target.replace(path)
         finally:
@@ -181,6 +185,11 @@ def _write(path: Path, chunks: Iterable[str]) -> None:
                 target.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {_why(error)}") from error
+
+
+def _encoded(chunk: str | bytes) -> bytes:
+    # A lone surrogate in a job's id must not cost the whole report.
+    return chunk if isinstance(chunk, bytes) else chunk.encode(errors="backslashreplace")
 
 
 def _is_special(path: Path) -> bool:

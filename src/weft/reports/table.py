@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 from weft.reports.metrics import Summary
 
@@ -115,7 +116,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
         note = _not_finished(summary)
         if note:
             notes.append(f"{summary.policy}: {note}")
-    return notes
+    return [fill(note, WIDTH_MAX, break_on_hyphens=False) for note in notes]
 
 
 def _not_finished(summary: Summary) -> str:

@@ -284,6 +284,4 @@ class SimulatedEngine:
                 self._settle(run, now)
                 run.speed = self._speed(run)
                 self._expect_end(run, now)
-                self._reports.append(
-                    JobProgressed(identity, run.action, run.done, run.speed)
-                )
+                self._reports.append(JobProgressed(identity, run.action, run.done, run.speed))

@@ -146,12 +146,8 @@ def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
     return replace(workload, jobs=tuple(jobs), notes=(*workload.notes, note))
 
 
-
-
 def _cut(job: JobSpec, devices: int) -> JobSpec:
-    return replace(
-        job, sizes=(devices,), asked=devices, profile=replace(job.profile, size=devices)
-    )
+    return replace(job, sizes=(devices,), asked=devices, profile=replace(job.profile, size=devices))
 
 
 def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[JobSpec]:

@@ -65,6 +65,10 @@ class Simulation:
             if not events and not actions and engine.next_at == inf:
                 break  # The policy wants to be asked again, but nothing could ever change.
 
+    def observe(self, observer: Observer) -> None:
+        """Let somebody else watch from now on."""
+        self._observers = (*self._observers, observer)
+
     def fork(self, observers: Sequence[Observer] = ()) -> Self:
         """An independent twin from this moment on."""
         twin = type(self)(

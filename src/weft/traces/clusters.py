@@ -1,10 +1,10 @@
 """A cluster from a few characters, a preset's name or a file.
 
-    8x8                     eight nodes of eight devices
-    231x8+321x2             groups, in the order in which first-fit looks at them
-    philly                  a preset
-    cluster.yaml            nodes with names, types and racks: see `yaml_cluster`
-    machines.csv[.gz]       Philly's machine list, or openb's node list
+8x8                     eight nodes of eight devices
+231x8+321x2             groups, in the order in which first-fit looks at them
+philly                  a preset
+cluster.yaml            nodes with names, types and racks: see `yaml_cluster`
+machines.csv[.gz]       Philly's machine list, or openb's node list
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from weft.core.cluster import Cluster, Node
 from weft.core.errors import InvalidInputError
-from weft.traces.source import lines
+from weft.traces.source import blocks, lines
 from weft.traces.table import Table
 
 NODES_MAX = 100_000
@@ -65,7 +65,7 @@ def _groups(text: str, *, nodes_per_rack: int = 0) -> Iterator[Node]:
 
 
 def _from_file(path: Path) -> Cluster:
-    text = lines(path)
+    text = lines(path.name, blocks(path))
     first = next(text, None)
     if first is None:
         raise InvalidInputError(f"{path.name} is empty; expected a list of nodes")

@@ -1,69 +1,78 @@
 """Any trace in, one Workload out. The format is told by a file's content, never by its name."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import csv
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
-from weft.traces.philly import read_philly
-from weft.traces.source import lines
-from weft.traces.synthetic import from_address
+from weft.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
+from weft.traces.philly_log import read_philly_log
+from weft.traces.source import blocks, lines
 from weft.traces.table import Table
-from weft.traces.tiresias import read_chronus, read_muri, read_tiresias
 from weft.traces.workload import Workload
 
 GENERATE = "generate:"
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One kind of table: a file is of the first format all of whose columns it has."""
-
-    name: str
-    columns: tuple[str, ...]
-    read: Callable[[Table], Workload]
-
-
-FORMATS = (
-    Format(
-        "muri",
-        ("job_id", "num_gpu", "submit_time", "iterations", "iteration_time", "priority"),
-        read_muri,
-    ),
-    Format(
-        "chronus",
-        ("job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort"),
-        read_chronus,
-    ),
-    Format("tiresias", ("job_id", "num_gpu", "submit_time", "duration"), read_tiresias),
-    Format("philly", ("job_id", "submit_s", "num_gpus", "duration_s"), read_philly),
-)
+_NOTES_MAX = 100  # lines of notes before a header
 
 
 def load(source: str, *, cluster: Cluster | None = None) -> Workload:
     """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster."""
     if source.startswith(GENERATE):
+        # Drawing needs tables that reading does not: 4 ms of every start.
+        from weft.traces.synthetic import from_address  # noqa: PLC0415
+
         return from_address(source.removeprefix(GENERATE), cluster or Cluster.grid(8, 8))
     return _read(Path(source))
 
 
 def _read(path: Path) -> Workload:
-    text = lines(path)
-    first = next(text, None)
-    if first is None:
-        raise InvalidInputError(f"{path.name} is empty; expected a trace of one job a line")
-    header = [column.strip() for column in first.split(",")]
+    parts = blocks(path)
+    first = next(parts, b"")
+    whole = chain((first,), parts)
+    if first.lstrip()[:1] in {b"[", b"{"}:
+        return read_philly_log(path.name, whole)
+    return _read_table(path.name, lines(path.name, whole))
+
+
+def _read_table(name: str, text: Iterator[str]) -> Workload:
+    notes: list[str] = []
+    first = next(text, "")
+    while first.startswith("#") and len(notes) < _NOTES_MAX:
+        notes.append(first.lstrip("# ").rstrip())
+        first = next(text, "")
+    if not first.strip():
+        raise InvalidInputError(f"{name} is empty; expected a header and one job a line")
+    for bare in BARE_FORMATS:
+        if len(first.split("\t")) == len(bare.columns):
+            table = Table(
+                name, bare.columns, chain((first,), text), delimiter="\t", lines_before=len(notes)
+            )
+            return bare.read(table).noted(notes)
+    header = [column.strip() for column in next(csv.reader((first,)))]
     for known in FORMATS:
         if set(known.columns) <= set(header):
-            return known.read(Table(path.name, header, text))
-    raise _unknown(path.name, first)
+            _check_twice(name, header)
+            table = Table(name, header, text, lines_before=len(notes) + 1)
+            return known.read(table).noted(notes)
+    raise _unknown(name, first, header)
 
 
-def _unknown(name: str, first: str) -> InvalidInputError:
+def _check_twice(name: str, header: list[str]) -> None:
+    for column in header:
+        if header.count(column) > 1:
+            raise InvalidInputError(f"{name} has the column {column!r} twice; keep one")
+
+
+def _unknown(name: str, first: str, header: list[str]) -> InvalidInputError:
+    for columns, what in NOT_JOBS:
+        if set(columns) <= set(header):
+            return InvalidInputError(f"{name} is {what}; expected a trace of jobs")
     known = "; ".join(f"{one.name} ({', '.join(one.columns)})" for one in FORMATS)
+    bare = ", ".join(f"{one.name} ({len(one.columns)} columns)" for one in BARE_FORMATS)
     return InvalidInputError(
-        f"{name} line 1 is {first.strip()[:80]!r}, the header of no known format; expected at "
-        f"least the columns of one of: {known}"
+        f"{name} begins with {first.strip()[:60]!r}, which is no known format; expected a header "
+        f"with at least the columns of one of: {known}; or tab-separated without a header: {bare}; "
+        "or Philly's job log in JSON"
     )

@@ -18,8 +18,7 @@ def draw_poisson(random: Random, jobs: int, load: float, cluster: Cluster) -> Wo
     durations = [_duration_s(random) for _ in range(jobs)]
     work = sum(size * duration for size, duration in zip(sizes, durations, strict=True))
     span_s = work / (cluster.device_count * load)
-    # Arrivals of a Poisson process, given how many there are, are uniform over the span; the
-    # last one is its end.
+    # Exponential gaps, scaled so that the last job arrives at the end of the span.
     gaps = [random.expovariate(1.0) for _ in range(jobs)]
     gaps[0] = 0.0
     scale = span_s / sum(gaps) if jobs > 1 else 0.0
@@ -38,7 +37,7 @@ def draw_poisson(random: Random, jobs: int, load: float, cluster: Cluster) -> Wo
                 submit_at=float(round(arrival)),
             )
         )
-    return Workload(f"poisson, {jobs:,} jobs", tuple(specs), "generated")
+    return Workload("poisson", tuple(specs), "generated")
 
 
 def _duration_s(random: Random) -> int:

@@ -4,7 +4,7 @@ gzip is told by the file's first two bytes and not by its name. A line longer th
 error before it is read to its end, so a file of one endless line costs a block and a sentence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from io import StringIO
 from pathlib import Path
@@ -18,25 +18,25 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The file's lines with their ends, the last one with or without."""
+def lines(name: str, parts: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a file's blocks with their ends, the last one with or without."""
     carry, number = b"", 1  # number is the line that carry begins
-    for block in blocks(path):
+    for block in parts:
         first = block.find(b"\n")
         if len(carry) + (len(block) if first < 0 else first) > LINE_BYTES_MAX:
             raise InvalidInputError(
-                f"{path.name} line {number} is longer than {LINE_BYTES_MAX:,} bytes; "
-                "expected a trace of one job a line"
+                f"{name} line {number} is longer than {LINE_BYTES_MAX:,} bytes; "
+                "expected one job or node a line"
             )
         if first < 0:
             carry += block
             continue
         cut = block.rfind(b"\n") + 1
-        text = _decoded(carry + block[:cut], path.name, number)
+        text = _decoded(carry + block[:cut], name, number)
         yield from StringIO(text, newline="\n")
         carry, number = block[cut:], number + text.count("\n")
     if carry:
-        yield _decoded(carry, path.name, number)
+        yield _decoded(carry, name, number)
 
 
 def blocks(path: Path) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What every trace becomes: jobs in order of submission, and what the trace says about itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Self
 
@@ -35,6 +35,10 @@ class Workload:
         """A workload from jobs in any order."""
         in_order = tuple(sorted(jobs, key=attrgetter("submit_at")))
         return cls(name, in_order, format, tuple(notes), lines or {}, statuses or {})
+
+    def noted(self, notes: Sequence[str]) -> Self:
+        """The same workload with these notes before its own."""
+        return replace(self, notes=(*notes, *self.notes)) if notes else self
 
     def place(self, job: JobId) -> str:
         """The file and line a job comes from."""

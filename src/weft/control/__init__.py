@@ -1,0 +1,1 @@
+"""The live side: the loop that runs the same scheduler against real time and real engines."""

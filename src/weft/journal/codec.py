@@ -1,0 +1,94 @@
+"""Events and actions to JSON lines and back, by the very types the core uses.
+
+A line is an object with `at` (seconds), `kind` (the class's name) and the fields of the class. An
+infinite number has no place in JSON and is written as null.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from math import inf, isfinite
+
+import msgspec
+
+from weft.core import actions, events
+from weft.core.actions import Action
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.events import Event
+
+FORMAT = 1
+LINE_MAX = 16 * 2**20  # bytes; a job of a million devices stays below
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The first line: what wrote the journal, and where it began."""
+
+    version: str
+    cluster: Cluster
+    settings: Mapping[str, object]
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The policy was asked; it wants to be asked again at that moment, if any."""
+
+    wake_at: float | None
+
+    @property
+    def moment(self) -> float:
+        return inf if self.wake_at is None else self.wake_at
+
+
+Line = Opened | Decided | Event | Action
+
+_KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Opened,
+        Decided,
+        events.JobSubmitted,
+        events.JobCancelled,
+        events.JobStarted,
+        events.JobProgressed,
+        events.JobStopped,
+        events.JobFinished,
+        events.JobFailed,
+        events.NodeJoined,
+        events.NodeLost,
+        events.NodeDrained,
+        actions.Start,
+        actions.Change,
+        actions.Stop,
+    )
+}
+
+_encoder = msgspec.json.Encoder()
+
+
+def decided(wake_at: float) -> Decided:
+    return Decided(wake_at if isfinite(wake_at) else None)
+
+
+def encode(at: float, line: Line) -> bytes:
+    """One line, without its end."""
+    fields = msgspec.to_builtins(line)
+    return _encoder.encode({"at": at, "kind": type(line).__name__, **fields})
+
+
+def decode(text: bytes) -> tuple[float, Line]:
+    """The moment and the value of a line; raises InvalidInputError with what is wrong."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, object])
+        at = msgspec.convert(fields.pop("at", None), float)
+        kind = _KINDS.get(str(fields.pop("kind", None)))
+        if kind is None:
+            raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")
+        unknown = fields.keys() - {known.name for known in dataclass_fields(kind)}
+        if unknown:
+            raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")
+        return at, msgspec.convert(fields, kind)
+    except msgspec.MsgspecError as error:
+        raise InvalidInputError(str(error)) from None

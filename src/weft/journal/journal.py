@@ -1,0 +1,124 @@
+"""Append a run to a journal, read it back step by step, and rebuild the scheduler from it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from weft.core import actions as orders
+from weft.core.actions import Action
+from weft.core.errors import InvalidInputError
+from weft.core.events import Event
+from weft.core.ports import Policy
+from weft.core.scheduler import Scheduler
+from weft.journal.codec import LINE_MAX, Decided, Opened, decided, decode, encode
+
+
+@dataclass(slots=True)
+class Step:
+    """What went into the scheduler at one moment and what came out."""
+
+    now: float
+    events: list[Event] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    wake_at: float | None = None  # None: the policy was not asked
+
+
+class JournalWriter:
+    """Writes every step of a loop; it can be given to a loop as an observer."""
+
+    def __init__(self, file: BinaryIO, opened: Opened) -> None:
+        self._file = file
+        self._decisions = 0
+        self._write(0.0, opened)
+
+    def __call__(
+        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        for event in events:
+            self._write(now, event)
+        if scheduler.decisions != self._decisions:
+            self._decisions = scheduler.decisions
+            self._write(now, decided(scheduler.wake_at))
+        for action in actions:
+            self._write(now, action)
+
+    def _write(self, at: float, line: Opened | Decided | Event | Action) -> None:
+        self._file.write(encode(at, line) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A journal that was read."""
+
+    opened: Opened
+    steps: Sequence[Step]
+    cut_off: bool  # the last line was incomplete, as after a crash in the middle of a write
+
+
+def read(path: Path) -> Journal:
+    """Read a journal whole. An incomplete last line is left out; any other fault is an error."""
+    try:
+        with path.open("rb") as file:
+            return _read(path.name, file)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def replay(journal: Journal, policy: Policy) -> Scheduler:
+    """The scheduler as it was after the last step. The policy ranks; it is not asked to decide."""
+    scheduler = Scheduler(policy, journal.opened.cluster)
+    for step in journal.steps:
+        scheduler.replay(step.events, step.actions, step.now, wake_at=step.wake_at)
+    return scheduler
+
+
+def _read(name: str, file: BinaryIO) -> Journal:
+    lines = _lines(name, file)
+    number, first = next(lines, (1, b""))
+    _, opened = _decode(name, number, first)
+    if not isinstance(opened, Opened):
+        raise InvalidInputError(f"{name} line 1: expected the kind Opened; is it a journal?")
+    steps: list[Step] = []
+    cut_off = False
+    for number, line in lines:
+        if not line.endswith(b"\n"):
+            cut_off = True
+            break
+        now, value = _decode(name, number, line)
+        _append(steps, now, value)
+    return Journal(opened, steps, cut_off)
+
+
+def _append(steps: list[Step], now: float, value: object) -> None:
+    """A step is its events, then the decision, then the orders; an event after them begins anew."""
+    last = steps[-1] if steps else None
+    is_action = isinstance(value, orders.Start | orders.Change | orders.Stop)
+    begins = last is None or last.now != now
+    if last is not None and not is_action:
+        begins = begins or bool(last.actions) or last.wake_at is not None
+    if begins or last is None:
+        last = Step(now)
+        steps.append(last)
+    if isinstance(value, Decided):
+        last.wake_at = value.moment
+    elif isinstance(value, orders.Start | orders.Change | orders.Stop):
+        last.actions.append(value)
+    elif not isinstance(value, Opened):
+        last.events.append(value)  # type: ignore[arg-type]  # the codec gives nothing else
+
+
+def _lines(name: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(LINE_MAX + 1):
+        number += 1
+        if len(line) > LINE_MAX:
+            raise InvalidInputError(f"{name} line {number}: longer than {LINE_MAX} bytes")
+        yield number, line
+
+
+def _decode(name: str, number: int, line: bytes) -> tuple[float, object]:
+    try:
+        return decode(line)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name} line {number}: {error}") from None

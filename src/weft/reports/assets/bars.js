@@ -1,0 +1,88 @@
+// Bars: why jobs waited, and how sizes and tenants fared.
+
+// -- causes of waiting --------------------------------------------------------------------------
+
+function waitCauses(host) {
+  const rows = element("div", { class: "stacks" });
+  const sizes = [["all", "all"], ...data.buckets.map((name) => [name, name])];
+  const key = element("div", { class: "key" }, ...data.causes.map((cause, index) =>
+    element("span", {}, block(CAUSE_COLOURS[index]), cause)));
+  function draw(size) {
+    rows.replaceChildren(...runs.map((run, index) => {
+      const { wait_causes: all, wait_causes_by_size: bySize } = run.summary;
+      return causeRow(index, size === "all" ? all : bySize[size]);
+    }));
+  }
+  host.append(element("div", { class: "controls" }, key, choice("Job size", sizes, "all", draw)), rows);
+  draw("all");
+}
+
+function causeRow(index, shares) {
+  const name = element("div", { class: "stack-name" }, runs[index].policy);
+  if (!shares) {
+    const nobody = element("span", { class: "stack-none" }, "nobody waited");
+    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, nobody));
+  }
+  const words = data.causes.map((cause) => `${cause} ${percent(shares[cause])}`).join(", ");
+  const parts = data.causes.map((cause, place) => element("span", {
+    class: "stack-part", title: `${cause} ${percent(shares[cause])}`,
+    style: { width: `${100 * shares[cause]}%`, background: CAUSE_COLOURS[place],
+      color: place === 0 ? "#fff" : "#000" },
+  }, shares[cause] >= 0.09 ? `${Math.round(100 * shares[cause])} %` : ""));
+  return element("div", { class: "stack-row" }, name,
+    element("div", { class: "stack", role: "img", "aria-label": `${runs[index].policy}: ${words}` },
+      ...parts));
+}
+
+function block(colour) {
+  return element("i", { class: "block", style: { background: colour }, "aria-hidden": "true" });
+}
+
+// -- sizes and tenants --------------------------------------------------------------------------
+
+const GROUP_NUMBERS = [
+  ["jct_mean_s", "mean JCT", duration], ["jct_p50_s", "median JCT", duration],
+  ["jct_p99_s", "p99 JCT", duration], ["queue_mean_s", "mean wait", duration],
+  ["gpu_h", "GPU hours", decimal],
+];
+
+function groupTables(host) {
+  const tables = element("div", {});
+  function draw(key) {
+    const format = GROUP_NUMBERS.find(([other]) => other === key)[2];
+    tables.replaceChildren(groupTable("By job size", "Devices", "sizes", key, format));
+    if (runs.some((run) => run.tenants.length > 1)) {
+      tables.append(groupTable("By tenant", "Tenant", "tenants", key, format));
+    }
+  }
+  host.append(element("div", { class: "controls" },
+    choice("Show", GROUP_NUMBERS.map(([key, text]) => [key, text]), "jct_mean_s", draw)), tables);
+  draw("jct_mean_s");
+}
+
+function groupTable(title, first, part, key, format) {
+  const names = [...new Set(runs.flatMap((run) => run[part].map((group) => group.name)))];
+  const head = element("tr", {}, element("th", { scope: "col" }, first),
+    element("th", { scope: "col" }, "Jobs"),
+    ...runs.map((run) => element("th", { scope: "col" }, run.policy)));
+  const rows = names.map((name) => groupRow(name, part, key, format));
+  return element("div", {}, element("h3", {}, title),
+    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+      element("table", { class: "numbers groups" }, element("thead", {}, head),
+        element("tbody", {}, ...rows))));
+}
+
+function groupRow(name, part, key, format) {
+  const groups = runs.map((run) => run[part].find((group) => group.name === name));
+  const values = groups.map((group) => (group ? group[key] : null));
+  const most = Math.max(...values.map((value) => value ?? 0), 1e-12);
+  const least = Math.min(...values.map((value) => value ?? Infinity));
+  const isBest = (value) => runs.length > 1 && key !== "gpu_h" && value === least;
+  const jobs = groups.find((group) => group)?.jobs ?? 0;
+  return element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, count(jobs)),
+    ...values.map((value, index) => element("td", {},
+      element("div", { class: isBest(value) ? "best" : null }, format(value)),
+      element("div", { class: "bar", "aria-hidden": "true" }, element("i", {
+        style: { width: `${(100 * (value ?? 0)) / most}%`, background: runs[index].colour },
+      })))));
+}

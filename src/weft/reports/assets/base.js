@@ -1,0 +1,139 @@
+// Data, state, elements and number formats that every part of the page uses.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const runs = data.runs;
+
+// What the reader chose. Parts listen and redraw, at most once a frame.
+const state = {
+  baseline: 0,
+  hidden: new Set(),
+  window: { from: 0, to: Math.max(data.span_s, 1e-9) },
+};
+const listeners = [];
+let isDrawDue = false;
+
+function onChange(draw) {
+  listeners.push(draw);
+}
+
+function changed() {
+  if (isDrawDue) return;
+  isDrawDue = true;
+  requestAnimationFrame(() => {
+    isDrawDue = false;
+    for (const draw of listeners) draw();
+  });
+}
+
+// -- elements: text only ever becomes a text node, so nothing from a trace is read as markup ------
+
+function element(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+function drawn(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "style") Object.assign(node.style, value);
+    else if (value !== null && value !== false) node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+
+function place(id) {
+  return document.getElementById(id);
+}
+
+// A row of buttons of which one is chosen.
+function choice(label, options, chosen, choose) {
+  const group = element("div", { class: "choice", role: "group", "aria-label": label });
+  const buttons = options.map(([value, text]) =>
+    element("button", { type: "button", onclick: () => pick(value) }, text));
+  function pick(value) {
+    mark(value);
+    choose(value);
+  }
+  function mark(value) {
+    options.forEach(([other], index) =>
+      buttons[index].setAttribute("aria-pressed", String(other === value)));
+  }
+  mark(chosen);
+  group.append(element("span", { class: "choice-label" }, label), ...buttons);
+  return group;
+}
+
+// Calls draw with the width of an element, now and whenever that changes.
+function onWidth(node, draw) {
+  let last = 0;
+  const look = () => {
+    if (!node.clientWidth || node.clientWidth === last) return;
+    last = node.clientWidth;
+    draw();
+  };
+  // Drawing within the observer's own call would count as a loop.
+  new ResizeObserver(() => requestAnimationFrame(look)).observe(node);
+  look();
+}
+
+// -- formats ------------------------------------------------------------------------------------
+
+const MISSING = "–";
+
+function digits(value) {
+  const size = Math.abs(value);
+  if (size >= 99.95) return Math.round(value).toLocaleString("en");
+  return value.toFixed(size >= 9.995 ? 1 : 2);
+}
+
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return MISSING;
+  const size = Math.abs(seconds);
+  if (size < 120) return `${digits(seconds)} s`;
+  if (size < 7200) return `${digits(seconds / 60)} min`;
+  if (size < 172800) return `${digits(seconds / 3600)} h`;
+  return `${digits(seconds / 86400)} d`;
+}
+
+function percent(share) {
+  return share === null || share === undefined ? MISSING : `${(100 * share).toFixed(1)} %`;
+}
+
+function count(value) {
+  return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en");
+}
+
+function decimal(value) {
+  return value === null || value === undefined ? MISSING : digits(value);
+}
+
+function plural(number, word) {
+  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+}
+
+// -- colours ------------------------------------------------------------------------------------
+
+const CAUSE_COLOURS = ["#0072b2", "#e69f00", "#999999"];
+const BUCKET_COLOURS = ["#56b4e9", "#009e73", "#e69f00", "#d55e00"];
+const TENANT_COLOURS = runs.length
+  ? ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#aa4499", "#7f7f7f"]
+  : [];
+
+// Runs are told apart by dashes too, for readers and printers without colours.
+function dashes(index) {
+  return ["", "", "7 3", "2 3", "10 3 2 3"][index % 5];
+}
+
+function swatch(index, isDashed = true) {
+  const line = { x1: 0, y1: 5, x2: 22, y2: 5, stroke: runs[index].colour, "stroke-width": 3 };
+  return drawn("svg", { class: "swatch", width: 22, height: 10, "aria-hidden": "true" },
+    drawn("line", { ...line, "stroke-dasharray": isDashed ? dashes(index) : "" }));
+}
+
+function cssColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

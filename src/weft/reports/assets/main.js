@@ -1,0 +1,141 @@
+// Puts the parts in their places.
+
+function header() {
+  const jobs = Math.max(...runs.map((run) => run.summary.jobs));
+  place("facts").textContent = [
+    plural(jobs, "job"), `${plural(data.nodes, "node")} with ${plural(data.devices, "device")}`,
+    runs.length === 1 ? "1 policy" : `${runs.length} policies`,
+  ].join(" · ");
+  place("command").textContent = data.command;
+  place("copy").addEventListener("click", copyCommand);
+  place("notes").append(...data.notes.map((note) => element("li", {}, note)));
+  place("notes").closest("section").hidden = !data.notes.length;
+  document.querySelector(".command").hidden = !data.command;
+}
+
+async function copyCommand() {
+  const button = place("copy");
+  try {
+    await navigator.clipboard.writeText(data.command);
+    button.textContent = "Copied";
+  } catch {
+    // No clipboard for pages from a file in some browsers: select it, so that one key copies it.
+    getSelection().selectAllChildren(place("command"));
+    button.textContent = "Selected";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 1600);
+}
+
+// -- distributions ------------------------------------------------------------------------------
+
+function distribution(id, { key, xTitle, label, marker, ticks, logMarks, format }) {
+  const lines = runs.map((run) => {
+    const { count: total, values } = run[key];
+    const last = Math.max(values.length - 1, 1);
+    const rank = (index) => Math.floor((index * (total - 1)) / last) + 1;
+    return { xs: values, ys: values.map((_, index) => rank(index) / total) };
+  });
+  const all = lines.flatMap((line) => line.xs);
+  if (!all.length) {
+    place(id).append(element("p", { class: "note" }, "No job finished."));
+    return;
+  }
+  const most = all.reduce((one, other) => Math.max(one, other));
+  const positive = all.filter((value) => value > 0);
+  const least = positive.length ? positive.reduce((one, other) => Math.min(one, other)) : 1;
+  lineChart(place(id), {
+    label, lines, xTitle, marker, hasLog: true,
+    yMax: () => 1,
+    yFormat: (share) => `${Math.round(100 * share)} %`,
+    axis: (isLog, room) => (isLog
+      ? { from: least * 0.9, to: Math.max(most, least * 2), ticks: logMarks(least * 0.9, most, room), format: format.log }
+      : { from: 0, to: most || 1, ticks: ticks(0, most || 1, room), format: format.linear(most) }),
+    read: (line, x) => `${(100 * (line.ys[lastUpTo(line.xs, x)] ?? 0)).toFixed(1)} % ≤ ${format.cursor(x)}`,
+  });
+}
+
+// -- over time ----------------------------------------------------------------------------------
+
+function timeline(id, { key, label, limit, unit }) {
+  const lines = runs.map((run) => ({
+    xs: run[key].map((_, index) => index * data.step_s), ys: run[key], start: true,
+    end: run[key].length * data.step_s,
+  }));
+  lineChart(place(id), {
+    label, lines, zooms: true, isCalm: true, xTitle: "time since the first submission",
+    yMax: (axis) => limit || Math.max(1, ...lines.filter((_, index) => !state.hidden.has(index))
+      .map((line) => largest(line, axis))) * 1.05,
+    yFormat: (value) => value.toLocaleString("en"),
+    axis: (_, room) => {
+      const { from, to } = state.window;
+      return { from, to, ticks: timeTicks(from, to, room), format: momentFormat(to - from) };
+    },
+    read: (line, x) => `${decimal(x <= line.end ? line.ys[lastUpTo(line.xs, x)] ?? 0 : 0)} ${unit}`,
+  });
+}
+
+function largest(line, axis) {
+  const [first, last] = visible(line.xs, axis);
+  let most = 0;
+  for (let index = first; index <= last; index += 1) most = Math.max(most, line.ys[index]);
+  return most;
+}
+
+function setWindow(from, to) {
+  const size = Math.min(Math.max(to - from, data.span_s / 1e5), data.span_s) || 1;
+  const start = Math.min(Math.max(from, 0), Math.max(data.span_s - size, 0));
+  state.window = { from: start, to: start + size };
+  changed();
+}
+
+function zoomWindow(factor, around) {
+  const { from, to } = state.window;
+  const centre = around ?? (from + to) / 2;
+  setWindow(centre - (centre - from) * factor, centre + (to - centre) * factor);
+}
+
+function resetWindow() {
+  setWindow(0, data.span_s);
+}
+
+function windowControls(host) {
+  const shift = (share) => () => {
+    const { from, to } = state.window;
+    setWindow(from + share * (to - from), to + share * (to - from));
+  };
+  const button = (text, label, act) =>
+    element("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+  const shown = element("span", { class: "window-text", "aria-live": "polite" });
+  host.append(element("div", { class: "choice", role: "group", "aria-label": "Time shown" },
+    element("span", { class: "choice-label" }, "Time shown"),
+    button("←", "Earlier", shift(-0.5)), button("→", "Later", shift(0.5)),
+    button("+", "Zoom in", () => zoomWindow(0.5)), button("−", "Zoom out", () => zoomWindow(2)),
+    button("Reset", "Show all", resetWindow)), shown);
+  const say = () => {
+    const { from, to } = state.window;
+    const isAll = to - from >= data.span_s;
+    shown.textContent = isAll ? `all ${duration(data.span_s)}` : `${duration(from)} to ${duration(to)}`;
+  };
+  onChange(say);
+  say();
+}
+
+header();
+drawSummary();
+distribution("jct", {
+  key: "jct", xTitle: "completion time", label: "Completion times of finished jobs, cumulative",
+  ticks: timeTicks, logMarks: logTimeTicks,
+  format: { log: markFormat, linear: momentFormat, cursor: duration },
+});
+windowControls(place("window"));
+timeline("busy", { key: "busy", label: "Devices in use over time", limit: data.devices * 1.03, unit: "in use" });
+timeline("waiting", { key: "waiting", label: "Jobs waiting over time", unit: "waiting" });
+gantt(place("gantt"));
+waitCauses(place("wait"));
+groupTables(place("groups"));
+distribution("fairness", {
+  key: "fairness", xTitle: "finish-time fairness ρ", label: "Finish-time fairness, cumulative", marker: 1,
+  ticks: roundTicks, logMarks: logTicks,
+  format: { log: String, linear: () => (value) => String(Number(value.toPrecision(3))), cursor: (x) => x.toPrecision(3) },
+});
+document.documentElement.classList.add("drawn");

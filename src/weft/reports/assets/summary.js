@@ -1,0 +1,144 @@
+// The key numbers on top and the table of all runs, both against a chosen baseline.
+
+// better: -1 less is better, 1 more is better, 0 neither. points: compare by difference.
+const COLUMNS = [
+  { key: "jct_mean_s", title: "Mean JCT", format: duration, better: -1 },
+  { key: "jct_p50_s", title: "Median JCT", format: duration, better: -1 },
+  { key: "jct_p99_s", title: "p99 JCT", format: duration, better: -1 },
+  { key: "queue_mean_s", title: "Mean wait", format: duration, better: -1 },
+  { key: "makespan_s", title: "Makespan", format: duration, better: -1 },
+  { key: "utilization", title: "In use", format: percent, better: 1, points: true },
+  { key: "queue_length_mean", title: "Mean queue", format: decimal, better: -1 },
+  { key: "unfair_share", title: "Unfair", format: percent, better: -1, points: true },
+  { key: "preemptions", title: "Preemptions", format: count, better: 0 },
+];
+const TILES = [
+  { key: "jct_mean_s", title: "Shortest mean completion", format: duration, better: -1 },
+  { key: "jct_p99_s", title: "Shortest p99 completion", format: duration, better: -1 },
+  { key: "queue_mean_s", title: "Shortest mean wait", format: duration, better: -1 },
+  { key: "utilization", title: "Most devices in use", format: percent, better: 1, points: true },
+];
+const order = { key: null, direction: 1 };
+
+function drawSummary() {
+  place("tiles").replaceChildren(...TILES.map(tile));
+  place("summary-lead").replaceChildren(...summaryLead());
+  place("summary").replaceChildren(element("table", { class: "numbers" }, headRow(), bodyRows()));
+  place("summary-note").textContent = missingJobs();
+}
+
+function summaryLead() {
+  const means = "JCT is the time from submission to finish; means are over finished jobs.";
+  if (runs.length === 1) return [means];
+  return [
+    "Compared with ", element("b", {}, runs[state.baseline].policy),
+    ". Choose another baseline by its button, sort by a column's title. ", means,
+  ];
+}
+
+// -- key numbers --------------------------------------------------------------------------------
+
+function tile(column) {
+  const best = bestRun(column);
+  const value = best === null ? null : runs[best].summary[column.key];
+  return element("div", { class: "tile" },
+    element("div", { class: "tile-title" }, runs.length > 1 ? column.title : plainTitle(column)),
+    element("div", { class: "tile-value" }, column.format(value)),
+    element("div", { class: "tile-note" }, ...tileNote(column, best)));
+}
+
+function plainTitle(column) {
+  return COLUMNS.find((other) => other.key === column.key).title;
+}
+
+function tileNote(column, best) {
+  if (best === null) return ["no job finished"];
+  const name = element("b", {}, runs[best].policy);
+  if (best === state.baseline) return runs.length > 1 ? [name, ", the baseline"] : [name];
+  const against = element("span", { class: "compared" }, ` vs ${runs[state.baseline].policy}`);
+  return [name, " ", comparedCell(column, best), against];
+}
+
+function bestRun(column) {
+  let best = null;
+  runs.forEach((run, index) => {
+    const value = run.summary[column.key];
+    if (value === null) return;
+    if (best === null || (value - runs[best].summary[column.key]) * column.better > 0) best = index;
+  });
+  return best;
+}
+
+// -- table --------------------------------------------------------------------------------------
+
+function headRow() {
+  const policy = { key: null, title: "Policy" };
+  return element("thead", {}, element("tr", {}, ...[policy, ...COLUMNS].map((column) => {
+    const isChosen = order.key === column.key;
+    const sorted = isChosen && column.key ? (order.direction > 0 ? "ascending" : "descending") : "none";
+    const arrow = sorted === "none" ? "" : order.direction > 0 ? " ↑" : " ↓";
+    return element("th", { scope: "col", "aria-sort": sorted },
+      element("button", { type: "button", class: "sort", onclick: () => sortBy(column) },
+        column.title + arrow));
+  })));
+}
+
+function sortBy(column) {
+  order.direction = order.key === column.key ? -order.direction : column.better > 0 ? -1 : 1;
+  order.key = column.key;
+  drawSummary();
+}
+
+function bodyRows() {
+  const indexes = runs.map((_, index) => index);
+  if (order.key) {
+    const value = (index) => runs[index].summary[order.key] ?? Infinity;
+    indexes.sort((one, other) => (value(one) - value(other)) * order.direction || one - other);
+  }
+  return element("tbody", {}, ...indexes.map(bodyRow));
+}
+
+function bodyRow(index) {
+  const isBaseline = index === state.baseline;
+  const button = runs.length < 2 ? null : element("button", {
+    type: "button", class: "baseline", "aria-pressed": String(isBaseline),
+    "aria-label": `Compare with ${runs[index].policy}`,
+    onclick: () => {
+      state.baseline = index;
+      drawSummary();
+    },
+  }, isBaseline ? "baseline" : "compare");
+  return element("tr", { class: isBaseline ? "is-baseline" : null },
+    element("th", { scope: "row" },
+      element("div", { class: "policy" }, swatch(index), element("span", {}, runs[index].policy)), button),
+    ...COLUMNS.map((column) => element("td", {},
+      element("div", {}, column.format(runs[index].summary[column.key])),
+      isBaseline || runs.length < 2 ? null : comparedCell(column, index))));
+}
+
+// A value against the baseline's: an arrow, how much, and a colour for better or worse.
+function comparedCell(column, index) {
+  const value = runs[index].summary[column.key];
+  const base = runs[state.baseline].summary[column.key];
+  if (value === null || base === null) return element("div", { class: "compared" }, MISSING);
+  const difference = value - base;
+  const text = column.points ? `${(100 * Math.abs(difference)).toFixed(1)} points`
+    : base ? `${(value / base).toFixed(2)}×` : difference ? `+${count(difference)}` : "1.00×";
+  const isSame = column.points ? Math.abs(difference) < 0.0005 : Math.abs(difference) <= base * 0.005;
+  if (isSame) return element("span", { class: "compared" }, "= same");
+  const verdict = Math.sign(difference) * column.better;
+  const kind = verdict > 0 ? "better" : verdict < 0 ? "worse" : "";
+  return element("span", { class: `compared ${kind}`, title: kind || null },
+    `${difference > 0 ? "▲" : "▼"} ${text}`);
+}
+
+function missingJobs() {
+  const sentences = runs.map(({ policy, summary }) => {
+    const parts = [
+      [summary.failed, "failed"], [summary.cancelled, "cancelled"],
+      [summary.never_fit, "can never fit this cluster"], [summary.unfinished, "did not finish"],
+    ].filter(([number]) => number).map(([number, what]) => `${count(number)} ${what}`);
+    return parts.length ? `${policy}: of ${plural(summary.jobs, "job")} ${parts.join(", ")}.` : "";
+  });
+  return sentences.filter(Boolean).join(" ");
+}

@@ -1,0 +1,45 @@
+"""Short ways to write jobs, clusters and schedulers in tests."""
+
+from weft.core.cluster import Cluster
+from weft.core.job import JobSpec, Profile
+from weft.core.ports import PerformanceModel, Policy
+from weft.core.scheduler import Scheduler
+from weft.models.scaling import ScalingModel
+from weft.policies import registry
+from weft.policies.placement import placement
+
+
+def job(
+    identity: str,
+    *,
+    size: int = 1,
+    length_s: float = 100.0,
+    at: float = 0.0,
+    sizes: tuple[int, ...] | None = None,
+    retries: int = 0,
+    tenant: str = "",
+) -> JobSpec:
+    """A job that takes length_s alone at its size."""
+    return JobSpec(
+        id=identity,
+        iterations=length_s,
+        sizes=sizes or (size,),
+        asked=size,
+        profile=Profile(size=size),
+        submit_at=at,
+        retries=retries,
+        tenant=tenant,
+    )
+
+
+def policy(
+    text: str, *, place: str = "consolidate", belief: PerformanceModel | None = None
+) -> Policy:
+    """A registered policy with a placement."""
+    return registry.policy(text, placement(place), belief or ScalingModel())
+
+
+def scheduler(text: str = "fifo", cluster: str = "2x4", *, place: str = "consolidate") -> Scheduler:
+    """A scheduler over NODESxDEVICES."""
+    nodes, _, devices = cluster.partition("x")
+    return Scheduler(policy(text, place=place), Cluster.grid(int(nodes), int(devices)))

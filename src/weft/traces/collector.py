@@ -1,0 +1,79 @@
+"""The jobs taken from one file so far, where each was written, and what was left out."""
+
+from collections import Counter
+
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobId, JobSpec, Profile
+from weft.traces.workload import Workload
+
+JOBS_MAX = 10_000_000
+
+
+class Collector:
+    """Takes jobs one by one; whoever reads the file keeps `line` at the newest."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._line = 1
+        self._jobs: list[JobSpec] = []
+        self._lines: dict[JobId, int] = {}
+        self._statuses: dict[JobId, str] = {}
+        self._skipped: Counter[str] = Counter()
+        self._shapes: dict[tuple[int, str, float], tuple[tuple[int, ...], Profile]] = {}
+
+    @property
+    def line(self) -> int:
+        """The line of the file that the newest row ends on, from 1."""
+        return self._line
+
+    @line.setter
+    def line(self, line: int) -> None:
+        self._line = line
+
+    def error(self, message: str) -> InvalidInputError:
+        return InvalidInputError(f"{self.name} line {self.line}: {message}")
+
+    def shape(
+        self, size: int, model: str = "", compute_s: float = 1.0
+    ) -> tuple[tuple[int, ...], Profile]:
+        """The sizes and profile of a rigid job; equal jobs share them.
+
+        Sharing pays: the 66,280 jobs of Philly's log have 12 shapes.
+        """
+        key = (size, model, compute_s)
+        if key not in self._shapes:
+            self._shapes[key] = (size,), Profile(compute_s=compute_s, size=size, model=model)
+        return self._shapes[key]
+
+    def add(self, spec: JobSpec, status: str = "") -> None:
+        """Take a job; its id must be new."""
+        if spec.id in self._lines:
+            raise self.error(
+                f"job {spec.id} was already given on line {self._lines[spec.id]}; "
+                "every job needs its own id"
+            )
+        if len(self._jobs) >= JOBS_MAX:
+            raise self.error(f"more than {JOBS_MAX:,} jobs; cut the trace into parts")
+        self._lines[spec.id] = self.line
+        self._jobs.append(spec)
+        if status:
+            self._statuses[spec.id] = status
+
+    def skip(self, reason: str) -> None:
+        """Leave the newest row out, and say so in the notes."""
+        self._skipped[reason] += 1
+
+    def workload(self, format_name: str, *notes: str) -> Workload:
+        """What was taken."""
+        skipped = [f"left out {count:,} {what}" for what, count in sorted(self._skipped.items())]
+        if not self._jobs:
+            why = f" ({'; '.join(skipped)})" if skipped else ""
+            raise InvalidInputError(f"{self.name} holds no jobs{why}; expected at least one")
+        return Workload.of(
+            self.name,
+            self._jobs,
+            format=format_name,
+            notes=(*notes, *skipped),
+            lines=self._lines,
+            statuses=self._statuses,
+        )

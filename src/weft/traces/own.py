@@ -1,0 +1,216 @@
+"""Weft's own trace: a CSV that keeps everything a JobSpec says, so that a round trip loses nothing.
+
+Lines that begin with # before the header are notes. Sizes are separated by spaces; plans and
+command are JSON, empty for the default; a deadline may be empty. Numbers are written as the
+shortest text that reads back to the same value.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobSpec, Profile
+from weft.core.plan import DATA_PARALLEL, Plan
+from weft.traces.table import Row, Table
+from weft.traces.workload import Workload
+
+_PROFILE = (
+    "load_s",
+    "prepare_s",
+    "compute_s",
+    "sync_s",
+    "measured_size",
+    "serial",
+    "restart_s",
+    "memory_gib",
+    "model",
+)
+COLUMNS = (
+    "id",
+    "submit_s",
+    "sizes",
+    "asked",
+    "iterations",
+    *_PROFILE,
+    "owner",
+    "tenant",
+    "guaranteed",
+    "priority",
+    "deadline_s",
+    "retries",
+    "plans",
+    "command",
+    "status",
+)
+_DEFAULT_PLANS = (DATA_PARALLEL,)
+PRIORITY_MAX = 10**9
+
+
+def text_lines(workload: Workload) -> Iterator[str]:
+    """The file's lines, notes first."""
+    for note in workload.notes:
+        yield f"# {' '.join(note.split())}\n"
+    yield ",".join(COLUMNS) + "\n"
+    for spec in workload.jobs:
+        yield ",".join(map(_cell, _cells(spec, workload.statuses.get(spec.id, "")))) + "\n"
+
+
+def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
+    profile = spec.profile
+    plans = "" if spec.plans == _DEFAULT_PLANS else json.dumps([asdict(p) for p in spec.plans])
+    return (
+        spec.id,
+        spec.submit_at,
+        " ".join(map(str, spec.sizes)),
+        spec.asked,
+        spec.iterations,
+        profile.load_s,
+        profile.prepare_s,
+        profile.compute_s,
+        profile.sync_s,
+        profile.size,
+        profile.serial,
+        profile.restart_s,
+        profile.memory_gib,
+        profile.model,
+        spec.owner,
+        spec.tenant,
+        int(spec.guaranteed),
+        spec.priority,
+        "" if spec.deadline_at is None else spec.deadline_at,
+        spec.retries,
+        plans,
+        json.dumps(spec.command) if spec.command else "",
+        status,
+    )
+
+
+def _cell(value: str | float) -> str:
+    """Whole numbers without a point; quoted wherever a reader could stumble."""
+    if isinstance(value, str):
+        quote = any(mark in value for mark in ',"\r\n#')
+        return '"' + value.replace('"', '""') + '"' if quote else value
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def read_own(table: Table) -> Workload:
+    """The same jobs again. Columns that a hand-written file leaves out have a JobSpec's defaults."""
+    identity, status = table.text("id", required=True, exact=True), table.text("status", exact=True)
+    submit, iterations = table.moment("submit_s"), table.length("iterations", unit="iterations")
+    sizes, asked = _sizes(table), table.count("asked", least=0, default=0)
+    profile, retries = _profiles(table), table.count("retries", least=0, default=0)
+    owner, tenant = table.text("owner", exact=True), table.text("tenant", exact=True)
+    guaranteed = table.count("guaranteed", least=0, default=1)
+    priority = table.count("priority", least=-PRIORITY_MAX, default=0)
+    deadline, deadline_at = table.text("deadline_s"), table.moment("deadline_s", default=0.0)
+    plans, command = _plans(table), _command(table)
+    for row in table.rows():
+        if asked(row) and asked(row) not in sizes(row):
+            raise table.error(f"asked is {asked(row)}; expected one of the sizes {sizes(row)}")
+        table.add(
+            JobSpec(
+                identity(row),
+                iterations(row),
+                sizes=sizes(row),
+                asked=asked(row),
+                profile=profile(row),
+                plans=plans(row),
+                submit_at=submit(row),
+                owner=owner(row),
+                tenant=tenant(row),
+                guaranteed=guaranteed(row) > 0,
+                priority=priority(row),
+                deadline_at=deadline_at(row) if deadline(row) else None,
+                retries=retries(row),
+                command=command(row),
+            ),
+            status(row),
+        )
+    return table.workload("weft")
+
+
+def _sizes(table: Table) -> Callable[[Row], tuple[int, ...]]:
+    """Ascending whole numbers from 1, separated by spaces; equal ones are shared."""
+    text = table.text("sizes", required=True)
+    known: dict[str, tuple[int, ...]] = {}
+
+    def read(row: Row) -> tuple[int, ...]:
+        written = text(row)
+        if written not in known:
+            words = written.split()
+            sizes = tuple(int(word) for word in words if word.isdecimal())
+            if len(sizes) != len(words) or sizes[0] < 1 or list(sizes) != sorted(set(sizes)):
+                raise table.error(
+                    f"sizes is {written!r}; expected ascending whole numbers from 1, such as 1 2 4"
+                )
+            known[written] = sizes
+        return known[written]
+
+    return read
+
+
+def _profiles(table: Table) -> Callable[[Row], Profile]:
+    """Profiles; equal ones are shared."""
+    load_s, prepare_s = table.moment("load_s", default=0.0), table.moment("prepare_s", default=0.0)
+    compute_s, sync_s = table.moment("compute_s", default=1.0), table.moment("sync_s", default=0.0)
+    size, serial = table.count("measured_size", default=0), table.moment("serial", default=0.0)
+    restart_s = table.moment("restart_s", default=0.0)
+    memory_gib = table.moment("memory_gib", unit="GiB", default=0.0)
+    model, sizes = table.text("model", exact=True), _sizes(table)
+    known: dict[Profile, Profile] = {}
+
+    def read(row: Row) -> Profile:
+        profile = Profile(
+            load_s=load_s(row),
+            prepare_s=prepare_s(row),
+            compute_s=compute_s(row),
+            sync_s=sync_s(row),
+            size=size(row) or sizes(row)[-1],
+            serial=serial(row),
+            restart_s=restart_s(row),
+            memory_gib=memory_gib(row),
+            model=model(row),
+        )
+        if profile.iteration_s <= 0:
+            raise table.error(
+                "load_s, prepare_s, compute_s and sync_s are all 0; expected one above"
+            )
+        return known.setdefault(profile, profile)
+
+    return read
+
+
+def _plans(table: Table) -> Callable[[Row], tuple[Plan, ...]]:
+    """A JSON list of plans, or nothing for the default."""
+    text = table.text("plans", exact=True)
+
+    def read(row: Row) -> tuple[Plan, ...]:
+        written = text(row)
+        if not written:
+            return _DEFAULT_PLANS
+        try:
+            return tuple(Plan(**fields) for fields in json.loads(written))
+        except (TypeError, ValueError, InvalidInputError) as error:
+            raise table.error(
+                f"plans is {written!r}; expected a JSON list of plans ({error})"
+            ) from None
+
+    return read
+
+
+def _command(table: Table) -> Callable[[Row], tuple[str, ...]]:
+    """A JSON list of words, or nothing for none."""
+    text = table.text("command", exact=True)
+
+    def read(row: Row) -> tuple[str, ...]:
+        written = text(row)
+        try:
+            words = json.loads(written) if written else []
+        except ValueError:
+            words = None
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise table.error(f'command is {written!r}; expected a JSON list such as ["python"]')
+        return tuple(words)
+
+    return read

@@ -1,0 +1,255 @@
+"""A workload like Philly's: its sizes, durations, tenants, ends and bursts, for any cluster.
+
+Jobs of a burst share a tenant, a size and roughly a duration, so drawing them one after another
+would miss the published shares by far. Instead the shares are dealt out: so many jobs of each size,
+durations spread evenly over the published quantiles of a size bucket, bursts dealt to sizes and
+tenants by quota. What chance decides is who gets what, and when.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import log, sqrt
+from random import Random
+from typing import NamedTuple
+
+from weft.core.cluster import Cluster
+from weft.core.job import JobSpec, Profile
+from weft.traces.arrivals import burst_sizes, fill, place_bursts
+from weft.traces.calibration import (
+    BURST_DURATION_SPREAD,
+    BURST_SAME_SIZE,
+    DURATION_MINUTES,
+    ENDS,
+    QUANTILES,
+    SIZE_SHARES,
+    VIRTUAL_CLUSTERS,
+)
+from weft.traces.strata import Knots, quantiles, quotas, strata
+from weft.traces.workload import Workload
+
+DURATION_MAX_S = 60 * 86_400
+_LONGEST = 0.10  # of a bucket's durations go to small bursts only: sweeps do not run for weeks
+_SMALL_BURST = 9
+# How far a duration may stray from the middle of its stratum. More would let the medians of the
+# rarest bucket (47 of 5,000 jobs) leave their band of 15 %.
+_JITTER = 0.3
+_LEAST_WORK = 0.03  # of the GPU time is too small to matter for how ends share it
+
+
+class Drawn(NamedTuple):
+    """One job before it has an arrival."""
+
+    size: int
+    seconds: int
+
+
+@dataclass(slots=True)
+class Burst:
+    """Jobs of one tenant at about one time."""
+
+    size: int
+    count: int
+    tenant: str = ""
+    owner: str = ""
+    jobs: list[Drawn] = field(default_factory=list)
+
+
+def draw_philly(random: Random, jobs: int, load: float, cluster: Cluster) -> Workload:
+    """Jobs like the study's that offer the cluster this load."""
+    shares = {size: p for size, p in SIZE_SHARES.items() if size <= cluster.device_count}
+    bursts = _deal_sizes(random, quotas(jobs, shares), burst_sizes(random, jobs))
+    for name in DURATION_MINUTES:
+        _deal_durations(random, name, [burst for burst in bursts if bucket(burst.size) == name])
+    _deal_tenants(random, bursts)
+    _mix_sizes(random, bursts)
+    work = sum(job.size * job.seconds for burst in bursts for job in burst.jobs)
+    arrivals = _arrive(random, bursts, max(1, round(work / (cluster.device_count * load))))
+    ends = _deal_ends(random, [job.size * job.seconds for _, _, job in arrivals])
+    shapes = {size: ((size,), Profile(size=size)) for size in shares}
+    specs = []
+    for number, (moment, burst, job) in enumerate(arrivals):
+        sizes, profile = shapes[job.size]
+        specs.append(
+            JobSpec(
+                str(number),
+                float(job.seconds),
+                sizes=sizes,
+                profile=profile,
+                submit_at=float(moment),
+                tenant=burst.tenant,
+                owner=burst.owner,
+            )
+        )
+    statuses = {str(number): end for number, end in enumerate(ends)}
+    return Workload("philly", tuple(specs), "generated", statuses=statuses)
+
+
+def bucket(size: int) -> str:
+    """The study's size bucket."""
+    return "1" if size == 1 else "2-4" if size <= 4 else "5-8" if size <= 8 else ">8"
+
+
+def duration_knots(name: str) -> Knots:
+    """Share of a bucket's jobs -> seconds, with our choice of the shortest."""
+    minutes = DURATION_MINUTES[name]
+    middle = [(q, 60.0 * m) for q, m in zip(QUANTILES, minutes, strict=True)]
+    return [(0.0, 20.0 * minutes[0]), *middle, (1.0, float(DURATION_MAX_S))]
+
+
+def _deal_sizes(random: Random, counts: dict[int, int], bursts: Sequence[int]) -> list[Burst]:
+    """Every burst to one size; a burst too large for what is left of any is cut."""
+    left = {size: count for size, count in counts.items() if count}
+    dealt: list[Burst] = []
+    waiting = list(reversed(bursts))
+    while waiting and waiting[-1] > 1:
+        count = waiting.pop()
+        fitting = [size for size in left if left[size] >= count] or [
+            max(left, key=left.__getitem__)
+        ]
+        size = random.choices(fitting, [left[size] for size in fitting])[0]
+        taken = min(count, left[size])
+        if taken < count:
+            waiting.append(count - taken)
+        dealt.append(Burst(size, taken))
+        left[size] -= taken
+        if not left[size]:
+            del left[size]
+    return dealt + [Burst(size, 1) for size, count in left.items() for _ in range(count)]
+
+
+def _deal_durations(random: Random, name: str, bursts: Sequence[Burst]) -> None:
+    """Durations of one bucket, alike within a burst.
+
+    Bursts are laid side by side along the quantiles in random order; each job is given its burst's
+    ln duration and some noise; then the durations go to the jobs by rank, which keeps them exact.
+    """
+    total = sum(burst.count for burst in bursts)
+    knots = duration_knots(name)
+    line = _in_line(random, bursts, total)
+    ends = accumulate(burst.count for burst in line)
+    middles = quantiles(
+        knots, [(end - burst.count / 2) / total for burst, end in zip(line, ends, strict=True)]
+    )
+    wishes: list[tuple[float, Burst]] = []
+    for burst, middle in zip(line, middles, strict=True):
+        for _ in range(burst.count):
+            wishes.append((random.gauss(log(middle), BURST_DURATION_SPREAD), burst))
+    wishes.sort(key=lambda wish: wish[0])
+    durations = quantiles(knots, strata(random, total, jitter=_JITTER))
+    for seconds, (_, burst) in zip(durations, wishes, strict=True):
+        burst.jobs.append(Drawn(burst.size, max(1, round(seconds))))
+    for burst in bursts:
+        random.shuffle(burst.jobs)
+
+
+def _in_line(random: Random, bursts: Sequence[Burst], total: int) -> list[Burst]:
+    """Bursts in random order, small ones at the end where durations are longest."""
+    small = [burst for burst in bursts if burst.count <= _SMALL_BURST]
+    random.shuffle(small)
+    last: list[Burst] = []
+    room = _LONGEST * total
+    while small and room > 0:
+        last.append(small.pop())
+        room -= last[-1].count
+    rest = [burst for burst in bursts if burst.count > _SMALL_BURST] + small
+    random.shuffle(rest)
+    return rest + last
+
+
+def _deal_tenants(random: Random, bursts: Sequence[Burst]) -> None:
+    """Every burst to a virtual cluster, by its share of the jobs of that size, and to a user."""
+    for size in dict.fromkeys(burst.size for burst in bursts):
+        ours = sorted((b for b in bursts if b.size == size), key=lambda b: -b.count)
+        shares = {
+            name: jobs * sizes[size]
+            for name, (jobs, sizes) in VIRTUAL_CLUSTERS.items()
+            if size in sizes
+        }
+        left = quotas(sum(burst.count for burst in ours), shares)
+        for burst in ours:
+            if burst.count == 1:
+                break
+            fitting = [name for name in left if left[name] >= burst.count]
+            fitting = fitting or [max(left, key=left.__getitem__)]
+            burst.tenant = random.choices(fitting, [max(1, left[name]) for name in fitting])[0]
+            left[burst.tenant] -= burst.count
+        singles = [burst for burst in ours if not burst.tenant]
+        names = [name for name, count in left.items() for _ in range(count)]
+        for burst, name in zip(singles, random.sample(names, len(singles)), strict=True):
+            burst.tenant = name
+    users = _users()
+    for burst in bursts:
+        many = users[burst.tenant]
+        user = random.choices(range(len(many)), cum_weights=many)[0]
+        burst.owner = f"{burst.tenant}-{user}"
+
+
+def _users() -> dict[str, list[float]]:
+    """Cumulative weights of a tenant's users: few submit most. About 300 in all, as in the log."""
+    return {
+        name: list(accumulate(1 / (rank + 1) for rank in range(max(3, round(sqrt(jobs) / 3)))))
+        for name, (jobs, _) in VIRTUAL_CLUSTERS.items()
+    }
+
+
+def _mix_sizes(random: Random, bursts: Sequence[Burst]) -> None:
+    """Exchange jobs between bursts of a tenant, so that not quite all of a burst have its size."""
+    by_tenant: dict[str, list[Burst]] = {}
+    for burst in bursts:
+        by_tenant.setdefault(burst.tenant, []).append(burst)
+    for ours in by_tenant.values():
+        # Each exchange changes two bursts, most of them of more than one job.
+        members = [burst for burst in ours if burst.count > 1 for _ in range(burst.count)]
+        for burst in random.sample(members, round(len(members) * (1 - BURST_SAME_SIZE))):
+            others = [other for other in ours if other.size != burst.size]
+            if others:
+                other = random.choice(others)
+                here, there = random.randrange(burst.count), random.randrange(other.count)
+                burst.jobs[here], other.jobs[there] = other.jobs[there], burst.jobs[here]
+
+
+def _arrive(random: Random, bursts: Sequence[Burst], span_s: int) -> list[tuple[int, Burst, Drawn]]:
+    """Every job with its second, in order."""
+    by_tenant: dict[str, list[Burst]] = {}
+    for burst in bursts:
+        by_tenant.setdefault(burst.tenant, []).append(burst)
+    moments: list[list[int]] = []
+    owners: list[Burst] = []
+    for ours in by_tenant.values():
+        moments += place_bursts(random, [burst.count for burst in ours], span_s)
+        owners += ours
+    fill(span_s, moments)
+    arrivals = [
+        (moment, burst, job)
+        for burst, seconds in zip(owners, moments, strict=True)
+        for moment, job in zip(seconds, burst.jobs, strict=True)
+    ]
+    return sorted(arrivals, key=lambda arrival: arrival[0])
+
+
+def _deal_ends(random: Random, work: Sequence[int]) -> list[str]:
+    """How each job ends: so many jobs of each end, with so much of the GPU time.
+
+    From the largest job down, an end is drawn by the GPU time it still lacks; when next to nothing
+    is left to share, by the jobs it still lacks.
+    """
+    jobs_left = quotas(len(work), {name: jobs for name, (jobs, _) in ENDS.items()})
+    work_left = {name: sum(work) * share for name, (_, share) in ENDS.items()}
+    to_share = sum(work) * (1 - _LEAST_WORK)
+    ends = [""] * len(work)
+    places = sorted(range(len(work)), key=work.__getitem__)
+    while places and to_share > 0:
+        place = places.pop()
+        fitting = [n for n in ENDS if jobs_left[n] and work_left[n] >= work[place]]
+        fitting = fitting or [max((n for n in ENDS if jobs_left[n]), key=work_left.__getitem__)]
+        end = random.choices(fitting, [max(1.0, work_left[name]) for name in fitting])[0]
+        to_share -= work[place]
+        work_left[end] -= work[place]
+        jobs_left[end] -= 1
+        ends[place] = end
+    rest = [name for name, count in jobs_left.items() for _ in range(count)]
+    random.shuffle(rest)
+    for place, end in zip(places, rest, strict=True):
+        ends[place] = end
+    return ends

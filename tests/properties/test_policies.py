@@ -1,0 +1,29 @@
+"""Every policy in the table keeps the contract."""
+
+import pytest
+
+from weft.core.ports import PerformanceModel, Policy
+from weft.policies import registry
+from weft.policies.placement import Placement
+from weft.testing.policy_contract import PolicyContract
+
+VARIANTS = [
+    *registry.BUILT_IN,
+    "sjf?strict=off",
+    "las?quantum_s=5",
+    "tiresias?limits=4:9&promote=2",
+    "max-min?quantum_s=7",
+    "themis?lease_s=5",
+]
+
+
+@pytest.fixture(params=VARIANTS, autouse=True)
+def _variant(request: pytest.FixtureRequest) -> None:
+    request.instance.variant = request.param
+
+
+class TestEveryPolicy(PolicyContract):
+    variant = "fifo"
+
+    def make(self, placement: Placement, belief: PerformanceModel) -> Policy:
+        return registry.policy(self.variant, placement, belief)

@@ -1,0 +1,135 @@
+"""The page in a real browser: it draws, it answers, and nothing of a trace's runs."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from weft.core.cluster import Cluster
+from weft.reports.comparison import Comparison
+from weft.reports.page import page
+from weft.reports.recorder import Recorder
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium here; apt-get install chromium to run browser tests"
+)
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
+    *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--window-size=1280,3000"),
+)
+HOSTILE = "</script><img src=x onerror=document.title='owned'>"
+# Runs after the page's own script, as a reader would use it.
+READER = """<script>
+const click = (text, at = document) =>
+  [...at.querySelectorAll("button")].find((b) => b.textContent.trim() === text).click();
+const over = (node, type, more = {}) => {
+  const box = node.getBoundingClientRect();
+  const at = { clientX: box.left + box.width / 2, clientY: box.top + 30, bubbles: true,
+    cancelable: true, pointerId: 1, ...more };
+  node.dispatchEvent(type === "wheel" ? new WheelEvent(type, at) : new PointerEvent(type, at));
+};
+setTimeout(() => { %s }, 300);
+</script></body>"""
+
+
+@pytest.fixture
+def look(tmp_path):
+    """Open a page, do something with it, and return its document and what the console said."""
+
+    def _look(text: str, action: str = "") -> tuple[str, list[str]]:
+        if action:
+            text = re.sub(r"<meta http-equiv=[^>]*>", "", text)
+            text = text.replace("</body>", READER % action)
+        file = tmp_path / "page.html"
+        file.write_text(text)
+        assert CHROMIUM is not None
+        done = subprocess.run(
+            [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom", file.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        return done.stdout, said
+
+    return _look
+
+
+def test_everything_is_drawn_without_a_word_on_the_console(look, comparison):
+    document, said = look(page(comparison))
+    assert said == []
+    assert '<html lang="en" class="drawn">' in document
+    assert document.count('class="tile-value"') == 4
+    assert "16.7 s" in document
+    assert document.count('class="curve"') == 8  # four charts, two runs
+    assert document.count('class="stack-part"') == 6
+    assert "By tenant" in document
+    assert "Trace: three jobs by hand." in document
+    assert "<canvas" in document
+
+
+def test_hostile_names_are_shown_and_do_not_run(look, three_jobs, run_of):
+    names = (HOSTILE, "b", "c")
+    runs = [run_of(three_jobs(names, tenants=(HOSTILE, "t", "t")), HOSTILE)]
+    text = page(Comparison(HOSTILE, HOSTILE, [HOSTILE], Cluster.grid(1, 2), runs))
+    document, said = look(text)
+    assert said == []
+    assert "<title>owned" not in document
+    assert "<img" not in document
+    assert "&lt;/script&gt;&lt;img src=x" in document
+
+
+def test_a_page_about_nothing_is_drawn(look, run_of):
+    text = page(Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())]))
+    document, said = look(text)
+    assert said == []
+    assert 'class="drawn"' in document
+    assert "No job finished." in document
+
+
+def test_a_click_chooses_the_baseline_and_sorts(look, comparison):
+    action = """
+      document.querySelectorAll(".baseline")[1].click(); click("Mean JCT");"""
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert "Compared with <b>sjf</b>" in document
+    assert 'aria-sort="ascending"' in document
+
+
+def test_hovering_reads_values_out(look, comparison):
+    action = """over(document.querySelector("#busy .chart"), "pointermove");
+      over(document.querySelector("canvas"), "pointermove");"""
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert '<span class="legend-value">1.00 in use</span>' in document  # At 15 s only c runs.
+    assert "Point at a rectangle" in document  # The first device is idle then.
+
+
+def test_pointing_at_a_hold_names_its_job(look, comparison):
+    action = """const box = document.querySelector("canvas").getBoundingClientRect();
+      over(document.querySelector("canvas"), "pointermove", { clientX: box.left + 100 });"""
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert "<b>job a</b> on 2 devices, tenant red, from 0.00 s to 10.0 s, held 10.0 s" in document
+
+
+def test_the_wheel_zooms_into_time_and_reset_shows_all(look, comparison):
+    zoom = 'over(document.querySelector("canvas"), "wheel", { deltaY: -300 });'
+    document, _ = look(page(comparison), zoom)
+    shown = re.search(r'class="window-text"[^>]*>([^<]*)<', document)
+    assert shown is not None
+    assert shown[1].startswith("9.")
+    document, said = look(page(comparison), f'{zoom} click("Reset");')
+    assert said == []
+    assert ">all 30.0 s<" in document
+
+
+def test_a_legend_button_hides_a_run_everywhere(look, comparison):
+    action = 'document.querySelector("#jct .legend button").click();'
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert document.count('class="curve"') == 4

@@ -1,0 +1,133 @@
+"""Files are written whole or not at all, and a refusal is one sentence."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from weft.core.errors import InvalidInputError
+from weft.reports import export
+from weft.reports.comparison import Comparison
+from weft.reports.export import check_directory, check_writable, write_tables, write_text
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_tables_hold_one_row_for_each_policy_and_job(comparison, tmp_path):
+    paths = write_tables(comparison, tmp_path / "new" / "results")
+    assert [path.name for path in paths] == [
+        "summary.csv",
+        "summary.json",
+        "jobs.csv",
+        "series.csv",
+    ]
+    summary, jobs, series = rows(paths[0]), rows(paths[2]), rows(paths[3])
+    assert [row["policy"] for row in summary] == ["fifo", "sjf"]
+    assert summary[0]["wait_devices"] == "1"
+    assert [(row["policy"], row["id"]) for row in jobs[:3]] == [
+        ("fifo", "a"),
+        ("fifo", "b"),
+        ("fifo", "c"),
+    ]
+    b = jobs[1]
+    assert (b["tenant"], b["size"], b["submit_s"], b["first_start_s"]) == ("blue", "1", "2", "10")
+    assert (b["end_s"], b["jct_s"], b["waited_s"], b["status"]) == ("14", "12", "8", "finished")
+    assert (b["fairness"], b["restarts"]) == ("2.25", "0")
+    assert [row["busy_devices"] for row in series[:5]] == ["2", "2", "2", "1", "0"]
+
+
+def test_the_json_summary_says_how_to_run_it_again(comparison, tmp_path):
+    write_tables(comparison, tmp_path)
+    value = json.loads((tmp_path / "summary.json").read_text())
+    assert value["command"] == "weft compare three.csv --cluster 1x2"
+    assert value["runs"][0]["jct_p50_s"] == 12
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "page.html"
+    write_text(path, "old")
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path):
+    path = tmp_path / "jobs.csv"
+    write_text(path, "old")
+
+    def breaks_off():
+        yield "half"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InvalidInputError, match=r"jobs\.csv: no space left on device$"):
+        export._write(path, breaks_off())
+    assert path.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["jobs.csv"]
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    path = tmp_path / "nowhere" / "page.html"
+    with pytest.raises(InvalidInputError) as caught:
+        check_writable(path)
+    assert str(caught.value) == (f"cannot write {path}: directory {path.parent} does not exist")
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        write_text(path, "x")
+
+
+def test_a_directory_is_no_file(tmp_path):
+    with pytest.raises(InvalidInputError) as caught:
+        check_writable(tmp_path)
+    assert str(caught.value) == (f"cannot write {tmp_path}: it is a directory; name a file in it")
+
+
+def test_a_file_is_no_directory(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(InvalidInputError, match=r"file is not a directory$"):
+        check_writable(file / "page.html")
+    with pytest.raises(InvalidInputError, match=r"file is not a directory$"):
+        check_directory(file / "results")
+
+
+def test_missing_permission_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # Root may write anywhere.
+    with pytest.raises(InvalidInputError) as caught:
+        check_writable(tmp_path / "page.html")
+    assert str(caught.value) == (
+        f"cannot write {tmp_path / 'page.html'}: no permission to write in {tmp_path}"
+    )
+    with pytest.raises(InvalidInputError, match="no permission to write in"):
+        check_directory(tmp_path / "results")
+
+
+def test_a_read_only_file_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(InvalidInputError, match="the file is read-only"):
+        check_writable(path)
+
+
+def test_a_device_is_written_in_place():
+    write_text(Path("/dev/null"), "gone")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_relative_name_is_written_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_writable(Path("page.html"))
+    write_text(Path("page.html"), "here")
+    assert (tmp_path / "page.html").read_text() == "here"
+
+
+def test_a_comparison_needs_a_run_and_names_each_policy_once(comparison):
+    with pytest.raises(InvalidInputError, match="needs at least one run"):
+        Comparison("t", "c", [], comparison.cluster, [])
+    twice = [comparison.runs[0], comparison.runs[0]]
+    with pytest.raises(InvalidInputError, match="policy fifo is compared with itself"):
+        Comparison("t", "c", [], comparison.cluster, twice)

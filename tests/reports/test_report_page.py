@@ -1,0 +1,155 @@
+"""The page is one file that needs nothing else and runs nothing of a trace's."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.errors import InvalidInputError
+from weft.reports.comparison import Comparison
+from weft.reports.curves import binned, sampled
+from weft.reports.figure import figures
+from weft.reports.page import page
+from weft.reports.page_data import page_data
+from weft.reports.recorder import Hold, Recorder
+
+HOSTILE = "</script><img src=x onerror=document.title='owned'>"
+
+
+class Reader(HTMLParser):
+    """Collects tags, their attributes and the text of scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.scripts = {}
+        self._script = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._script = dict(attributes).get("id", "code") if tag == "script" else None
+
+    def handle_endtag(self, tag):
+        self._script = None
+
+    def handle_data(self, text):
+        if self._script:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + text
+
+
+def shown(comparison, **limits):
+    """The first run, as the script sees it."""
+    return json.loads(json.dumps(page_data(comparison, **limits)))["runs"][0]
+
+
+def test_the_page_carries_its_data(comparison):
+    data = json.loads(Reader(page(comparison)).scripts["data"])
+    assert data["command"] == "weft compare three.csv --cluster 1x2"
+    assert [run["policy"] for run in data["runs"]] == ["fifo", "sjf"]
+    assert data["runs"][0]["jct"] == {"count": 3, "values": [10, 12, 28]}
+    assert data["jobs"]["ids"] == ["a", "b", "c"]
+    assert data["runs"][0]["holds"]["spans"] == [1, 0, 2, 1, 0, 1, 1, 1, 1]
+
+
+def test_the_page_asks_nothing_of_the_network(comparison):
+    text = page(comparison)
+    reader = Reader(text)
+    for tag, attributes in reader.tags:
+        for name in ("src", "href", "action", "data", "srcset", "poster"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, name)
+    addresses = set(re.findall(r"https?://[^\s\"']+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    policies = [a["content"] for _, a in reader.tags if a.get("http-equiv")]
+    assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policies[0]
+    assert not re.search(r"@import|url\((?!#)", text)
+
+
+def test_hostile_names_stay_text(three_jobs, run_of):
+    runs = [run_of(three_jobs((HOSTILE, "b&", "<c>"), tenants=(HOSTILE, "", "")), HOSTILE)]
+    text = page(Comparison(HOSTILE, HOSTILE, [HOSTILE], Cluster.grid(1, 2), runs))
+    reader = Reader(text)
+    assert [tag for tag, _ in reader.tags].count("img") == 0
+    assert [tag for tag, _ in reader.tags].count("script") == 2
+    assert json.loads(reader.scripts["data"])["jobs"]["ids"] == [HOSTILE, "b&", "<c>"]
+    assert "<img" not in text
+
+
+def test_places_in_values_are_not_filled(comparison):
+    text = page(replace(comparison, title="{{data}}"))
+    assert "<h1>{{data}}</h1>" in text
+
+
+def test_the_largest_holds_are_kept_and_the_rest_counted(comparison):
+    holds = shown(comparison, holds_max=2)["holds"]
+    assert len(holds["job"]) == 2
+    assert (holds["from_s"], holds["lasts_s"]) == ([0, 10], [10, 20])
+    assert holds["total"] == 3
+    assert holds["shown_share"] == pytest.approx(40 / 44)
+
+
+def test_devices_of_nodes_that_joined_later_get_rows_at_the_end(comparison):
+    run = comparison.runs[0]
+    late = Allocation((Device("late", 3), Device("n0", 1)))
+    run.recorder.holds.append(Hold("a", late, 30, 31))
+    first = shown(comparison)
+    assert first["nodes"] == [["n0", 2], ["late", 4]]
+    assert first["holds"]["spans"][-5:] == [2, 1, 1, 5, 1]
+
+
+def test_bins_hold_time_weighted_means():
+    # 4 until 1.5 s, then 2 until 3 s, then the end; bins of one second.
+    values = binned([0, 1.5, 3], [4, 2, 9], from_at=0, step_s=1, bins=4)
+    assert values == [4, 3, 2, 0]
+
+
+def test_long_distributions_keep_their_ends():
+    short = json.loads(json.dumps(sampled(range(5001))))
+    assert short["count"] == 5001
+    assert len(short["values"]) == 1000
+    assert (short["values"][0], short["values"][-1]) == (0, 5000)
+
+
+def test_a_run_without_jobs_still_makes_a_page(run_of):
+    text = page(Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())]))
+    assert json.loads(Reader(text).scripts["data"])["runs"][0]["jct"]["values"] == []
+
+
+# -- figures ------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_written_as_png_and_svg(comparison, tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = figures(comparison, tmp_path / "figures")
+    names = ["completion", "devices", "queue", "sizes", "waits"]
+    assert [path.name for path in paths] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
+    for path in paths:
+        start = path.read_bytes()[:5]
+        assert start in {b"\x89PNG\r", b"<?xml"}, path
+
+
+def test_figures_of_the_same_run_are_the_same(comparison, tmp_path):
+    pytest.importorskip("matplotlib")
+    one, two = (figures(comparison, tmp_path / name) for name in ("one", "two"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+
+
+def test_figures_of_nothing_are_empty_and_no_error(run_of, tmp_path):
+    pytest.importorskip("matplotlib")
+    comparison = Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())])
+    assert len(figures(comparison, tmp_path)) == 10
+
+
+def test_missing_matplotlib_is_said_in_one_sentence(comparison, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(InvalidInputError) as caught:
+        figures(comparison, tmp_path)
+    assert str(caught.value) == (
+        "figures need matplotlib; install it with pip install 'weft[figures]'"
+    )

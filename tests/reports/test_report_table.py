@@ -1,0 +1,93 @@
+"""What a person sees in the terminal, literally."""
+
+from dataclasses import replace
+
+import pytest
+
+from weft.reports.recorder import Recorder
+from weft.reports.table import WIDTH_MAX, comparison_table, duration, summary_text
+
+LONG = "tiresias?promote=8&queues=3600,7200,36000&placement=consolidate"
+
+
+@pytest.fixture
+def summaries(run_of, three_jobs):
+    fifo = run_of(three_jobs()).summary
+    return [fifo, replace(fifo, policy="slow", jct_mean_s=35.5, preemptions=1234, unfinished=2)]
+
+
+def test_the_table_is_aligned_and_names_the_baseline(summaries):
+    assert comparison_table(summaries) == (
+        "policy  mean JCT  p50 JCT  p99 JCT  mean wait  makespan  in use  preempted  JCT ratio\n"
+        "──────  ────────  ───────  ───────  ─────────  ────────  ──────  ─────────  ─────────\n"
+        "fifo      16.7 s   12.0 s   27.7 s     5.33 s    30.0 s   73.3%          0      1.00x\n"
+        "slow      35.5 s   12.0 s   27.7 s     5.33 s    30.0 s   73.3%      1,234      2.13x\n"
+        "\n"
+        "JCT: submission to finish. JCT ratio: mean JCT over that of fifo; below 1 is faster.\n"
+        "slow: of 3 jobs 2 did not finish; means are over the finished ones\n"
+    )
+
+
+def test_missing_numbers_are_dashes_in_plain_ascii(run_of):
+    table = comparison_table([run_of(Recorder()).summary], ascii_only=True)
+    assert table == (
+        "policy  mean JCT  p50 JCT  p99 JCT  mean wait  makespan  in use  preempted  JCT ratio\n"
+        "------  --------  -------  -------  ---------  --------  ------  ---------  ---------\n"
+        "fifo           -        -        -          -         -       -          0          -\n"
+    )
+
+
+def test_long_names_are_cut_so_that_lines_stay_within_the_width(summaries):
+    table = comparison_table([replace(summaries[0], policy=LONG), summaries[1]], ascii_only=True)
+    lines = table.splitlines()
+    assert max(map(len, lines)) == WIDTH_MAX
+    assert lines[2].startswith("tiresias?promote=8&q~  ")
+    assert table.isascii()
+
+
+def test_colours_come_only_when_asked(summaries):
+    assert "\x1b" not in comparison_table(summaries)
+    assert "\x1b[31mslow" in comparison_table(summaries, colour=True)
+
+
+def test_one_run_in_readable_lines(recorder, run_of):
+    assert summary_text(run_of(recorder).summary) == (
+        "policy           fifo\n"
+        "jobs             3 of 3 finished\n"
+        "completion time  mean 16.7 s, p50 12.0 s, p90 24.8 s, p99 27.7 s\n"
+        "waiting time     mean 5.33 s, p50 8.00 s, p90 8.00 s, p99 8.00 s\n"
+        "why they waited  devices 100.0%, fragmentation 0.0%, order 0.0%\n"
+        "makespan         30.0 s\n"
+        "devices in use   73.3% of 2, 73.3% turned into progress\n"
+        "queue            0.5 jobs on average, 2 at most\n"
+        "fairness         66.7% of jobs would have done better with their share; "
+        "rho mean 1.34, p99 2.23\n"
+        "disturbance      none\n"
+        "decisions        7 in 0.25 s of CPU time\n"
+    )
+
+
+def test_an_empty_run_still_has_a_text(run_of):
+    assert summary_text(run_of(Recorder()).summary) == (
+        "policy       fifo\n"
+        "jobs         0 of 0 finished\n"
+        "disturbance  none\n"
+        "decisions    7 in 0.25 s of CPU time\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 s"),
+        (9.99, "9.99 s"),
+        (119.4, "119 s"),
+        (120, "2.00 min"),
+        (7199, "120 min"),
+        (7200, "2.00 h"),
+        (172_800, "2.00 d"),
+        (1e9, "11,574 d"),
+    ],
+)
+def test_lengths_of_time_choose_their_unit(seconds, text):
+    assert duration(seconds) == text
