@@ -9,6 +9,7 @@ import pytest
 from weft.core.cluster import Cluster
 from weft.reports.comparison import Comparison
 from weft.reports.page import page
+from weft.reports.page_data import page_data
 from weft.reports.recorder import Recorder
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -105,7 +106,8 @@ def test_hovering_reads_values_out(look, comparison):
       over(document.querySelector("canvas"), "pointermove");"""
     document, said = look(page(comparison), action)
     assert said == []
-    assert '<span class="legend-value">1.00 in use</span>' in document  # At 15 s only c runs.
+    assert re.search(r'<span class="legend-title">At 14\.\d s</span>', document)
+    assert '<span class="legend-value">1.00</span>' in document  # Only c runs then.
     assert "Point at a rectangle" in document  # The first device is idle then.
 
 
@@ -133,3 +135,16 @@ def test_a_legend_button_hides_a_run_everywhere(look, comparison):
     document, said = look(page(comparison), action)
     assert said == []
     assert document.count('class="curve"') == 4
+
+
+def test_the_page_says_what_it_leaves_out(look, comparison, monkeypatch):
+    def cut(whole):
+        return page_data(whole, holds_max=2)
+
+    monkeypatch.setattr("weft.reports.page.page_data", cut)
+    document, said = look(page(comparison))
+    assert said == []
+    assert (
+        "The 2 largest of 3 holds are drawn; the 1 left out are 9.1 % of the device time in use."
+        in document
+    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from weft.reports.recorder import Recorder
-from weft.reports.table import WIDTH_MAX, comparison_table, duration, summary_text
+from weft.reports.table import WIDTH_MAX, comparison_table, duration, durations, summary_text
 
 LONG = "tiresias?promote=8&queues=3600,7200,36000&placement=consolidate"
 
@@ -91,3 +91,9 @@ def test_an_empty_run_still_has_a_text(run_of):
 )
 def test_lengths_of_time_choose_their_unit(seconds, text):
     assert duration(seconds) == text
+
+
+def test_lengths_side_by_side_share_a_unit_unless_they_are_far_apart():
+    assert durations([7000, 8568, None, 0]) == ["117 min", "143 min", None, "0.00 min"]
+    assert durations([3, 86_400]) == ["3.00 s", "24.0 h"]
+    assert durations([None, 0]) == [None, "0.00 s"]

@@ -41,7 +41,7 @@ def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def convert(file: str, out: str, *, force: bool) -> None:
     """Write FILE as Weft's own CSV to OUT; - is the standard output, .gz packs it."""
-    _put(load_workload(file), out, force=force)
+    _put(load_workload(file), out, force=force, then=f"weft trace describe {out}")
 
 
 @trace.command("generate")
@@ -56,7 +56,7 @@ def convert(file: str, out: str, *, force: bool) -> None:
 @click.option("--arrivals", default="", help="For aiturbo: bursts, daily or poisson.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
-def generate_trace(
+def generate_trace(  # noqa: PLR0913 (one argument for each option)
     kind: str,
     out: str,
     *,
@@ -68,30 +68,28 @@ def generate_trace(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Draw a workload of KIND (philly, aiturbo, poisson) for a cluster and write it to OUT."""
+    """Draw a workload of KIND for a cluster and write it to OUT; - is the standard output."""
     machines = cluster_of(cluster)
     drawn = generate(kind, jobs=jobs, seed=seed, load=load, cluster=machines, arrivals=arrivals)
-    _put(drawn, out, force=force, quiet=as_json)
+    then = "" if as_json else f"weft simulate {out} --cluster {cluster}"
+    _put(drawn, out, force=force, then=then)
     if as_json:
         described = describe_workload(drawn, machines).as_dict()
         click.echo(json.dumps(described, indent=2, ensure_ascii=False), err=out == "-")
 
 
-generate_trace.help = (
-    "Draw a workload of KIND for a cluster and write it to OUT; - is the standard output.\n\n\b\n"
-    + "\n".join(f"{name:<9} {line}" for name, line in KINDS.items())
-)
+generate_trace.epilog = "\b\n" + "\n".join(f"{name:<9} {line}" for name, line in KINDS.items())
 
 
-def _put(workload: Workload, out: str, *, force: bool, quiet: bool = False) -> None:
+def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
     """Write the workload and say so, with what to do next."""
     if out == "-":
-        stream = click.get_text_stream("stdout", encoding="utf-8")
-        stream.writelines(text_lines(workload))
+        for line in text_lines(workload):
+            click.echo(line, nl=False)
         return
     write(workload, Path(out), force=force)
-    if not quiet:
+    if then:
         click.echo(f"wrote {len(workload.jobs):,} jobs to {out}")
         for note in workload.notes:
             click.echo(f"  note: {note}")
-        click.echo(f"next: weft trace describe {out} --cluster 8x8")
+        click.echo(f"next: {then}")

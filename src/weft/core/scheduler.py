@@ -314,13 +314,13 @@ class Scheduler:
 
     def _finished(self, event: facts.JobFinished, now: float) -> None:  # noqa: ARG002
         job = self._current(event)
-        if job is not None:
+        if job is not None and (job.phase, "JobFinished") in TRANSITIONS:
             self._end(job)
             self._stale = True
 
     def _failed(self, event: facts.JobFailed, now: float) -> None:
         job = self._current(event)
-        if job is None:
+        if job is None or (job.phase, "JobFailed") not in TRANSITIONS:
             return
         job = job._replace(failures=job.failures + 1)
         outcome = "JobRetried" if job.failures <= job.spec.retries else "JobFailed"

@@ -1,7 +1,7 @@
 """Results as text for a terminal: one row for each policy, or one run in a few lines."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from math import inf
 from textwrap import fill
 
 from weft.reports.metrics import Summary
@@ -10,10 +10,8 @@ WIDTH_MAX = 100
 _BOLD, _GREEN, _RED, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    title: str
-    text: Callable[[Summary], str | None]
+# Name, length, and the length from which the next unit reads better.
+_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d", 86_400, inf))
 
 
 def comparison_table(
@@ -22,10 +20,10 @@ def comparison_table(
     """One row for each run, at most 100 columns wide; ratios are to the first row."""
     if not summaries:
         return "no runs\n"
-    columns = _columns(summaries[0])
+    columns = _columns(summaries)
     missing = "-" if ascii_only else "–"
-    rows = [[column.text(summary) or missing for column in columns] for summary in summaries]
-    titles = [column.title for column in columns]
+    titles = list(columns)
+    rows = [[cell or missing for cell in row] for row in zip(*columns.values(), strict=True)]
     widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
     room = WIDTH_MAX - sum(widths[1:]) - 2 * (len(widths) - 1)
     widths[0] = min(widths[0], max(room, len(titles[0])))
@@ -50,12 +48,18 @@ def summary_text(summary: Summary) -> str:
 
 def duration(seconds: float | None) -> str | None:
     """A length of time in the unit that a person would choose."""
-    if seconds is None:
-        return None
-    for unit, unit_s, until_s in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if abs(seconds) < until_s:
-            return f"{_digits(seconds / unit_s)} {unit}"
-    return f"{_digits(seconds / 86_400)} d"
+    return None if seconds is None else _in_unit(seconds, *_unit(seconds))
+
+
+def durations(values: Sequence[float | None]) -> list[str | None]:
+    """Lengths of time in one unit where they are close enough to be compared at a glance."""
+    known = [abs(value) for value in values if value]
+    if not known:
+        return [duration(value) for value in values]
+    name, unit_s = _unit(min(known))
+    if max(known) >= 1000 * unit_s:
+        return [duration(value) for value in values]
+    return [None if value is None else _in_unit(value, name, unit_s) for value in values]
 
 
 def percent(share: float | None) -> str | None:
@@ -65,18 +69,19 @@ def percent(share: float | None) -> str | None:
 # -- the table ----------------------------------------------------------------------------------
 
 
-def _columns(baseline: Summary) -> list[_Column]:
-    return [
-        _Column("policy", lambda summary: summary.policy),
-        _Column("mean JCT", lambda summary: duration(summary.jct_mean_s)),
-        _Column("p50 JCT", lambda summary: duration(summary.jct_p50_s)),
-        _Column("p99 JCT", lambda summary: duration(summary.jct_p99_s)),
-        _Column("mean wait", lambda summary: duration(summary.queue_mean_s)),
-        _Column("makespan", lambda summary: duration(summary.makespan_s)),
-        _Column("in use", lambda summary: percent(summary.utilization)),
-        _Column("preempted", lambda summary: f"{summary.preemptions:,}"),
-        _Column("JCT ratio", lambda summary: _ratio_text(summary, baseline)),
-    ]
+def _columns(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
+    """The cells of each column, by title."""
+    return {
+        "policy": [summary.policy for summary in summaries],
+        "mean JCT": durations([summary.jct_mean_s for summary in summaries]),
+        "p50 JCT": durations([summary.jct_p50_s for summary in summaries]),
+        "p99 JCT": durations([summary.jct_p99_s for summary in summaries]),
+        "mean wait": durations([summary.queue_mean_s for summary in summaries]),
+        "makespan": durations([summary.makespan_s for summary in summaries]),
+        "in use": [percent(summary.utilization) for summary in summaries],
+        "preempted": [f"{summary.preemptions:,}" for summary in summaries],
+        "JCT ratio": [_ratio_text(summary, summaries[0]) for summary in summaries],
+    }
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], *, ascii_only: bool) -> str:
@@ -209,6 +214,14 @@ def _disturbance(summary: Summary) -> str | None:
     if summary.lost_gpu_h:
         parts.append(f"{summary.lost_gpu_h:,.1f} GPU hours done again")
     return ", ".join(parts) if parts else "none"
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    return next((name, unit_s) for name, unit_s, until_s in _UNITS if abs(seconds) < until_s)
+
+
+def _in_unit(seconds: float, name: str, unit_s: int) -> str:
+    return f"{_digits(seconds / unit_s)} {name}"
 
 
 def _digits(value: float) -> str:

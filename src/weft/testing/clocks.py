@@ -52,6 +52,11 @@ class SimulatedWorld:
         self._engine = engine
         self._now = 0.0
 
+    @property
+    def next_at(self) -> float:
+        """When something happens next by itself."""
+        return self._engine.next_at
+
     def now(self) -> float:
         return self._now
 

@@ -12,7 +12,7 @@ from weft.traces.philly import CITE
 from weft.traces.table import Table
 from weft.traces.workload import Workload
 
-_COUNTS = (1, 2, *range(4, 65, 4))
+_COUNTS: tuple[int, ...] = (1, 2, *range(4, 65, 4))
 # model -> seconds of one iteration at each of _COUNTS, up to the largest measured
 # fmt: off
 ITERATION_S: dict[str, tuple[float, ...]] = {
@@ -83,5 +83,5 @@ def _speedup(table: Table, model: str, size: int) -> float:
     upper = bisect_left(counts, size)
     if counts[upper] == size:
         return times[0] / times[upper]
-    share = (size - counts[upper - 1]) / (counts[upper] - counts[upper - 1])
+    share: float = (size - counts[upper - 1]) / (counts[upper] - counts[upper - 1])
     return times[0] / ((1 - share) * times[upper - 1] + share * times[upper])

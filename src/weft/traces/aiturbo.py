@@ -39,7 +39,7 @@ class _Family(NamedTuple):
 def draw_aiturbo(
     random: Random, jobs: int, load: float, cluster: Cluster, arrivals: str = ARRIVALS[0]
 ) -> Workload:
-    """Jobs like the table's, arriving in bursts like Philly's, by the hour of the day, or evenly."""
+    """Jobs like the table's, in bursts like Philly's, by the hour of the day, or evenly."""
     if arrivals not in ARRIVALS:
         raise InvalidInputError(f"arrivals is {arrivals!r}; expected one of {', '.join(ARRIVALS)}")
     drawn = _draw_jobs(random, jobs, cluster)
@@ -62,9 +62,7 @@ def draw_aiturbo(
         "aiturbo",
         specs,
         "generated",
-        (
-            "the 11.7 % of AITurbo's jobs that use no GPU are left out, the others' shares scaled up",
-        ),
+        ("the 11.7 % of AITurbo's jobs that use no GPU are left out",),
     )
 
 

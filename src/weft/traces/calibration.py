@@ -66,7 +66,8 @@ VIRTUAL_CLUSTERS: dict[str, tuple[int, dict[int, float]]] = {
     "2869ce": (956, {1: 0.1391, 2: 0.023, 4: 0.0356, 8: 0.6925, 16: 0.0031, 32: 0.1067}),
     "e13805": (
         938,
-        {1: 0.3689, 2: 0.0096, 4: 0.2047, 8: 0.3753, 12: 0.0128, 16: 0.0181, 24: 0.0075, 32: 0.0032},
+        {1: 0.3689, 2: 0.0096, 4: 0.2047, 8: 0.3753, 12: 0.0128, 16: 0.0181, 24: 0.0075,
+         32: 0.0032},
     ),
     "51b7ef": (63, {1: 0.4762, 2: 0.0159, 4: 0.1587, 8: 0.3492}),
 }
@@ -77,8 +78,8 @@ ENDS = {
     "unsuccessful": (16_568 / 96_260, 0.1776),
 }
 # Jobs of one virtual cluster no more than a minute apart are a burst. Share of the bursts -> jobs
-# in one, at most; between the published quantiles (0.81, 0.9, 0.95, 0.99, 0.999) by the mean (3.1) and
-# by the jobs in bursts of 10 (58 %) and 50 (51 %) or more.
+# in one, at most; between the published quantiles (0.81, 0.9, 0.95, 0.99, 0.999) by the mean (3.1)
+# and by the jobs in bursts of 10 (58 %) and 50 (51 %) or more.
 BURST_JOBS = (
     (0.81, 1), (0.90, 2), (0.95, 4), (0.98, 10), (0.99, 41), (0.995, 80), (0.999, 372), (1.0, 600),
 )

@@ -40,12 +40,19 @@ def cluster(text: str) -> Cluster:
     if _GROUPS.fullmatch(text) and len(text) <= _GROUPS_LENGTH_MAX:
         return Cluster(tuple(_groups(text)))
     path = Path(text)
-    if not path.exists():
+    if not _exists(path):
         raise InvalidInputError(
             f"cluster {text!r} is no file, no preset and no count of nodes and devices; expected "
             f"NODESxDEVICES such as 8x8 or 231x8+321x2, one of {', '.join(PRESETS)}, or a file"
         )
     return _from_file(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # A name that no file system takes.
+        return False
 
 
 def _groups(text: str, *, nodes_per_rack: int = 0) -> Iterator[Node]:

@@ -14,21 +14,12 @@ class Collector:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._line = 1
+        self.line = 1  # of the file, where the newest row ends
         self._jobs: list[JobSpec] = []
         self._lines: dict[JobId, int] = {}
         self._statuses: dict[JobId, str] = {}
         self._skipped: Counter[str] = Counter()
         self._shapes: dict[tuple[int, str, float], tuple[tuple[int, ...], Profile]] = {}
-
-    @property
-    def line(self) -> int:
-        """The line of the file that the newest row ends on, from 1."""
-        return self._line
-
-    @line.setter
-    def line(self, line: int) -> None:
-        self._line = line
 
     def error(self, message: str) -> InvalidInputError:
         return InvalidInputError(f"{self.name} line {self.line}: {message}")

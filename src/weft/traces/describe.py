@@ -180,22 +180,26 @@ def _text(shown: Description) -> Iterator[str]:
     )
     yield ""
     yield from _size_table(shown)
-    for title, counts in (("tenant", shown.tenants), ("ended", shown.statuses)):
-        if counts:
-            yield ""
-            yield f"  {title:<14} jobs"
-            yield from (f"  {name:<14} {count:,}" for name, count in counts.items())
-    if shown.tenant_count > len(shown.tenants):
-        yield f"  and {shown.tenant_count - len(shown.tenants)} more tenants"
+    yield from _count_table("tenant", shown.tenants, more=shown.tenant_count - len(shown.tenants))
+    yield from _count_table("ended", shown.statuses)
     yield ""
     column_s = span_s / _PLOT_COLUMNS
     yield f"  arrivals   |{plot(shown.arrivals)}|"
-    yield f"             a column is {time_text(column_s)}, the highest {max(shown.arrivals):,} jobs"
+    yield f"             a column is {time_text(column_s)}, at most {max(shown.arrivals):,} jobs"
     yield f"  durations  |{plot(shown.durations)}|"
     yield f"             from the shortest to {time_text(shown.duration_s['max'])}, logarithmic"
     if shown.notes:
         yield ""
         yield from (f"  note: {note}" for note in shown.notes)
+
+
+def _count_table(title: str, counts: dict[str, int], *, more: int = 0) -> Iterator[str]:
+    if counts:
+        yield ""
+        yield f"  {title:<14} jobs"
+        yield from (f"  {name:<14} {count:,}" for name, count in counts.items())
+    if more:
+        yield f"  and {more} more"
 
 
 def _size_table(shown: Description) -> Iterator[str]:

@@ -5,20 +5,6 @@ from weft.traces.gavel_speeds import STEPS_PER_S
 from weft.traces.table import Table
 from weft.traces.workload import Workload
 
-GAVEL_COLUMNS = (
-    "job_type",
-    "command",
-    "working_directory",
-    "num_steps_arg",
-    "needs_data_dir",
-    "total_steps",
-    "scale_factor",
-    "priority_weight",
-    "SLO",
-    "arrival_time",
-)
-SHOCKWAVE_COLUMNS = (*GAVEL_COLUMNS[:7], "mode", *GAVEL_COLUMNS[7:9], "duration", "arrival_time")
-
 
 def read_gavel(table: Table) -> Workload:
     """The work is in steps; the speed is that of the job type on V100s, as no duration is given."""

@@ -1,4 +1,4 @@
-"""Microsoft's ITP traces (elasticflow-traces, MIT): raw, and ElasticFlow's with models, deadlines."""
+"""Microsoft's ITP traces (elasticflow-traces, MIT): raw, and ElasticFlow's with deadlines."""
 
 from weft.core.job import JobSpec
 from weft.traces.table import Table

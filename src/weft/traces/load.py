@@ -8,13 +8,12 @@ from pathlib import Path
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
-from weft.traces.philly_log import read_philly_log
 from weft.traces.source import blocks, lines
 from weft.traces.table import Table
 from weft.traces.workload import Workload
 
 GENERATE = "generate:"
-_NOTES_MAX = 100  # lines of notes before a header
+_NOTES_MAX = 1000  # lines of notes before a header
 
 
 def load(source: str, *, cluster: Cluster | None = None) -> Workload:
@@ -32,31 +31,39 @@ def _read(path: Path) -> Workload:
     first = next(parts, b"")
     whole = chain((first,), parts)
     if first.lstrip()[:1] in {b"[", b"{"}:
+        from weft.traces.philly_log import read_philly_log  # noqa: PLC0415 (as above)
+
         return read_philly_log(path.name, whole)
     return _read_table(path.name, lines(path.name, whole))
 
 
 def _read_table(name: str, text: Iterator[str]) -> Workload:
-    notes: list[str] = []
-    first = next(text, "")
-    while first.startswith("#") and len(notes) < _NOTES_MAX:
-        notes.append(first.lstrip("# ").rstrip())
-        first = next(text, "")
-    if not first.strip():
+    notes, first, before = _head(text)
+    if not first:
         raise InvalidInputError(f"{name} is empty; expected a header and one job a line")
     for bare in BARE_FORMATS:
         if len(first.split("\t")) == len(bare.columns):
-            table = Table(
-                name, bare.columns, chain((first,), text), delimiter="\t", lines_before=len(notes)
-            )
+            rows = chain((first,), text)
+            table = Table(name, bare.columns, rows, delimiter="\t", lines_before=before)
             return bare.read(table).noted(notes)
     header = [column.strip() for column in next(csv.reader((first,)))]
     for known in FORMATS:
         if set(known.columns) <= set(header):
             _check_twice(name, header)
-            table = Table(name, header, text, lines_before=len(notes) + 1)
+            table = Table(name, header, text, lines_before=before + 1)
             return known.read(table).noted(notes)
     raise _unknown(name, first, header)
+
+
+def _head(text: Iterator[str]) -> tuple[list[str], str, int]:
+    """Notes, the first line that says something else, and how many lines stand before it."""
+    notes: list[str] = []
+    for before, line in enumerate(text):
+        if line.startswith("#") and before < _NOTES_MAX:
+            notes.append(line.lstrip("# ").rstrip())
+        elif line.strip():
+            return notes, line, before
+    return notes, "", 0
 
 
 def _check_twice(name: str, header: list[str]) -> None:

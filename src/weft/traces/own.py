@@ -95,7 +95,7 @@ def _cell(value: str | float) -> str:
 
 
 def read_own(table: Table) -> Workload:
-    """The same jobs again. Columns that a hand-written file leaves out have a JobSpec's defaults."""
+    """The same jobs again; columns that a hand-written file lacks have a JobSpec's defaults."""
     identity, status = table.text("id", required=True, exact=True), table.text("status", exact=True)
     submit, iterations = table.moment("submit_s"), table.length("iterations", unit="iterations")
     sizes, asked = _sizes(table), table.count("asked", least=0, default=0)

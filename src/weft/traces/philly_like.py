@@ -31,9 +31,10 @@ from weft.traces.workload import Workload
 DURATION_MAX_S = 60 * 86_400
 _LONGEST = 0.10  # of a bucket's durations go to small bursts only: sweeps do not run for weeks
 _SMALL_BURST = 9
-# How far a duration may stray from the middle of its stratum. More would let the medians of the
-# rarest bucket (47 of 5,000 jobs) leave their band of 15 %.
-_JITTER = 0.3
+# How far a duration may stray from the middle of its stratum: not at all in the rarest bucket (46
+# of 5,000 jobs), whose neighbouring durations lie 20 to 30 % apart.
+_JITTER = 0.5
+_JITTER_JOBS = 1000
 _LEAST_WORK = 0.03  # of the GPU time is too small to matter for how ends share it
 
 
@@ -133,10 +134,11 @@ def _deal_durations(random: Random, name: str, bursts: Sequence[Burst]) -> None:
     )
     wishes: list[tuple[float, Burst]] = []
     for burst, middle in zip(line, middles, strict=True):
-        for _ in range(burst.count):
-            wishes.append((random.gauss(log(middle), BURST_DURATION_SPREAD), burst))
+        around = log(middle)
+        wishes += [(random.gauss(around, BURST_DURATION_SPREAD), burst) for _ in range(burst.count)]
     wishes.sort(key=lambda wish: wish[0])
-    durations = quantiles(knots, strata(random, total, jitter=_JITTER))
+    jitter = _JITTER * min(1.0, total / _JITTER_JOBS)
+    durations = quantiles(knots, strata(random, total, jitter=jitter))
     for seconds, (_, burst) in zip(durations, wishes, strict=True):
         burst.jobs.append(Drawn(burst.size, max(1, round(seconds))))
     for burst in bursts:

@@ -43,7 +43,9 @@ def read_philly_log(name: str, blocks: Iterable[bytes]) -> Workload:
             jobs.skip("jobs without a submission time, or an attempt with times and GPUs")
         else:
             runs.append(run)
-    first = min((run.submitted for run in runs), default=datetime.min)
+    if not runs:
+        return jobs.workload("philly-log")
+    first = min(run.submitted for run in runs)
     for run in runs:
         jobs.line = run.line
         sizes, profile = jobs.shape(run.size)

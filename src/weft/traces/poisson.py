@@ -1,4 +1,4 @@
-"""The plain synthetic workload of many papers: Poisson arrivals, small jobs and short ones first."""
+"""The plain synthetic workload of many papers: Poisson arrivals, mostly small and short jobs."""
 
 from random import Random
 

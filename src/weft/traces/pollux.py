@@ -4,10 +4,10 @@ Both tables come from the measurements in Pollux' artifact (petuum/adaptdl, bran
 at c793c7089bd3; Apache-2.0):
 
 - iterations to the target metric at each global batch size: the last row of its validation runs;
-- seconds of one iteration on T4 GPUs, four a node: `fixed_s + example_s · local batch` fitted to the
-  one-GPU measurements (within 12 %, YOLOv3 26 %), once for every pass that the local batch needs in
-  memory, plus the median extra of 2 to 4 GPUs in one node, or of more GPUs on as few nodes as hold
-  them.
+- seconds of one iteration on T4 GPUs, four a node: `fixed_s + example_s · local batch`, fitted to
+  the one-GPU measurements (within 12 %, YOLOv3 26 %), with `fixed_s` for every pass that the local
+  batch needs in memory, plus the median extra of 2 to 4 GPUs in one node, or of more GPUs on as few
+  nodes as hold them.
 
 Batch sizes between the measured ones are interpolated in the logarithms. It is an estimate of what
 the job would take at the batch size and GPUs in the file, which Pollux itself would change.

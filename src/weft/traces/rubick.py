@@ -1,4 +1,4 @@
-"""Rubick's workloads (reconfigurable-dl-scheduler, Apache-2.0): twelve hours of Philly with models."""
+"""Rubick's workloads (reconfigurable-dl-scheduler, Apache-2.0): Philly's busiest twelve hours."""
 
 from weft.core.job import JobSpec
 from weft.traces.table import Table
@@ -10,11 +10,11 @@ def read_rubick(table: Table) -> Workload:
     identity, model = table.text("name", required=True), table.text("application")
     size, submit = table.count("num_gpus"), table.moment("submission_time")
     duration, promised = table.length("duration"), table.count("is_sla", least=0)
-    rows = list(table.rows())
+    rows = [(table.line, row) for row in table.rows()]
     # Only the tenants' variant of the trace tells the two kinds apart; in the others every row
     # says 0, which cannot mean that the whole cluster is best effort.
-    told_apart = any(promised(row) for row in rows)
-    for row in rows:
+    told_apart = any(row[table.header.index("is_sla")].strip() not in {"", "0"} for _, row in rows)
+    for table.line, row in rows:
         sizes, profile = table.shape(size(row), model(row))
         table.add(
             JobSpec(

@@ -71,7 +71,8 @@ def from_address(address: str, cluster: Cluster) -> Workload:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise InvalidInputError(
-            f"generate:{address} is not understood; expected generate:KIND?jobs=1000&seed=0&load=0.9"
+            f"generate:{address} is not understood; "
+            "expected generate:KIND?jobs=1000&seed=0&load=0.9"
         ) from None
     for name, value in pairs:
         if name not in _PARAMETERS:

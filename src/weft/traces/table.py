@@ -28,19 +28,20 @@ class Table(Collector):
     ) -> None:
         super().__init__(name)
         self.header = tuple(header)
-        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        self._reader = csv.reader(lines, delimiter=delimiter, quoting=quoting)
+        # Commands in tab-separated traces hold quotation marks that mean nothing.
+        self._reader = (
+            csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+            if delimiter == "\t"
+            else csv.reader(lines, delimiter=delimiter)
+        )
         self._lines_before = lines_before
-
-    @property
-    def line(self) -> int:
-        return self._lines_before + self._reader.line_num
 
     def rows(self) -> Iterator[Row]:
         """The rows, each as wide as the header."""
-        width = len(self.header)
+        reader, before, width = self._reader, self._lines_before, len(self.header)
         try:
-            for row in self._reader:
+            for row in reader:
+                self.line = before + reader.line_num
                 if len(row) == width:
                     yield row
                 elif row:
@@ -48,6 +49,7 @@ class Table(Collector):
                         f"{len(row)} columns; expected {width} ({', '.join(self.header)})"
                     )
         except csv.Error as error:
+            self.line = before + reader.line_num
             raise self.error(f"not a line of a table ({error})") from None
 
     def text(
@@ -88,26 +90,27 @@ class Table(Collector):
         return read
 
     def length(
-        self, column: str, *, unit_s: float = 1.0, unit: str = "seconds"
+        self, column: str, *, unit: str = "seconds", times: int = 1, over: int = 1
     ) -> Callable[[Row], float]:
-        """A number above 0, times the unit."""
-        return self._number(column, unit_s, f"{unit} above 0", zero=False)
+        """A number above 0 of a unit, times so much over so much."""
+        return self._number(column, f"{unit} above 0", times, over, zero=False)
 
     def moment(
         self,
         column: str,
         *,
-        unit_s: float = 1.0,
         unit: str = "seconds",
+        times: int = 1,
+        over: int = 1,
         default: float | None = None,
     ) -> Callable[[Row], float]:
-        """A number from 0, times the unit; the default stands in for a missing column only."""
+        """A number from 0, likewise; the default stands in for a missing column only."""
         if default is not None and column not in self.header:
             return lambda _: default
-        return self._number(column, unit_s, f"{unit} from 0", zero=True)
+        return self._number(column, f"{unit} from 0", times, over, zero=True)
 
     def _number(
-        self, column: str, unit_s: float, expected: str, *, zero: bool
+        self, column: str, expected: str, times: int, over: int, *, zero: bool
     ) -> Callable[[Row], float]:
         index = self.header.index(column)
 
@@ -119,6 +122,7 @@ class Table(Collector):
             if not (value > 0 or (zero and value == 0)) or not isfinite(value):
                 found = repr(row[index]) if row[index].strip() else "missing"
                 raise self.error(f"{column} is {found}; expected {expected}")
-            return value * unit_s
+            # Whole factors, not 0.001: 4,100 milliseconds are 4.1 seconds and nothing more.
+            return value * times / over
 
         return read

@@ -4,9 +4,6 @@ from weft.core.job import JobSpec
 from weft.traces.table import Table
 from weft.traces.workload import Workload
 
-_MINUTE_S = 60.0
-_MILLISECOND_S = 0.001
-
 
 def read_tiresias(table: Table) -> Workload:
     """Seconds. The file's own iterations say nothing that its durations do not say better."""
@@ -27,12 +24,12 @@ def read_muri(table: Table) -> Workload:
     """Milliseconds; the work is in iterations, priority 1 means opportunistic."""
     identity, model = table.text("job_id", required=True), table.text("model_name")
     size = table.count("num_gpu")
-    submit = table.moment("submit_time", unit_s=_MILLISECOND_S, unit="milliseconds")
+    submit = table.moment("submit_time", unit="milliseconds", over=1000)
     work = table.count("iterations")
-    iteration_ms = table.length("iteration_time", unit="milliseconds")
+    iteration_s = table.length("iteration_time", unit="milliseconds", over=1000)
     priority = table.count("priority", least=0)
     for row in table.rows():
-        sizes, profile = table.shape(size(row), model(row), iteration_ms(row) / 1000)
+        sizes, profile = table.shape(size(row), model(row), iteration_s(row))
         table.add(
             JobSpec(
                 identity(row),
@@ -55,9 +52,9 @@ def read_chronus(table: Table) -> Workload:
     """Minutes; strict jobs have a deadline counted from their submission, others none."""
     identity, model = table.text("job_id", required=True), table.text("model_name")
     tenant, size = table.text("user"), table.count("num_gpu", least=0)
-    submit = table.moment("submit_time", unit_s=_MINUTE_S, unit="minutes")
-    duration = table.length("duration", unit_s=_MINUTE_S, unit="minutes")
-    allowed = table.length("expect_time_list", unit_s=_MINUTE_S, unit="minutes")
+    submit = table.moment("submit_time", unit="minutes", times=60)
+    duration = table.length("duration", unit="minutes", times=60)
+    allowed = table.length("expect_time_list", unit="minutes", times=60)
     best_effort = table.count("best_effort", least=0)
     for row in table.rows():
         if size(row) == 0:

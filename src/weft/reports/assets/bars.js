@@ -75,13 +75,14 @@ function groupTable(title, first, part, key, format) {
 function groupRow(name, part, key, format) {
   const groups = runs.map((run) => run[part].find((group) => group.name === name));
   const values = groups.map((group) => (group ? group[key] : null));
+  const say = format === duration ? durationFor(values) : format;
   const most = Math.max(...values.map((value) => value ?? 0), 1e-12);
   const least = Math.min(...values.map((value) => value ?? Infinity));
   const isBest = (value) => runs.length > 1 && key !== "gpu_h" && value === least;
   const jobs = groups.find((group) => group)?.jobs ?? 0;
   return element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, count(jobs)),
     ...values.map((value, index) => element("td", {},
-      element("div", { class: isBest(value) ? "best" : null }, format(value)),
+      element("div", { class: isBest(value) ? "best" : null }, say(value)),
       element("div", { class: "bar", "aria-hidden": "true" }, element("i", {
         style: { width: `${(100 * (value ?? 0)) / most}%`, background: runs[index].colour },
       })))));

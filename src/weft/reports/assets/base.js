@@ -19,10 +19,11 @@ function onChange(draw) {
 function changed() {
   if (isDrawDue) return;
   isDrawDue = true;
-  requestAnimationFrame(() => {
+  // A timer and not an animation frame: hidden tabs and headless browsers have no frames.
+  setTimeout(() => {
     isDrawDue = false;
     for (const draw of listeners) draw();
-  });
+  }, 12);
 }
 
 // -- elements: text only ever becomes a text node, so nothing from a trace is read as markup ------
@@ -76,7 +77,7 @@ function onWidth(node, draw) {
     draw();
   };
   // Drawing within the observer's own call would count as a loop.
-  new ResizeObserver(() => requestAnimationFrame(look)).observe(node);
+  new ResizeObserver(() => setTimeout(look, 0)).observe(node);
   look();
 }
 
@@ -90,13 +91,27 @@ function digits(value) {
   return value.toFixed(size >= 9.995 ? 1 : 2);
 }
 
+// Name, length, and the length from which the next unit reads better.
+const UNITS = [["s", 1, 120], ["min", 60, 7200], ["h", 3600, 172800], ["d", 86400, Infinity]];
+
+function unitOf(seconds) {
+  return UNITS.find(([, , until]) => Math.abs(seconds) < until) ?? UNITS.at(-1);
+}
+
 function duration(seconds) {
-  if (seconds === null || seconds === undefined) return MISSING;
-  const size = Math.abs(seconds);
-  if (size < 120) return `${digits(seconds)} s`;
-  if (size < 7200) return `${digits(seconds / 60)} min`;
-  if (size < 172800) return `${digits(seconds / 3600)} h`;
-  return `${digits(seconds / 86400)} d`;
+  return durationIn(unitOf(seconds ?? 0))(seconds);
+}
+
+function durationIn([name, length]) {
+  return (seconds) => (seconds === null || seconds === undefined
+    ? MISSING : `${digits(seconds / length)} ${name}`);
+}
+
+// One unit for values that are close enough to be compared at a glance.
+function durationFor(values) {
+  const known = values.filter(Boolean);
+  const unit = unitOf(Math.min(...known));
+  return known.length && Math.max(...known) < 1000 * unit[1] ? durationIn(unit) : duration;
 }
 
 function percent(share) {

@@ -2,7 +2,8 @@
 //
 // options: label, lines (of {xs, ys}, one for each run), axis(log) -> {from, to, ticks, format},
 // xTitle, yFormat, yMax, marker (a vertical line), hasLog, zooms (drag sets the time window),
-// read(line, x) -> text, isCalm (plain lines, averaged to the width, for what goes up and down).
+// read(line, x) -> text at the cursor, at(x) -> what the cursor is at, rest: {title, text(run)} to
+// show without a cursor, isCalm (plain lines, averaged to the width, for what goes up and down).
 
 const MARGIN = { left: 58, right: 14, top: 10, bottom: 42 };
 const CHART_HEIGHT = 280;
@@ -35,6 +36,7 @@ function lineChart(host, options) {
 
 function legend(chart) {
   const list = element("div", { class: "legend", role: "group", "aria-label": "Policies shown" });
+  const title = element("span", { class: "legend-title" });
   const values = runs.map(() => element("span", { class: "legend-value" }));
   const buttons = runs.map((run, index) => element("button", {
     type: "button", title: `Show or hide ${run.policy}`,
@@ -43,16 +45,17 @@ function legend(chart) {
       changed();
     },
   }, swatch(index, !chart.options.isCalm), element("span", { class: "legend-name" }, run.policy), values[index]));
-  list.append(...buttons);
-  return {
-    list,
-    update: () => runs.forEach((_, index) => {
-      const isShown = !state.hidden.has(index);
-      buttons[index].setAttribute("aria-pressed", String(isShown));
-      values[index].textContent = isShown && chart.cursor !== null
-        ? chart.options.read(chart.options.lines[index], chart.cursor) : "";
-    }),
+  list.append(title, ...buttons);
+  const { lines, read, at, rest } = chart.options;
+  const update = () => {
+    const { cursor } = chart;
+    title.textContent = cursor === null ? rest.title : at(cursor);
+    runs.forEach((run, index) => {
+      buttons[index].setAttribute("aria-pressed", String(!state.hidden.has(index)));
+      values[index].textContent = cursor === null ? rest.text(run) : read(lines[index], cursor);
+    });
   };
+  return { list, update };
 }
 
 function drawChart(chart) {

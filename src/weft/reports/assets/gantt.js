@@ -20,6 +20,7 @@ function gantt(host) {
   chart.frame = element("div", { class: "gantt" }, chart.canvas);
   chart.readout = element("p", { class: "readout", "aria-live": "polite" });
   chart.key = element("div", { class: "key" });
+  chart.left = element("p", { class: "left" }); // How much is not drawn: printed too.
   chart.note = element("p", { class: "note" });
   const colourings = data.jobs.tenant_names.length > 1
     ? COLOURINGS : COLOURINGS.filter(([name]) => name !== "tenant");
@@ -37,7 +38,7 @@ function gantt(host) {
       element("div", { class: "choice", role: "group", "aria-label": "Rows" },
         element("span", { class: "choice-label" }, "Rows"),
         rowButton(chart, "taller", 0.5), rowButton(chart, "shorter", 2))),
-    chart.key, chart.frame, chart.readout, chart.note);
+    chart.key, chart.frame, chart.readout, chart.left, chart.note);
   onWidth(chart.frame, () => drawGantt(chart));
   onChange(() => drawGantt(chart));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawGantt(chart));
@@ -208,9 +209,10 @@ function drawNote(chart, holds) {
   const left = holds.total - holds.job.length;
   const shown = left
     ? `The ${count(holds.job.length)} largest of ${count(holds.total)} holds are drawn; the `
-      + `${count(left)} left out are ${percent(1 - holds.shown_share)} of the device time in use. `
+      + `${count(left)} left out are ${percent(1 - holds.shown_share)} of the device time in use.`
     : "";
-  chart.note.textContent = `${shown}Wheel: zoom in time; with Shift: zoom in devices. Drag: move. `
+  chart.left.textContent = shown;
+  chart.note.textContent = "Wheel: zoom in time; with Shift: zoom in devices. Drag: move. "
     + "Keys: + − ← → ↑ ↓, 0 for all.";
   if (chart.over < 0) chart.readout.textContent = "Point at a rectangle to see its job.";
 }

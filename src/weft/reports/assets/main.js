@@ -28,7 +28,7 @@ async function copyCommand() {
 
 // -- distributions ------------------------------------------------------------------------------
 
-function distribution(id, { key, xTitle, label, marker, ticks, logMarks, format }) {
+function distribution(id, { key, xTitle, label, marker, ticks, logMarks, format, rest }) {
   const lines = runs.map((run) => {
     const { count: total, values } = run[key];
     const last = Math.max(values.length - 1, 1);
@@ -44,25 +44,26 @@ function distribution(id, { key, xTitle, label, marker, ticks, logMarks, format 
   const positive = all.filter((value) => value > 0);
   const least = positive.length ? positive.reduce((one, other) => Math.min(one, other)) : 1;
   lineChart(place(id), {
-    label, lines, xTitle, marker, hasLog: true,
+    label, lines, xTitle, marker, rest, hasLog: true,
     yMax: () => 1,
     yFormat: (share) => `${Math.round(100 * share)} %`,
     axis: (isLog, room) => (isLog
       ? { from: least * 0.9, to: Math.max(most, least * 2), ticks: logMarks(least * 0.9, most, room), format: format.log }
       : { from: 0, to: most || 1, ticks: ticks(0, most || 1, room), format: format.linear(most) }),
-    read: (line, x) => `${(100 * (line.ys[lastUpTo(line.xs, x)] ?? 0)).toFixed(1)} % ≤ ${format.cursor(x)}`,
+    read: (line, x) => percent(line.ys[lastUpTo(line.xs, x)] ?? 0),
+    at: (x) => `Within ${format.cursor(x)}`,
   });
 }
 
 // -- over time ----------------------------------------------------------------------------------
 
-function timeline(id, { key, label, limit, unit }) {
+function timeline(id, { key, label, limit, rest }) {
   const lines = runs.map((run) => ({
     xs: run[key].map((_, index) => index * data.step_s), ys: run[key], start: true,
     end: run[key].length * data.step_s,
   }));
   lineChart(place(id), {
-    label, lines, zooms: true, isCalm: true, xTitle: "time since the first submission",
+    label, lines, rest, zooms: true, isCalm: true, xTitle: "time since the first submission",
     yMax: (axis) => limit || Math.max(1, ...lines.filter((_, index) => !state.hidden.has(index))
       .map((line) => largest(line, axis))) * 1.05,
     yFormat: (value) => value.toLocaleString("en"),
@@ -70,7 +71,8 @@ function timeline(id, { key, label, limit, unit }) {
       const { from, to } = state.window;
       return { from, to, ticks: timeTicks(from, to, room), format: momentFormat(to - from) };
     },
-    read: (line, x) => `${decimal(x <= line.end ? line.ys[lastUpTo(line.xs, x)] ?? 0 : 0)} ${unit}`,
+    read: (line, x) => decimal(x <= line.end ? line.ys[lastUpTo(line.xs, x)] ?? 0 : 0),
+    at: (x) => `At ${duration(x)}`,
   });
 }
 
@@ -126,10 +128,17 @@ distribution("jct", {
   key: "jct", xTitle: "completion time", label: "Completion times of finished jobs, cumulative",
   ticks: timeTicks, logMarks: logTimeTicks,
   format: { log: markFormat, linear: momentFormat, cursor: duration },
+  rest: { title: "Median", text: (run) => duration(run.summary.jct_p50_s) },
 });
 windowControls(place("window"));
-timeline("busy", { key: "busy", label: "Devices in use over time", limit: data.devices * 1.03, unit: "in use" });
-timeline("waiting", { key: "waiting", label: "Jobs waiting over time", unit: "waiting" });
+timeline("busy", {
+  key: "busy", label: "Devices in use over time", limit: data.devices * 1.03,
+  rest: { title: "On average", text: (run) => percent(run.summary.utilization) },
+});
+timeline("waiting", {
+  key: "waiting", label: "Jobs waiting over time",
+  rest: { title: "On average", text: (run) => decimal(run.summary.queue_length_mean) },
+});
 gantt(place("gantt"));
 waitCauses(place("wait"));
 groupTables(place("groups"));
@@ -137,5 +146,6 @@ distribution("fairness", {
   key: "fairness", xTitle: "finish-time fairness ρ", label: "Finish-time fairness, cumulative", marker: 1,
   ticks: roundTicks, logMarks: logTicks,
   format: { log: String, linear: () => (value) => String(Number(value.toPrecision(3))), cursor: (x) => x.toPrecision(3) },
+  rest: { title: "Above 1", text: (run) => percent(run.summary.unfair_share) },
 });
 document.documentElement.classList.add("drawn");

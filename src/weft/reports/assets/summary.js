@@ -112,8 +112,13 @@ function bodyRow(index) {
     element("th", { scope: "row" },
       element("div", { class: "policy" }, swatch(index), element("span", {}, runs[index].policy)), button),
     ...COLUMNS.map((column) => element("td", {},
-      element("div", {}, column.format(runs[index].summary[column.key])),
+      element("div", {}, formatOf(column)(runs[index].summary[column.key])),
       isBaseline || runs.length < 2 ? null : comparedCell(column, index))));
+}
+
+function formatOf(column) {
+  if (column.format !== duration) return column.format;
+  return durationFor(runs.map((run) => run.summary[column.key]));
 }
 
 // A value against the baseline's: an arrow, how much, and a colour for better or worse.

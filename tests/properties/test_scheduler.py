@@ -1,0 +1,203 @@
+"""After any sequence of facts, late and repeated ones too, the scheduler's books are in order."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from weft.core.actions import Action, Start, Stop
+from weft.core.cluster import Cluster, Node
+from weft.core.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobProgressed,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+)
+from weft.core.job import Job
+from weft.core.lifecycle import TRANSITIONS, Phase
+from weft.core.scheduler import Scheduler
+from weft.journal.codec import decode, encode
+from weft.testing.builders import job, policy
+from weft.testing.checks import check
+
+POLICIES = ["fifo", "backfill", "srtf", "las", "tiresias?limits=3:8", "max-min?quantum_s=3"]
+REACHABLE = {(start, end) for (start, _), end in TRANSITIONS.items()}
+
+
+class World(RuleBasedStateMachine):
+    """Draws facts in any order: engines are late, repeat themselves and lose nodes."""
+
+    @initialize(name=st.sampled_from(POLICIES))
+    def begin(self, name: str) -> None:
+        self.cluster = Cluster.grid(3, 2)
+        self.scheduler = Scheduler(policy(name), self.cluster)
+        self.replayed = Scheduler(policy(name), self.cluster)
+        self.now = 0.0
+        self.count = 0
+        self.orders: list[Action] = []
+        self.seen: list[Event] = []
+        self.service: dict[str, float] = {}
+        self.decided = 0
+        self.uses: dict[str, set[tuple[object, int]]] = {}
+
+    def tell(self, *events: Event) -> None:
+        before = {identity: row.phase for identity, row in self.scheduler.jobs.items()}
+        for event in events:
+            self._let_go(event)
+        actions = self.scheduler.step(events, self.now)
+        self._follow_devices(actions)
+        self.orders += actions
+        self.seen += events
+        self._follow_phases(before)
+        self._replay(list(events), actions)
+
+    def _follow_phases(self, before: dict[str, Phase]) -> None:
+        """Each phase was reached from the one before along the table, in a few steps."""
+        for identity, row in self.scheduler.jobs.items():
+            start = before.get(identity, Phase.WAITING)
+            reached, grown = {start}, True
+            while grown:
+                more = {end for (a, end) in REACHABLE if a in reached}
+                grown = not more <= reached
+                reached |= more
+            assert row.phase in reached, f"{identity} went from {start} to {row.phase}"
+
+    def _replay(self, events: list[Event], actions: list[Action]) -> None:
+        asked = self.scheduler.decisions != self.decided
+        self.decided = self.scheduler.decisions
+        lines = [decode(encode(self.now, line))[1] for line in (*events, *actions)]
+        self.replayed.replay(
+            lines[: len(events)],  # type: ignore[arg-type]
+            lines[len(events) :],  # type: ignore[arg-type]
+            self.now,
+            wake_at=self.scheduler.wake_at if asked else None,
+        )
+
+    def held(self) -> list[Job]:
+        return [row for row in self.scheduler.jobs.values() if row.allocation is not None]
+
+    @rule(size=st.integers(1, 6), length=st.integers(1, 9), retries=st.integers(0, 1))
+    def submit(self, size: int, length: int, retries: int) -> None:
+        self.count += 1
+        spec = job(
+            f"j{self.count}", size=size, length_s=float(length), at=self.now, retries=retries
+        )
+        self.tell(JobSubmitted(spec))
+
+    @rule(seconds=st.integers(1, 5))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.tell()
+
+    @precondition(lambda self: self.orders)
+    @rule(data=st.data(), share=st.floats(0, 1))
+    def answer(self, data: st.DataObject, share: float) -> None:
+        """Report on any order ever given: the newest, a stale one, the same one again."""
+        action = data.draw(st.sampled_from(self.orders))
+        row = self.scheduler.jobs.get(action.job)
+        work = share * (row.spec.iterations if row is not None else 1.0)
+        reports: list[Event] = [JobStopped(action.job, action.id, work)]
+        if not isinstance(action, Stop):
+            reports += [
+                JobStarted(action.job, action.id, work, 1.0),
+                JobProgressed(action.job, action.id, work, 0.5),
+                JobFinished(action.job, action.id),
+                JobFailed(action.job, action.id, work, "oops"),
+            ]
+        self.tell(data.draw(st.sampled_from(reports)))
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        event = data.draw(st.sampled_from(self.seen))
+        if not isinstance(event, JobSubmitted | NodeJoined | NodeLost | NodeDrained):
+            self.tell(event)
+
+    @precondition(lambda self: self.count)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.tell(JobCancelled(f"j{data.draw(st.integers(1, self.count))}"))
+
+    @precondition(lambda self: self.scheduler.cluster.nodes)
+    @rule(data=st.data(), drain=st.booleans())
+    def lose(self, data: st.DataObject, drain: bool) -> None:
+        name = data.draw(st.sampled_from(self.scheduler.cluster.nodes)).name
+        if drain and not any(name in row.allocation.nodes() for row in self.held()):  # type: ignore[union-attr]
+            self.tell(NodeDrained(name))
+        else:
+            self.tell(NodeLost(name))
+
+    @rule(number=st.integers(0, 2))
+    def join(self, number: int) -> None:
+        name = f"n{number}"
+        present = {node.name for node in self.scheduler.cluster.nodes}
+        holders = [row for row in self.held() if name in row.allocation.nodes()]  # type: ignore[union-attr]
+        if name not in present and not holders:
+            self.tell(NodeJoined(Node(name, 2)))
+
+    @invariant()
+    def books_are_in_order(self) -> None:
+        if hasattr(self, "scheduler"):
+            check(self.scheduler)
+
+    @invariant()
+    def attained_service_never_falls(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        for identity, row in self.scheduler.jobs.items():
+            service = row.service_at(self.now)
+            assert service >= self.service.get(identity, 0.0)
+            self.service[identity] = service
+
+    @invariant()
+    def a_replayed_scheduler_is_the_same(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        one, other = self.scheduler, self.replayed
+        assert dict(one.jobs) == dict(other.jobs)
+        assert one.tenancy.tenants == other.tenancy.tenants
+        assert list(one.tenancy.free) == list(other.tenancy.free)
+        assert one.unfit == other.unfit
+        assert one.cluster == other.cluster
+        assert one.wake_at == other.wake_at
+        queue = [identity for _, _, identity in one.ranking.queue]
+        assert queue == [identity for _, _, identity in other.ranking.queue]
+
+    def _let_go(self, event: Event) -> None:
+        """Keep the world's own book of who is physically on which device."""
+        if isinstance(event, JobStarted):
+            orders = [order for order in self.orders if order.job == event.job]
+            newest = orders[-1]
+            if newest.id == event.action and not isinstance(newest, Stop):
+                self.uses[event.job] = _claims(newest)
+        elif isinstance(event, JobStopped | JobFinished | JobFailed):
+            starts = [o.id for o in self.orders if o.job == event.job and isinstance(o, Start)]
+            if starts and event.action >= starts[-1]:
+                self.uses.pop(event.job, None)
+
+    def _follow_devices(self, actions: list[Action]) -> None:
+        """A device is given away only behind whoever is still on it."""
+        for action in actions:
+            if isinstance(action, Stop):
+                continue
+            wanted = _claims(action)
+            on_them = {name for name, used in self.uses.items() if used & wanted}
+            assert on_them - {action.job} <= set(action.after), f"{action} passes {on_them}"
+        for action in actions:
+            self.uses[action.job] = self.uses.get(action.job, set()) | _claims(action)
+
+
+def _claims(action: Action) -> set[tuple[object, int]]:
+    if isinstance(action, Stop):
+        return set()
+    return {(device, action.allocation.turn) for device in action.allocation.devices}
+
+
+World.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWorld = World.TestCase

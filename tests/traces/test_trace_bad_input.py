@@ -1,0 +1,238 @@
+"""Every mistake in a trace is one sentence with the file, the line, and what was expected."""
+
+import gzip
+import json
+
+import pytest
+
+from weft.core.errors import InvalidInputError
+from weft.traces.load import load
+
+HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+GOOD = "a,1,0,1,m,5,0\n"
+
+
+def complaint(path: str) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("b,1,0,1,m,,0", "duration is missing; expected seconds above 0"),
+        ("b,1,0,1,m,-5,0", "duration is '-5'; expected seconds above 0"),
+        ("b,1,0,1,m,0,0", "duration is '0'; expected seconds above 0"),
+        ("b,1,0,1,m,nan,0", "duration is 'nan'; expected seconds above 0"),
+        ("b,1,0,1,m,inf,0", "duration is 'inf'; expected seconds above 0"),
+        ("b,1,0,1,m,1e999,0", "duration is '1e999'; expected seconds above 0"),
+        ("b,1,0,1,m,ten,0", "duration is 'ten'; expected seconds above 0"),
+        ("b,1.5,0,1,m,5,0", "num_gpu is '1.5'; expected a whole number from 1"),
+        ("b,0,0,1,m,5,0", "num_gpu is '0'; expected a whole number from 1"),
+        ("b,-2,0,1,m,5,0", "num_gpu is '-2'; expected a whole number from 1"),
+        ("b,,0,1,m,5,0", "num_gpu is missing; expected a whole number from 1"),
+        ("b,1,-1,1,m,5,0", "submit_time is '-1'; expected seconds from 0"),
+        ("b,1,nan,1,m,5,0", "submit_time is 'nan'; expected seconds from 0"),
+        (",1,0,1,m,5,0", "job_id is empty; expected a name"),
+        ("a,1,0,1,m,5,0", "job a was already given on line 2; every job needs its own id"),
+        (
+            "b,1,0,1,m,5",
+            (
+                "6 columns; expected 7 "
+                "(job_id, num_gpu, submit_time, iterations, model_name, duration, interval)"
+            ),
+        ),
+    ],
+)
+def test_a_bad_line_is_named_with_what_was_expected(written, line, message):
+    assert complaint(written(HEADER + GOOD + line + "\n")) == f"trace.csv line 3: {message}"
+
+
+def test_an_unknown_format_lists_the_known_ones(written):
+    message = complaint(written("colour,taste\nred,sweet\n"))
+    assert message.startswith(
+        "trace.csv begins with 'colour,taste', which is no known format; expected a header with "
+        "at least the columns of one of: weft (id, submit_s, sizes, iterations); muri ("
+    )
+    for name in ("chronus", "tiresias", "philly", "elasticflow", "itp", "pollux", "gavel (10 col"):
+        assert name in message
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a note\n"])
+def test_an_empty_file_says_so(written, text):
+    assert complaint(written(text)) == "trace.csv is empty; expected a header and one job a line"
+
+
+def test_a_header_alone_holds_no_jobs(written):
+    assert complaint(written(HEADER)) == "trace.csv holds no jobs; expected at least one"
+
+
+def test_a_column_given_twice_is_refused(written):
+    message = complaint(written(HEADER.strip() + ",duration\n"))
+    assert message == "trace.csv has the column 'duration' twice; keep one"
+
+
+def test_a_truncated_gzip_says_to_copy_it_again(written):
+    packed = gzip.compress((HEADER + GOOD * 1000).encode())
+    assert complaint(written(packed[: len(packed) // 2], "t.gz")) == (
+        "t.gz ends in the middle of its gzip data; copy or download it again"
+    )
+
+
+def test_damaged_gzip_says_to_copy_it_again(written):
+    packed = bytearray(gzip.compress((HEADER + GOOD * 1000).encode()))
+    packed[20] ^= 0xFF
+    assert "t.gz" in complaint(written(bytes(packed), "t.gz"))
+
+
+def test_bytes_that_are_not_text_are_named_with_their_line(written):
+    text = (HEADER + GOOD).encode() + b"b,1,0,1,\xff,5,0\n"
+    assert complaint(written(text)) == (
+        "trace.csv line 3 holds the byte 0xff, which is not UTF-8; "
+        "expected a text file, plain or gzip"
+    )
+
+
+def test_a_line_too_long_is_refused_before_it_is_read(tmp_path):
+    """1. One line of 192 MiB in a gzip of 1 MB; 2. the error comes after its first two blocks."""
+    path = tmp_path / "t.gz"
+    block = b"x" * (1 << 24)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(HEADER.encode())
+        for _ in range(12):
+            file.write(block)
+    assert complaint(str(path)) == (
+        "t.gz line 2 is longer than 1,048,576 bytes; expected one job or node a line"
+    )
+
+
+def test_a_line_at_the_limit_is_read_and_one_byte_more_is_not(written):
+    fits = "b,1,0,1,m,5," + " " * ((1 << 20) - 13) + "0"
+    assert len(fits) == 1 << 20
+    with pytest.raises(InvalidInputError, match="not a line of a table"):  # one field is too wide
+        load(written(HEADER + fits + "\n"))
+    with pytest.raises(InvalidInputError, match="line 2 is longer than"):
+        load(written(HEADER + fits + " \n"))
+
+
+def test_a_directory_is_no_trace(tmp_path):
+    assert complaint(str(tmp_path)) == f"{tmp_path} is a directory; expected a file"
+
+
+def test_a_missing_file_is_named(tmp_path):
+    path = tmp_path / "none.csv"
+    assert complaint(str(path)) == f"{path} does not exist; check the path"
+
+
+def test_a_file_that_may_not_be_read_says_so(monkeypatch, written):
+    path = written(HEADER + GOOD)
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    assert complaint(path) == f"{path} may not be read; check its permissions"
+
+
+def test_more_jobs_than_the_limit_are_refused(written, monkeypatch):
+    monkeypatch.setattr("weft.traces.collector.JOBS_MAX", 2)
+    rows = "".join(f"{number},1,0,1,m,5,0\n" for number in range(3))
+    assert complaint(written(HEADER + rows)) == (
+        "trace.csv line 4: more than 2 jobs; cut the trace into parts"
+    )
+
+
+def test_a_gavel_job_type_without_a_speed_is_refused(written):
+    fields = ["GPT-9", "python3", "x", "--steps", "1", "10", "1", "1", "-1", "0"]
+    assert complaint(written("\t".join(fields) + "\n")).startswith(
+        "trace.csv line 1: job type 'GPT-9' has no measured speed; expected one of ResNet-18 (batch"
+    )
+    fields[0], fields[6] = "A3C", "2"
+    assert complaint(written("\t".join(fields) + "\n")) == (
+        "trace.csv line 1: job type 'A3C' has no measured speed on 2 GPUs; expected one of 1"
+    )
+
+
+def test_an_afs_model_without_a_speed_up_is_refused(written):
+    header = "app_id,submit_time,service,num_jobs,sleep_time,model_name\n"
+    assert complaint(written(header + "1,0,9,16,0,ChatbotModel256\n")) == (
+        "trace.csv line 2: model 'ChatbotModel256' has no measured speed-up on 16 GPUs; "
+        "expected 1 to 4"
+    )
+
+
+def test_a_pollux_application_without_a_speed_is_refused(written):
+    header = "name,time,application,num_replicas,batch_size\n"
+    assert complaint(written(header + "a,0,gpt9,1,12\n")) == (
+        "trace.csv line 2: application 'gpt9' has no measured speed; "
+        "expected one of bert, cifar10, deepspeech2, imagenet, ncf, yolov3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ("4 2,0", "sizes is '4 2'; expected ascending whole numbers from 1, such as 1 2 4"),
+        ("1 x,0", "sizes is '1 x'; expected ascending whole numbers from 1, such as 1 2 4"),
+        ("1 2,3", "asked is 3; expected one of the sizes (1, 2)"),
+    ],
+)
+def test_a_weft_trace_checks_its_sizes(written, cells, message):
+    text = f"id,submit_s,iterations,sizes,asked\na,0,5,{cells}\n"
+    assert complaint(written(text)) == f"trace.csv line 2: {message}"
+
+
+def test_a_weft_trace_checks_its_json(written):
+    header = "id,submit_s,iterations,sizes,plans,command\n"
+    assert complaint(written(header + "a,0,5,1,,nonsense\n")) == (
+        "trace.csv line 2: command is 'nonsense'; expected a JSON list such as [\"python\"]"
+    )
+    assert "expected a JSON list of plans" in complaint(
+        written(header + 'a,0,5,1,"[{""x"":1}]",\n')
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"jobid": "a"', "log line 1: not a list of jobs in JSON (Expecting ',' delimiter)"),
+        ('[\n{"jobid": "a"}]', "log line 2: not a job of Philly's log; expected an object with"),
+        ('{"jobid": "a"}', "log line 1: not a job of Philly's log; expected an object with"),
+        ("[]", "log holds no jobs; expected at least one"),
+        ("[", "log line 1: not a list of jobs in JSON (the list is not closed)"),
+    ],
+)
+def test_a_broken_official_log_is_named_with_its_line(written, text, message):
+    assert complaint(written(text, "log")).startswith(message)
+
+
+def _log(**changes):
+    attempt = {
+        "start_time": "2017-10-09 07:00:00",
+        "end_time": "2017-10-09 07:00:09",
+        "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+    }
+    job = {"jobid": "a", "submitted_time": "2017-10-09 06:00:00", "attempts": [attempt]} | changes
+    return json.dumps([job, job], indent=0)
+
+
+def test_a_job_twice_in_the_official_log_names_both_lines(written):
+    assert complaint(written(_log(), "log")) == (
+        "log line 20: job a was already given on line 2; every job needs its own id"
+    )
+
+
+def test_a_time_that_is_none_in_the_official_log_is_refused(written):
+    assert complaint(written(_log(submitted_time="yesterday"), "log")) == (
+        "log line 2: a time is 'yesterday'; expected one like 2017-10-09 07:02:44"
+    )
+    assert "left out 2 jobs without a submission" in complaint(
+        written(_log(submitted_time="None"), "log")
+    )
+
+
+def test_an_object_without_end_does_not_fill_the_memory(written, monkeypatch):
+    monkeypatch.setattr("weft.traces.philly_log.OBJECT_CHARACTERS_MAX", 100)
+    text = '[{"jobid": "' + "x" * (2 << 20)
+    assert complaint(written(text, "log")).startswith("log line 1: not a list of jobs in JSON")

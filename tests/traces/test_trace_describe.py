@@ -1,0 +1,97 @@
+"""A workload in figures, for people and for programs."""
+
+import json
+
+import pytest
+
+from weft.core.cluster import Cluster
+from weft.core.job import JobSpec, Profile
+from weft.traces.describe import describe, plot, time_text
+from weft.traces.load import load
+from weft.traces.workload import Workload
+
+
+def job(identity, size, seconds, at, tenant=""):
+    profile = Profile(size=size)
+    return JobSpec(identity, seconds, sizes=(size,), profile=profile, submit_at=at, tenant=tenant)
+
+
+SMALL = Workload.of(
+    "small",
+    [
+        job("a", 1, 3600, 10, "red"),
+        job("b", 2, 3600, 20, "red"),
+        job("c", 4, 7200, 100, "red"),
+        job("d", 1, 3600, 3610, "blue"),
+    ],
+    format="test",
+    statuses={"a": "passed", "b": "killed"},
+    notes=("made up",),
+)
+
+
+def test_counts_work_and_load_are_exact():
+    shown = describe(SMALL, Cluster.grid(1, 4))
+    assert (shown.jobs, shown.device_hours) == (4, 1 + 2 + 8 + 1)
+    assert shown.load == pytest.approx(12 * 3600 / (4 * 3600))
+    assert [(row.size, row.jobs, row.device_hours) for row in shown.sizes] == [
+        (1, 2, 2.0),
+        (2, 1, 2.0),
+        (4, 1, 8.0),
+    ]
+    assert shown.duration_s["p50"] == 3600
+    assert shown.tenants == {"red": 3, "blue": 1}
+    assert shown.statuses == {"passed": 1, "killed": 1}
+
+
+def test_bursts_end_after_a_minute_without_a_job_of_the_tenant():
+    bursts = describe(SMALL).bursts
+    assert (bursts.count, bursts.jobs_max, bursts.share_in_large) == (3, 2, 0.0)
+
+
+def test_jobs_larger_than_the_cluster_are_counted():
+    assert describe(SMALL, Cluster.grid(1, 2)).larger_than_cluster == 1
+    assert "1 jobs ask for more than the cluster has" in describe(SMALL, Cluster.grid(1, 2)).text()
+
+
+def test_a_trace_of_one_moment_has_no_load():
+    shown = describe(Workload.of("now", [job("a", 1, 5, 7)]), Cluster.grid(1, 1))
+    assert shown.load is None
+    assert "now: 1 jobs" in shown.text()
+
+
+def test_the_text_is_for_people():
+    text = describe(SMALL, Cluster.grid(1, 4)).text()
+    assert text.splitlines()[:4] == [
+        "small: 4 jobs (test)",
+        "  submitted  over 60.0 min, from second 10",
+        "  work       12.0 device-hours",
+        "  load       3.000 of 4 devices",
+    ]
+    assert "     4        1   25.0%   66.7%" in text
+    assert "  red            3" in text
+    assert "  note: made up" in text
+
+
+def test_the_dictionary_is_for_programs():
+    shown = json.loads(json.dumps(describe(SMALL).as_dict()))
+    assert shown["load"] is None
+    assert shown["sizes"][0] == {"size": 1, "jobs": 2, "device_hours": 2.0}
+    assert sum(shown["arrivals"]) == sum(shown["durations"]) == 4
+
+
+def test_a_plot_shows_everything_above_zero():
+    assert plot([0, 1, 100, 50]) == " ▁█▄"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "0.5 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (200_000, "2.3 d")],
+)
+def test_times_come_in_the_unit_people_would_use(seconds, text):
+    assert time_text(seconds) == text
+
+
+def test_the_load_of_a_generated_trace_is_what_was_asked():
+    grid = Cluster.grid(8, 8)
+    assert describe(load("generate:philly?load=0.7"), grid).load == pytest.approx(0.7, abs=1e-3)

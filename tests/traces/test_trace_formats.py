@@ -1,0 +1,253 @@
+"""What each format means, on two or three lines of it."""
+
+import gzip
+import json
+
+import pytest
+
+from weft.traces.load import load
+
+
+def one(written, text, name="trace.csv"):
+    workload = load(written(text, name))
+    assert len(workload.jobs) == 1
+    return workload.jobs[0], workload
+
+
+def lasts_s(job):
+    return job.iterations * job.profile.iteration_s
+
+
+TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+
+
+def test_tiresias_counts_the_duration_as_iterations_of_a_second(written):
+    job, workload = one(written, TIRESIAS + "7,4,67,999,vgg11,83,20\n")
+    assert (job.id, job.iterations, job.sizes, job.submit_at) == ("7", 83.0, (4,), 67.0)
+    assert (job.profile.compute_s, job.profile.size, job.profile.model) == (1.0, 4, "vgg11")
+    assert workload.format == "tiresias"
+
+
+def test_columns_may_come_in_any_order_and_lines_may_end_the_windows_way(written):
+    job, _ = one(written, "duration,num_gpu,job_id,submit_time\r\n83,4,a,67\r\n")
+    assert (job.id, job.iterations, job.asked, job.submit_at) == ("a", 83.0, 4, 67.0)
+
+
+def test_jobs_are_sorted_by_submission_and_ties_keep_the_order_of_the_file(written):
+    text = TIRESIAS + "a,1,9,1,m,1,0\nb,1,5,1,m,1,0\nc,1,5,1,m,1,0\n"
+    workload = load(written(text))
+    assert [job.id for job in workload.jobs] == ["b", "c", "a"]
+    assert workload.place("a") == "trace.csv line 2"
+
+
+def test_equal_jobs_share_one_profile(written):
+    workload = load(written(TIRESIAS + "a,2,0,1,m,5,0\nb,2,0,1,m,6,0\n"))
+    assert workload.jobs[0].profile is workload.jobs[1].profile
+
+
+def test_gzip_is_told_by_its_bytes_and_not_by_its_name(written):
+    packed = gzip.compress((TIRESIAS + "a,1,0,1,m,5,0\n").encode())
+    job, _ = one(written, packed, "trace.csv")
+    plain, _ = one(written, TIRESIAS + "a,1,0,1,m,5,0\n", "trace.csv.gz")
+    assert job == plain
+
+
+def test_a_byte_order_mark_blank_lines_and_notes_are_no_obstacle(written):
+    text = b"\xef\xbb\xbf# licence: ours\n\n" + TIRESIAS.encode() + b"\na,1,0,1,m,5,0\n"
+    job, workload = one(written, text)
+    assert workload.notes[0] == "licence: ours"
+    assert workload.place(job.id) == "trace.csv line 5"
+
+
+def test_muri_is_in_milliseconds_and_priority_1_has_no_guarantee(written):
+    header = (
+        "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
+        "iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
+    )
+    job, _ = one(written, header + "1,8,1534000,1463,vgg16,16,281000,28000,214,82,75,66,1\n")
+    assert (job.submit_at, job.iterations, job.profile.iteration_s) == (1534.0, 1463.0, 0.214)
+    assert not job.guaranteed
+
+
+def test_chronus_is_in_minutes_with_deadlines_for_strict_jobs_only(written):
+    header = (
+        "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,"
+        "expect_time_list,expect_value_list,best_effort,job_type\n"
+    )
+    workload = load(
+        written(
+            header
+            + "0,vc_a,1,10,5049,vgg16,7,14,11,10,0,strict\n"
+            + "1,vc_a,1,10,5049,vgg16,7,14,10,10,1,best\n"
+            + "2,vc_a,0,10,5049,vgg16,7,14,10,10,1,best\n"
+        )
+    )
+    strict, best = workload.jobs
+    assert (strict.submit_at, strict.iterations, strict.tenant) == (600.0, 420.0, "vc_a")
+    assert (strict.deadline_at, strict.guaranteed) == (600.0 + 660.0, True)
+    assert (best.deadline_at, best.guaranteed) == (None, False)
+    assert "left out 1 jobs without GPUs" in workload.notes
+
+
+def test_philly_keeps_the_virtual_cluster_and_how_a_job_ended(written):
+    header = "job_id,submit_s,submit_utc,vc,num_gpus,duration_s,status\n"
+    job, workload = one(written, header + "3,266564,2017-08-18 01:29:44,6214e9,8,51,NotPass\n")
+    assert (job.submit_at, job.asked, job.iterations, job.tenant) == (266564.0, 8, 51.0, "6214e9")
+    assert workload.statuses == {"3": "not passed"}
+
+
+def _attempt(start, end, *gpus):
+    detail = [{"ip": f"m{number}", "gpus": list(some)} for number, some in enumerate(gpus)]
+    return {"start_time": start, "end_time": end, "detail": detail}
+
+
+def test_phillys_official_log_adds_attempts_up_and_counts_the_gpus_of_the_first(written):
+    log = [
+        {
+            "status": "Killed",
+            "vc": "ee9e8c",
+            "jobid": "application_1",
+            "attempts": [
+                _attempt("2017-10-09 07:02:44", "2017-10-09 07:03:44", ["gpu0", "gpu1"], ["gpu0"]),
+                _attempt("2017-10-09 08:00:00", "2017-10-09 08:00:05", ["gpu0"]),
+                _attempt("2017-10-09 09:00:00", "None", ["gpu0"]),
+            ],
+            "submitted_time": "2017-10-09 07:02:00",
+            "user": "ce2",
+        },
+        {
+            "status": "Pass",
+            "vc": "ee9e8c",
+            "jobid": "application_2",
+            "attempts": [_attempt("2017-10-09 07:00:00", "2017-10-09 07:00:09", ["gpu0"])],
+            "submitted_time": "2017-10-09 06:00:00",
+            "user": "ce3",
+        },
+        {
+            "status": "Failed",
+            "vc": "ee9e8c",
+            "jobid": "application_3",
+            "attempts": [],
+            "submitted_time": "2017-10-09 06:00:00",
+            "user": "ce3",
+        },
+    ]
+    for text in (json.dumps(log), json.dumps(log, indent=1)):
+        workload = load(written(text, "cluster_job_log"))
+        second, first = workload.jobs
+        assert (first.iterations, first.asked, first.owner) == (65.0, 3, "ce2")
+        assert (second.submit_at, first.submit_at) == (0.0, 3720.0)
+        assert workload.statuses == {"application_1": "killed", "application_2": "passed"}
+        assert workload.notes[-1].startswith("left out 1 jobs without")
+
+
+def test_phillys_official_log_is_read_across_blocks(written, monkeypatch):
+    monkeypatch.setattr("weft.traces.source._BLOCK_BYTES", 37)
+    job = {
+        "status": "Pass",
+        "vc": "é",
+        "attempts": [_attempt("2017-10-09 07:00:00", "2017-10-09 07:00:09", ["gpu0"])],
+        "submitted_time": "2017-10-09 06:00:00",
+    }
+    log = [job | {"jobid": f"job {number}"} for number in range(5)]
+    text = json.dumps(log, indent=2, ensure_ascii=False)
+    begins = [number for number, line in enumerate(text.split("\n"), 1) if line == "  {"]
+    workload = load(written(text, "log"))
+    assert [one.id for one in workload.jobs] == [f"job {number}" for number in range(5)]
+    assert workload.jobs[0].tenant == "é"
+    assert [workload.lines[job.id] for job in workload.jobs] == begins
+
+
+def test_itp_and_elasticflow_are_in_seconds_and_the_latter_has_deadlines(written):
+    raw, _ = one(written, "job_id,submission_time,duration,num_gpu\nx,5010,1265,8\n")
+    assert (raw.submit_at, raw.iterations, raw.asked, raw.deadline_at) == (5010, 1265, 8, None)
+    header = (
+        "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
+    )
+    job, _ = one(written, header + "x,3715485,3249,deepspeech2,3716178,32,1,1075\n")
+    assert (job.iterations, job.deadline_at, job.profile.model) == (1075, 3716178, "deepspeech2")
+
+
+def test_gavels_steps_run_at_the_measured_speed_of_the_job_type(written):
+    fields = ["LM (batch size 80)", 'python3 main.py "--cuda', "lm", "--steps", "1", "28240", "1"]
+    job, _ = one(written, "\t".join([*fields, "1", "-1.000000", "55"]) + "\n", "x.trace")
+    assert (job.id, job.iterations, job.submit_at) == ("0", 28240.0, 55.0)
+    assert lasts_s(job) == pytest.approx(1000.0)
+
+
+def test_shockwave_gives_the_duration_itself(written):
+    fields = ["LM (batch size 80)", "python3 main.py", "lm", "--steps", "1", "28240", "2", "gns"]
+    job, workload = one(written, "\t".join([*fields, "1", "-1.000000", "1418", "55"]), "x.trace")
+    assert (workload.format, job.asked, lasts_s(job), job.submit_at) == ("shockwave", 2, 1418, 55)
+
+
+def test_pollux_jobs_get_the_measured_iterations_and_step_time(written):
+    header = "name,time,application,num_replicas,batch_size\n"
+    job, workload = one(written, header + "cifar10-0,107,cifar10,1,128\n")
+    assert (job.iterations, job.submit_at) == (39062.0, 107.0)
+    assert job.profile.iteration_s == pytest.approx(0.104, rel=0.05)  # as measured on one T4
+    assert "estimated" in workload.notes[0]
+
+
+def test_pollux_batches_between_the_measured_ones_are_interpolated(written):
+    header = "name,time,application,num_replicas,batch_size\n"
+    job, _ = one(written, header + "cifar10-0,107,cifar10,1,181\n")
+    assert 20377 < job.iterations < 39062
+    larger, _ = one(written, header + "cifar10-0,107,cifar10,16,8192\n")
+    assert larger.iterations == pytest.approx(2011 / 2)
+
+
+def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written):
+    header = (
+        "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,"
+        "steps,is_sla\n"
+    )
+    rows = ("vit-0,0,3163.5,vit,2,16,0,zero-dp,37239,0\n", "t5-1,3,9,t5,4,32,0,ga,8109,1\n")
+    apart = load(written(header + rows[0] + rows[1]))
+    assert [job.guaranteed for job in apart.jobs] == [False, True]
+    assert apart.jobs[0].iterations == 3163.5
+    alike = load(written(header + rows[0]))
+    assert alike.jobs[0].guaranteed
+    assert "is_sla is 0 in every row: every job is taken as guaranteed" in alike.notes
+
+
+def test_openb_gives_whole_gpus_and_counts_what_it_leaves_out(written):
+    header = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+        "creation_time,deletion_time,scheduled_time\n"
+    )
+    workload = load(
+        written(
+            header
+            + "part,1,1,1,460,,LS,Running,100,160,110\n"
+            + "waited,1,1,2,1000,,BE,Pending,100,130,\n"
+            + "processor,1,1,0,0,,LS,Running,100,160,110\n"
+            + "endless,1,1,1,1000,,LS,Running,100,,110\n"
+            + "instant,1,1,1,1000,,LS,Running,100,110,110\n"
+        )
+    )
+    part, waited = workload.jobs
+    assert (part.asked, part.iterations, part.submit_at, part.guaranteed) == (1, 50.0, 100.0, True)
+    assert (waited.asked, waited.iterations, waited.guaranteed) == (2, 30.0, False)
+    assert "1 pods asked for part of a GPU and are given a whole one" in workload.notes
+    assert [note for note in workload.notes if note.startswith("left out")] == [
+        "left out 1 pods that ended when they began",
+        "left out 1 pods without GPUs",
+        "left out 1 pods without an end",
+    ]
+
+
+def test_afs_recovers_the_duration_from_the_service_and_the_speed_up(written):
+    header = "app_id,submit_time,service,num_jobs,sleep_time,model_name\n"
+    service = 1000 * 3.020532 / 0.868694
+    job, _ = one(written, header + f"1,219316.0,{service},4,0.0,VggnetModel256\n")
+    assert (job.iterations, job.asked) == (1000.0, 4)
+    halfway = 1000 * 3.020532 / ((1.659208 + 0.868694) / 2)
+    job, _ = one(written, header + f"1,219316.0,{halfway},3,0.0,VggnetModel256\n")
+    assert job.iterations == 1000.0
+
+
+def test_a_hand_written_weft_trace_needs_four_columns(written):
+    job, workload = one(written, "id,submit_s,sizes,iterations\na,5,1 2 4,60\n")
+    assert (job.sizes, job.asked, job.iterations, job.profile.size) == ((1, 2, 4), 4, 60.0, 4)
+    assert workload.format == "weft"

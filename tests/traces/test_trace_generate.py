@@ -1,0 +1,252 @@
+"""Generated workloads keep to the published figures for every seed, and to the load asked for."""
+
+import time
+from collections import Counter
+from itertools import pairwise
+from math import ceil, floor, log
+from statistics import median, stdev
+
+import pytest
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobSpec
+from weft.traces.calibration import DURATION_MINUTES, ENDS, QUANTILES, SIZE_SHARES
+from weft.traces.clusters import cluster
+from weft.traces.load import load
+from weft.traces.philly_like import bucket
+from weft.traces.strata import quantile, quotas
+from weft.traces.synthetic import generate
+
+SEEDS = (0, 1, 2)
+GRID = Cluster.grid(8, 8)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def philly(request):
+    return generate("philly", jobs=5000, seed=request.param, load=0.9, cluster=GRID)
+
+
+def at(values, share):
+    """The usual sample quantile: a straight line between the two nearest."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low, high = ordered[floor(place)], ordered[ceil(place)]
+    return low + (high - low) * (place - floor(place))
+
+
+def offered(workload, devices):
+    work = sum(job.asked * job.iterations for job in workload.jobs)
+    return work / (devices * (workload.jobs[-1].submit_at - workload.jobs[0].submit_at))
+
+
+def bursts_of(workload):
+    """Jobs of one tenant at most 60 s apart, found anew from the jobs."""
+    found: list[list[JobSpec]] = []
+    open_bursts: dict[str, list[JobSpec]] = {}
+    for job in workload.jobs:
+        burst = open_bursts.get(job.tenant)
+        if burst is None or job.submit_at - burst[-1].submit_at > 60:
+            burst = open_bursts[job.tenant] = []
+            found.append(burst)
+        burst.append(job)
+    return found
+
+
+def test_philly_sizes_are_within_a_point_of_the_log(philly):
+    counts = Counter(job.asked for job in philly.jobs)
+    for size, share in SIZE_SHARES.items():
+        assert counts[size] / len(philly.jobs) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("name", DURATION_MINUTES)
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.75, 0.9])
+def test_philly_durations_are_within_15_percent_of_the_log(philly, name, share):
+    seconds = [job.iterations for job in philly.jobs if bucket(job.asked) == name]
+    published = 60 * DURATION_MINUTES[name][QUANTILES.index(share)]
+    assert at(seconds, share) == pytest.approx(published, rel=0.15)
+
+
+def test_philly_ends_share_jobs_and_gpu_time_within_3_points(philly):
+    jobs = Counter(philly.statuses.values())
+    time_of: Counter[str] = Counter()
+    for job in philly.jobs:
+        time_of[philly.statuses[job.id]] += job.asked * job.iterations
+    for name, (job_share, time_share) in ENDS.items():
+        assert jobs[name] / len(philly.jobs) == pytest.approx(job_share, abs=0.03)
+        assert time_of[name] / time_of.total() == pytest.approx(time_share, abs=0.03)
+
+
+def test_philly_bursts_are_like_the_logs(philly):
+    bursts = bursts_of(philly)
+    large = sum(len(burst) for burst in bursts if len(burst) >= 10) / len(philly.jobs)
+    assert 0.50 <= large <= 0.65
+    assert len(philly.jobs) / len(bursts) == pytest.approx(3.1, abs=0.4)
+    counts = [len(burst) for burst in bursts]
+    assert [at(counts, share) for share in (0.5, 0.9, 0.95)] == [1, 2, 4]
+    assert 25 <= at(counts, 0.99) <= 60
+
+
+def test_jobs_of_a_philly_burst_are_alike(philly):
+    bursts = [burst for burst in bursts_of(philly) if len(burst) > 1]
+    same = sum(Counter(job.asked for job in burst).most_common(1)[0][1] for burst in bursts)
+    assert 0.95 <= same / sum(map(len, bursts)) <= 0.99
+    spread = median(stdev(log(job.iterations) for job in b) for b in bursts if len(b) >= 5)
+    assert 0.35 <= spread <= 0.75
+
+
+def test_philly_tenants_have_their_own_sizes(philly):
+    by_tenant: dict[str, list[int]] = {}
+    for job in philly.jobs:
+        by_tenant.setdefault(job.tenant, []).append(job.asked)
+    assert by_tenant["6214e9"].count(1) / len(by_tenant["6214e9"]) > 0.93
+    assert by_tenant["ee9e8c"].count(1) / len(by_tenant["ee9e8c"]) < 0.65
+    assert len({job.owner for job in philly.jobs}) > 50
+    assert all(job.owner.startswith(job.tenant) for job in philly.jobs)
+
+
+def test_philly_times_are_whole_seconds_up_to_sixty_days(philly):
+    assert all(job.iterations == int(job.iterations) <= 60 * 86_400 for job in philly.jobs)
+    assert all(job.submit_at == int(job.submit_at) >= 0 for job in philly.jobs)
+    assert [job.id for job in philly.jobs] == [str(number) for number in range(5000)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_poisson_sizes_durations_and_gaps_are_as_said(seed):
+    jobs = generate("poisson", jobs=10_000, seed=seed, load=0.95, cluster=GRID).jobs
+    counts = Counter(job.asked for job in jobs)
+    for size, share in {1: 0.60, 2: 0.13, 4: 0.13, 8: 0.11, 16: 0.03}.items():
+        assert counts[size] / len(jobs) == pytest.approx(share, abs=0.02)
+    short = sum(job.iterations < 10**3.2 for job in jobs) / len(jobs)
+    assert short == pytest.approx(0.8, abs=0.02)
+    assert min(job.iterations for job in jobs) >= round(10**1.8)
+    assert max(job.iterations for job in jobs) <= 10**4.6
+    gaps = [b.submit_at - a.submit_at for a, b in pairwise(jobs)]
+    mean = sum(gaps) / len(gaps)
+    assert stdev(gaps) / mean == pytest.approx(1.0, abs=0.1)  # 1 for exponential gaps
+
+
+@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
+@pytest.mark.parametrize(("text", "load_asked"), [("8x8", 0.9), ("philly", 1.3), ("1x4", 0.2)])
+def test_the_load_offered_is_the_load_asked_for(kind, text, load_asked):
+    machines = cluster(text)
+    workload = generate(kind, jobs=800, seed=3, load=load_asked, cluster=machines)
+    assert offered(workload, machines.device_count) == pytest.approx(load_asked, rel=0.01)
+    assert max(job.asked for job in workload.jobs) <= machines.device_count
+
+
+@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
+def test_a_seed_always_draws_the_same_jobs_and_another_draws_others(kind):
+    first, again, other = (
+        generate(kind, jobs=300, seed=seed, load=0.9, cluster=GRID) for seed in (5, 5, 6)
+    )
+    assert first == again
+    assert [job.submit_at for job in first.jobs] != [job.submit_at for job in other.jobs]
+
+
+@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
+@pytest.mark.parametrize("jobs", [1, 2, 3, 17])
+def test_a_few_jobs_can_be_drawn_too(kind, jobs):
+    assert len(generate(kind, jobs=jobs, seed=0, load=0.9, cluster=GRID).jobs) == jobs
+
+
+def test_aiturbo_classes_and_durations_are_the_tables():
+    jobs = generate("aiturbo", jobs=8000, seed=1, load=0.9, cluster=GRID).jobs
+    odd = [job.iterations for job in jobs if job.profile.model.startswith("unpredictable")]
+    assert len(odd) / len(jobs) == pytest.approx(0.15, abs=0.005)
+    even = [job.iterations for job in jobs if job.profile.model.startswith("predictable")]
+    for share, seconds in ((0.1, 408), (0.25, 2992), (0.5, 8970), (0.75, 15666), (0.9, 32086)):
+        assert at(even, share) == pytest.approx(seconds, rel=0.15)
+    for share, seconds in ((0.1, 28), (0.25, 140), (0.5, 470), (0.75, 1007), (0.9, 2081)):
+        assert at(odd, share) == pytest.approx(seconds, rel=0.15)
+
+
+def test_aiturbo_families_repeat_their_size_owner_and_roughly_their_duration():
+    jobs = generate("aiturbo", jobs=2000, seed=1, load=0.9, cluster=GRID).jobs
+    families: dict[str, list[JobSpec]] = {}
+    for job in jobs:
+        families.setdefault(job.profile.model, []).append(job)
+    assert 1 - len(families) / len(jobs) == pytest.approx(0.71, abs=0.01)
+    for members in families.values():
+        assert len({(job.asked, job.owner) for job in members}) == 1
+        lengths = [job.iterations for job in members]
+        assert max(lengths) - min(lengths) <= 0.106 * max(lengths) + 1
+
+
+def test_aiturbo_arrivals_are_bursty_daily_or_even():
+    def spread(arrivals):
+        jobs = load(f"generate:aiturbo?jobs=3000&seed=1&arrivals={arrivals}").jobs
+        per_hour = Counter(int(job.submit_at // 3600) for job in jobs)
+        counts = [per_hour[hour] for hour in range(max(per_hour) + 1)]
+        mean = sum(counts) / len(counts)
+        return stdev(counts) ** 2 / mean
+
+    assert spread("bursts") > 3 * spread("daily")
+    assert spread("daily") > 1.5 * spread("poisson")
+    assert spread("poisson") == pytest.approx(1.0, abs=0.3)
+
+
+def test_ten_thousand_jobs_are_drawn_within_their_budget():
+    for kind, budget_s in (("poisson", 0.25), ("philly", 0.35), ("aiturbo", 0.35)):
+        begun = time.process_time()
+        generate(kind, jobs=10_000, seed=4, load=0.9, cluster=GRID)
+        assert time.process_time() - begun < 2 * budget_s, kind  # twice: others share the machine
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (
+            "philyl",
+            (
+                "no generator is called 'philyl'; did you mean philly? "
+                "(known: philly, aiturbo, poisson)"
+            ),
+        ),
+        (
+            "philly?job=5",
+            (
+                "generate:philly has no parameter 'job'; did you mean jobs? "
+                "(known: jobs, seed, load, arrivals)"
+            ),
+        ),
+        ("philly?jobs=5&jobs=6", "generate:philly is given jobs twice; keep one"),
+        ("philly?jobs=many", "jobs is 'many'; expected a whole number, such as 1000"),
+        ("philly?jobs=0", "jobs is 0; expected 1 to 1,000,000"),
+        ("philly?load=nan", "load is nan; expected a number above 0, such as 0.9"),
+        ("philly?load=-1", "load is -1; expected a number above 0, such as 0.9"),
+        (
+            "philly?jobs",
+            (
+                "generate:philly?jobs is not understood; "
+                "expected generate:KIND?jobs=1000&seed=0&load=0.9"
+            ),
+        ),
+        ("philly?arrivals=daily", "arrivals is for aiturbo; philly has its own, leave it out"),
+        ("aiturbo?arrivals=x", "arrivals is 'x'; expected one of bursts, daily, poisson"),
+    ],
+)
+def test_a_mistake_in_an_address_is_answered_with_the_nearest(address, message):
+    with pytest.raises(InvalidInputError) as caught:
+        load(f"generate:{address}")
+    assert str(caught.value) == message
+
+
+def test_an_address_without_parameters_draws_a_thousand_jobs_for_64_devices():
+    workload = load("generate:poisson")
+    assert workload == generate("poisson", jobs=1000, seed=0, load=0.9, cluster=GRID)
+    assert workload.name == "generate:poisson?jobs=1000&seed=0&load=0.9"
+
+
+def test_quotas_add_up_and_differ_from_the_shares_by_less_than_one():
+    shares = {"a": 0.5, "b": 0.3, "c": 0.2}
+    for total in range(30):
+        counts = quotas(total, shares)
+        assert sum(counts.values()) == total
+        assert all(abs(counts[name] - total * shares[name]) < 1 for name in shares)
+
+
+def test_quantiles_pass_through_their_knots_and_stay_within_them():
+    knots = ((0.0, 1.0), (0.5, 10.0), (1.0, 1000.0))
+    found = [quantile(knots, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)]
+    assert found == pytest.approx([1.0, 10**0.5, 10.0, 100.0, 1000.0, 1000.0])

@@ -1,0 +1,93 @@
+"""Every public trace that holds jobs is read whole; the others say what they are."""
+
+import csv
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.traces.conftest import shared_folder
+from weft.core.errors import InvalidInputError
+from weft.traces.load import load
+
+FOLDER = shared_folder() / "traces"
+NO_JOBS = {
+    "dc_summary_acme_philly_helios_pai.csv.gz": "is a summary of clusters, one a line",
+    "helios_cluster_summary.csv.gz": "is a summary of clusters, one a line",
+    "lingjun_topo.csv.gz": "is a network's topology, one host a line",
+    "openb_node_list_gpu_node.csv.gz": "is openb's list of nodes, to be given as the cluster",
+    "philly_machines.csv.gz": "is Philly's list of machines, to be given as the cluster",
+    "philly_vc_nodes.csv.gz": "is a table of nodes per virtual cluster",
+}
+
+
+def _manifest() -> dict[str, int]:
+    """File -> rows, of the traces; empty where the folder is absent."""
+    path = FOLDER / "MANIFEST.csv"
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["file"].startswith("traces/")]
+    return {Path(row["file"]).name: int(row["rows"]) for row in rows}
+
+
+ROWS = _manifest()
+
+
+def test_the_folder_of_real_traces_is_there():
+    if not ROWS:
+        pytest.skip(f"no real traces at {FOLDER}; set WEFT_SHARED to the folder that has them")
+    assert len(ROWS) > 40
+
+
+@pytest.mark.parametrize("name", sorted(set(ROWS) - set(NO_JOBS)))
+def test_every_row_becomes_a_job_or_is_counted_as_left_out(name):
+    workload = load(str(FOLDER / name))
+    left_out = re.findall(r"left out ([\d,]+) ", " ".join(workload.notes))
+    assert len(workload.jobs) + sum(int(count.replace(",", "")) for count in left_out) == ROWS[name]
+    assert [job.submit_at for job in workload.jobs] == sorted(
+        job.submit_at for job in workload.jobs
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(ROWS) & set(NO_JOBS)))
+def test_a_file_without_jobs_says_what_it_is(name):
+    with pytest.raises(InvalidInputError, match=re.escape(NO_JOBS[name])):
+        load(str(FOLDER / name))
+
+
+# GPU-hours as published or counted elsewhere: the units and the recovered durations must be right.
+@pytest.mark.parametrize(
+    ("name", "gpu_hours"),
+    [
+        ("afs_vc_103959.csv.gz", 50_827),
+        ("afs_vc_e13805.csv.gz", 114_914),
+        ("muri_trace3.csv.gz", 116_690),
+        ("muri_trace4.csv.gz", 204_902),
+        ("rubick_workload_base.csv.gz", 618),
+    ],
+)
+def test_the_gpu_hours_are_the_published_ones(real, name, gpu_hours):
+    jobs = load(real(name)).jobs
+    total = sum(job.asked * job.iterations * job.profile.iteration_s for job in jobs) / 3600
+    assert total == pytest.approx(gpu_hours, abs=1.0)
+
+
+def test_a_year_of_philly_loads_within_its_budget(real):
+    path = real("philly_dev_aug14_oct31.csv.gz")
+    begun = time.process_time()
+    workload = load(path)
+    assert time.process_time() - begun < 2.4  # 0.8 on the slowest machine we have
+    assert len({id(job.profile) for job in workload.jobs}) == 12  # shared, not copied
+
+
+def test_the_clock_of_the_file_is_kept(real):
+    jobs = load(real("itp_raw_cluster01.csv.gz")).jobs
+    assert jobs[0].submit_at == 1_932_025
+
+
+def test_gavels_longest_job_runs_for_five_hours_as_it_was_drawn(real):
+    jobs = load(real("gavel_phys_minimize_makespan.trace.gz")).jobs
+    longest = max(job.iterations * job.profile.iteration_s for job in jobs)
+    assert longest == pytest.approx(18_000, rel=1e-3)

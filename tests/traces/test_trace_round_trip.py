@@ -1,0 +1,139 @@
+"""What `convert` writes, `load` reads back as the same jobs."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobSpec, Profile
+from weft.core.plan import Plan
+from weft.traces.convert import write
+from weft.traces.load import load
+from weft.traces.workload import Workload
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+LENGTHS = st.floats(1e-9, 1e12)
+FROM_ZERO = st.floats(0, 1e12)
+SIZES = st.sets(st.integers(1, 4096), min_size=1, max_size=4).map(lambda s: tuple(sorted(s)))
+PROFILES = st.builds(
+    Profile,
+    load_s=FROM_ZERO,
+    prepare_s=FROM_ZERO,
+    compute_s=LENGTHS,
+    sync_s=FROM_ZERO,
+    size=st.integers(1, 4096),
+    serial=st.floats(0, 1),
+    restart_s=FROM_ZERO,
+    memory_gib=FROM_ZERO,
+    model=WORDS,
+)
+PLANS = st.builds(
+    Plan,
+    tensor=st.integers(1, 8),
+    pipeline=st.integers(1, 8),
+    data=st.none() | st.integers(1, 8),
+    shard=st.sampled_from(["none", "optimizer", "gradients", "all"]),
+    offload=st.booleans(),
+    recompute=st.booleans(),
+    accumulate=st.integers(1, 8),
+)
+
+
+@st.composite
+def jobs(draw):
+    sizes = draw(SIZES)
+    return JobSpec(
+        draw(WORDS.filter(bool)),
+        draw(LENGTHS),
+        sizes=sizes,
+        asked=draw(st.sampled_from(sizes)),
+        profile=draw(PROFILES),
+        plans=tuple(draw(st.lists(PLANS, min_size=1, max_size=2))),
+        submit_at=draw(FROM_ZERO),
+        owner=draw(WORDS),
+        tenant=draw(WORDS),
+        guaranteed=draw(st.booleans()),
+        priority=draw(st.integers(-1000, 1000)),
+        deadline_at=draw(st.none() | FROM_ZERO),
+        retries=draw(st.integers(0, 9)),
+        command=tuple(draw(st.lists(WORDS, max_size=2))),
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(jobs(), min_size=1, max_size=4, unique_by=lambda job: job.id),
+    st.lists(WORDS, min_size=4, max_size=4),
+    st.booleans(),
+)
+def test_a_round_trip_loses_nothing(tmp_path_factory, specs, ends, packed):
+    path = tmp_path_factory.mktemp("round") / ("trace.csv.gz" if packed else "trace.csv")
+    statuses = {spec.id: end for spec, end in zip(specs, ends, strict=False) if end}
+    workload = Workload.of("drawn", specs, statuses=statuses, notes=("one note", "another"))
+    write(workload, path)
+    again = load(str(path))
+    assert again.jobs == workload.jobs
+    assert again.statuses == workload.statuses
+    assert again.notes == workload.notes
+
+
+@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
+def test_generated_workloads_survive_the_round_trip(tmp_path, kind):
+    drawn = load(f"generate:{kind}?jobs=200")
+    write(drawn, tmp_path / "t.csv")
+    again = load(str(tmp_path / "t.csv"))
+    assert (again.jobs, again.statuses, again.notes) == (drawn.jobs, drawn.statuses, drawn.notes)
+
+
+def test_the_same_workload_is_the_same_bytes(tmp_path):
+    drawn = load("generate:poisson?jobs=5")
+    write(drawn, tmp_path / "a.csv.gz")
+    write(drawn, tmp_path / "b.csv.gz")
+    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()).startswith(b"# drawn for 64")
+
+
+def test_an_existing_file_is_kept_unless_forced(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("precious")
+    drawn = load("generate:poisson?jobs=5")
+    with pytest.raises(InvalidInputError) as caught:
+        write(drawn, path)
+    assert str(caught.value) == f"{path} already exists; use --force to replace it"
+    assert path.read_text() == "precious"
+    write(drawn, path, force=True)
+    assert load(str(path)).jobs == drawn.jobs
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    path.write_text("precious")
+
+    def full(_):
+        yield "id\n"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("weft.traces.convert.text_lines", full)
+    with pytest.raises(InvalidInputError) as caught:
+        write(load("generate:poisson?jobs=5"), path, force=True)
+    assert str(caught.value) == f"{path} cannot be written: No space left on device"
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_or_a_device_is_never_replaced(tmp_path):
+    drawn = load("generate:poisson?jobs=5")
+    for target in (tmp_path, Path("/dev/null")):
+        with pytest.raises(
+            InvalidInputError, match="is a directory or a device; expected the name"
+        ):
+            write(drawn, target, force=True)
+
+
+def test_a_folder_that_is_absent_is_named(tmp_path):
+    with pytest.raises(InvalidInputError) as caught:
+        write(load("generate:poisson?jobs=5"), tmp_path / "none" / "t.csv")
+    assert str(caught.value) == f"{tmp_path / 'none'} does not exist; create it first"
