@@ -174,7 +174,8 @@ class World(RuleBasedStateMachine):
         if isinstance(event, JobStarted):
             orders = [order for order in self.orders if order.job == event.job]
             newest = orders[-1]
-            if newest.id == event.action and not isinstance(newest, Stop):
+            on_them = event.job in self.uses
+            if on_them and newest.id == event.action and not isinstance(newest, Stop):
                 self.uses[event.job] = _claims(newest)
         elif isinstance(event, JobStopped | JobFinished | JobFailed):
             starts = [o.id for o in self.orders if o.job == event.job and isinstance(o, Start)]
@@ -199,5 +200,5 @@ def _claims(action: Action) -> set[tuple[object, int]]:
     return {(device, action.allocation.turn) for device in action.allocation.devices}
 
 
-World.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+World.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestWorld = World.TestCase

@@ -270,8 +270,10 @@ class Scheduler:
 
     def _started(self, event: facts.JobStarted, now: float) -> None:
         job = self._current(event)
-        if job is None or event.action != job.action or job.phase is Phase.CANCELLING:
+        if job is None or event.action != job.action:
             return  # Superseded: a newer order is on its way.
+        if (job.phase, "JobStarted") not in TRANSITIONS:
+            return  # Late: it has let go since, or is about to.
         self._leaving.pop(event.job, None)
         job = job._replace(
             phase=TRANSITIONS[job.phase, "JobStarted"],

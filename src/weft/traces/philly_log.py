@@ -118,7 +118,7 @@ def _run(jobs: Collector, record: object) -> _Run | None:
         start, end = (_moment(jobs, attempt.get(key)) for key in ("start_time", "end_time"))
         if start and end and end > start:
             duration_s += (end - start).total_seconds()
-        size = size or sum(len(node.get("gpus", ())) for node in attempt.get("detail") or ())
+        size = size or _gpus(attempt.get("detail"))
     if submitted is None or not duration_s or not size:
         return None
     status = str(record.get("status") or "")
@@ -134,8 +134,15 @@ def _run(jobs: Collector, record: object) -> _Run | None:
     )
 
 
+def _gpus(detail: object) -> int:
+    """GPUs over all nodes of an attempt; 0 where it does not say."""
+    nodes = detail if isinstance(detail, list) else []
+    lists = [node.get("gpus") for node in nodes if isinstance(node, dict)]
+    return sum(len(gpus) for gpus in lists if isinstance(gpus, list))
+
+
 def _moment(jobs: Collector, text: object) -> datetime | None:
-    if text is None or text in {"", "None"}:
+    if text is None or text in ("", "None"):  # noqa: PLR6201 (it may be a list)
         return None
     try:
         return datetime.fromisoformat(str(text)).replace(tzinfo=None)
