@@ -183,6 +183,12 @@ def test_a_weft_trace_checks_its_sizes(written, cells, message):
     assert complaint(written(text)) == f"trace.csv line 2: {message}"
 
 
+def test_a_weft_trace_without_any_stage_time_is_refused(written):
+    assert complaint(written("id,submit_s,iterations,sizes,compute_s\na,0,5,1,0\n")) == (
+        "trace.csv line 2: the stages take 0 seconds; expected at least one to take longer"
+    )
+
+
 def test_a_weft_trace_checks_its_json(written):
     header = "id,submit_s,iterations,sizes,plans,command\n"
     assert complaint(written(header + "a,0,5,1,,nonsense\n")) == (

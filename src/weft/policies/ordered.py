@@ -96,9 +96,13 @@ class Ordered(Policy):
         return changes
 
 
-# A running job in the walk: (value, -how many were behind it, slope, job). Sorted, these stand in
-# the policy's order.
-_Entry = tuple[float, int, float, JobId]
+# A running job in the walk: (value, tie, -how many were behind it, job, its devices). Sorted,
+# these stand in the policy's order, and a waiting job's (value, tie) falls into place among them:
+# equal values stand as they stood a moment ago (core/ranking.py), so a job whose value falls comes
+# after one that waits, any other before it, and a job that has just arrived comes last.
+_Entry = tuple[float, int, int, JobId, tuple[Device, ...]]
+_Bound = tuple[float, int] | _Entry
+_RUNS, _WAITS, _RUNS_AND_FALLS, _ARRIVED = range(4)
 
 
 class _Walk:
@@ -111,24 +115,25 @@ class _Walk:
         self._placement = placement
         self._place = placement.place
         self._free: FreeDevices = snapshot.free.copy()
-        self._behind = snapshot.ranking.from_the_back(snapshot.now)
-        self._pulled = 0  # how many came out of _behind
+        self._back = snapshot.ranking.from_the_back(snapshot.now)
+        self._pulled = 0  # how many came out of _back
         self._seen: list[_Entry] = []  # pulled and not evicted, the last first
         self._evicted: list[_Entry] = []  # a heap; they are tried again when their turn comes
         self._too_large = inf  # no job of this size or above can be had any more
         self._changes: dict[JobId, Allocation | None] = {}
 
     def changes(self) -> dict[JobId, Allocation | None]:
+        jobs, now = self._jobs, self._now
         for value, _, identity in self._queue:
-            job = self._jobs[identity]
-            fresh = job.submitted_at == self._now
-            while self._evicted and not _is_behind(self._evicted[0], value, fresh=fresh):
+            job = jobs[identity]
+            bound = (value, _ARRIVED if job.submitted_at == now else _WAITS)
+            while self._evicted and self._evicted[0] < bound:
                 self._try_again(heappop(self._evicted))
             if self._too_large == 1:
                 break
             size = job.spec.asked
             if size < self._too_large:
-                devices = self._find(size, self._behind_of(value, fresh=fresh))
+                devices = self._find(size, bound)
                 if devices is not None:
                     self._changes[identity] = Allocation(devices)
         while self._evicted:
@@ -137,88 +142,84 @@ class _Walk:
 
     def _try_again(self, entry: _Entry) -> None:
         """An evicted job's own turn: where it was, or elsewhere, or in place of others behind."""
-        identity = entry[3]
-        own = self._held(identity)
+        _, _, _, identity, own = entry
         if self._free.holds(own):
             self._free.take(own)
             del self._changes[identity]
         elif len(own) < self._too_large:
-            behind = [other[3] for other in self._seen if other[1] > entry[1]]
-            devices = self._find(len(own), iter(behind))
+            devices = self._find(len(own), entry)
             if devices is not None:
                 self._changes[identity] = Allocation(devices)
 
-    def _find(self, size: int, behind: Iterator[JobId]) -> tuple[Device, ...] | None:
-        """Take so many devices: free ones, or those of running jobs that are behind."""
+    def _find(self, size: int, bound: _Bound) -> tuple[Device, ...] | None:
+        """Take so many devices: free ones, or those of running jobs behind the bound."""
         devices = self._place(self._free, size)
         if devices is None:
-            devices = self._make_room(size, behind)
+            devices = self._make_room(size, bound)
         if devices is None:
             self._too_large = size
         else:
             self._free.take(devices)
         return devices
 
-    def _behind_of(self, value: float, *, fresh: bool) -> Iterator[JobId]:
-        """Running jobs behind a waiting one of that value, the last first."""
-        index = 0
-        while True:
-            if index == len(self._seen):
-                pulled = next(self._behind, None)
-                if pulled is None:
-                    return
-                self._seen.append((pulled[0], -self._pulled, pulled[1], pulled[2]))
-                self._pulled += 1
-            entry = self._seen[index]
-            if not _is_behind(entry, value, fresh=fresh):
-                return
-            yield entry[3]
-            index += 1
-
-    def _make_room(self, size: int, behind: Iterator[JobId]) -> tuple[Device, ...] | None:
-        """Evict as few of them as let the size fit, or nobody."""
-        free, held = self._free, self._held
+    def _make_room(self, size: int, bound: _Bound) -> tuple[Device, ...] | None:
+        """Evict as few as let the size fit, or nobody. They are given free where that may help."""
+        free = self._free
         missing = size - free.total
         grain = self._placement.grain(size, free.largest)
-        room: dict[str, int] = {}  # free devices of a node if the victims so far go
-        waiting: list[JobId] = []  # not given free yet: where they are cannot help so far
-        victims: list[JobId] = []
-        for identity in behind:
-            waiting.append(identity)
-            devices = held(identity)
+        room: dict[str, int] = {}  # free devices of a node if everybody so far goes
+        passed: list[_Entry] = []  # behind, and not given free: where they are cannot help yet
+        given: list[_Entry] = []
+        for entry in self._from_the_back():
+            if entry < bound:
+                break
+            passed.append(entry)
+            devices = entry[4]
             missing -= len(devices)
             ripe = False
             for node, _ in devices:
-                room[node] = count = room[node] + 1 if node in room else free.count_on(node) + 1
+                count = room[node] + 1 if node in room else free.count_on(node) + 1
+                room[node] = count
                 ripe = ripe or count >= grain
             if missing > 0 or not ripe:
                 continue
-            for victim in waiting:
-                if any(room[node] >= grain for node, _ in held(victim)):
-                    free.give(held(victim))
-                    victims.append(victim)
-            waiting = [victim for victim in waiting if victim not in victims]
+            ready = [e for e in passed if any(room[node] >= grain for node, _ in e[4])]
+            for other in ready:
+                free.give(other[4])
+            given += ready
+            passed = [e for e in passed if e not in ready]
             found = self._place(free, size)
             if found is not None:
-                return self._spare(size, victims, found)
-        for victim in victims:
-            free.take(held(victim))
+                return self._spare(size, given, found)
+        for entry in given:
+            free.take(entry[4])
         return None
 
+    def _from_the_back(self) -> Iterator[_Entry]:
+        """Running jobs that were not evicted, the last first."""
+        yield from self._seen
+        for value, slope, identity in self._back:
+            allocation = self._jobs[identity].allocation
+            assert allocation is not None, "a job in the lines holds devices"
+            tie = _RUNS_AND_FALLS if slope < 0 else _RUNS
+            entry = (value, tie, -self._pulled, identity, allocation.devices)
+            self._pulled += 1
+            self._seen.append(entry)
+            yield entry
+
     def _spare(
-        self, size: int, victims: list[JobId], devices: tuple[Device, ...]
+        self, size: int, given: list[_Entry], devices: tuple[Device, ...]
     ) -> tuple[Device, ...]:
-        """Let victims stay that are not in the way after all, the best ranked first."""
+        """Let those stay that are not in the way after all, the best ranked first."""
+        free = self._free
         gone: dict[JobId, None] = {}
-        order = {entry[3]: entry for entry in self._seen}
-        for identity in sorted(victims, key=order.__getitem__):
-            held = self._held(identity)
-            self._free.take(held)
-            if set(devices).isdisjoint(held):
+        for _, _, _, identity, own in sorted(given):
+            free.take(own)
+            if set(devices).isdisjoint(own):
                 continue
-            without = self._place(self._free, size)
+            without = self._place(free, size)
             if without is None:
-                self._free.give(held)
+                free.give(own)
                 gone[identity] = None
             else:
                 devices = without
@@ -228,17 +229,3 @@ class _Walk:
         self._seen = [entry for entry in self._seen if entry[3] not in gone]
         self._changes.update(gone)
         return devices
-
-    def _held(self, identity: JobId) -> tuple[Device, ...]:
-        allocation = self._jobs[identity].allocation
-        assert allocation is not None, "a job in the lines holds devices"
-        return allocation.devices
-
-
-def _is_behind(entry: _Entry, value: float, *, fresh: bool) -> bool:
-    """Whether a job that runs ranks behind one that waits, and did not just arrive (fresh).
-
-    Equal values stand as they stood a moment ago: one that falls has come from behind.
-    """
-    running, _, slope, _ = entry
-    return running > value or (running == value and slope < 0 and not fresh)

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from weft.core.errors import InvalidInputError
 from weft.core.job import Job
 from weft.core.ports import PerformanceModel
 from weft.core.ranking import Rank
@@ -52,12 +53,24 @@ def las(
     placement: Placement,
     belief: PerformanceModel,  # noqa: ARG001
     *,
+    margin_s: float = 300.0,
     quantum_s: float = inf,
 ) -> Ordered:
-    """Least attained service first: whoever has run least goes next, preempting."""
+    """Least attained service first: whoever has run least goes next, preempting.
+
+    A job that runs is preempted only by one that has run margin_s less: without a margin, jobs of
+    about equal service take each other's devices at every event and gain nothing by it. While
+    somebody waits, the policy looks again every quantum_s, besides at every event.
+    """
+    if not margin_s >= 0:
+        raise InvalidInputError(f"las margin_s must be 0 or more, not {margin_s:g}")
+    if not quantum_s > 0:
+        raise InvalidInputError(f"las quantum_s must be above 0, not {quantum_s:g}")
 
     def order(job: Job, now: float) -> Rank:
-        return Rank(job.held_at(now), 0.0 if job.allocation is None else 1.0)
+        if job.allocation is None:
+            return Rank(job.held_s)
+        return Rank(job.held_at(now) - margin_s, 1.0)
 
     return Ordered(order, placement, preemptive=True, quantum_s=quantum_s)
 

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from weft.core.actions import Action, Change, Start, Stop
 from weft.core.allocation import Allocation
@@ -53,14 +54,14 @@ class Story:
     held_since_at: float = 0.0
     done: float = 0.0  # iterations, as of observed_at
     speed: float = 0.0
+    useful: float = 0.0  # that speed over the speed on one device
     observed_at: float = 0.0
 
     def iterations_at(self, now: float) -> float:
         return min(self.done + self.speed * (now - self.observed_at), self.spec.iterations)
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """One job on one set of devices from one moment to another."""
 
     job: JobId
@@ -94,15 +95,17 @@ class Recorder:
         self.wait_s: defaultdict[tuple[str, int], float] = defaultdict(float)  # by cause and size
         self.steps = 0
         self._speedup = speedup  # of a job at a speed, over one device
-        self._sharers: Counter[Device] = Counter()
+        self._busy = 0  # devices with a job
+        # Jobs on each device; None until a second turn is given out, before which nobody shares.
+        self._sharers: Counter[Device] | None = None
         self._waiting: Counter[int] = Counter()  # jobs by asked size
+        self._queued = 0  # their sum
         self._running = 0
         self._useful = 0.0
         self._unfinished = 0
         self._contention = 0.0  # integral of unfinished jobs
         self._cancelling: set[JobId] = set()  # cancelled while they held devices
         self._last_at = 0.0
-        self._total = 0  # devices; the largest seen
 
     def step(
         self,
@@ -162,15 +165,17 @@ class Recorder:
 
     def _note(self, now: float) -> None:
         series = self.series
-        values = (len(self._sharers), self._waiting.total(), self._running, self._useful)
         if series.at and series.at[-1] == now:
-            series.busy[-1], series.waiting[-1], series.running[-1], series.useful[-1] = values
+            series.busy[-1] = self._busy
+            series.waiting[-1] = self._queued
+            series.running[-1] = self._running
+            series.useful[-1] = self._useful
             return
         series.at.append(now)
-        series.busy.append(values[0])
-        series.waiting.append(values[1])
-        series.running.append(values[2])
-        series.useful.append(values[3])
+        series.busy.append(self._busy)
+        series.waiting.append(self._queued)
+        series.running.append(self._running)
+        series.useful.append(self._useful)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -260,8 +265,14 @@ class Recorder:
     def _hold(self, story: Story, allocation: Allocation, now: float) -> None:
         story.allocation, story.held_since_at = allocation, now
         self._running += 1
-        for device in allocation.devices:
-            self._sharers[device] += 1
+        if self._sharers is None and allocation.turn:
+            others = (s.allocation for s in self.stories.values() if s is not story)
+            self._sharers = Counter(d for held in others if held is not None for d in held.devices)
+        if self._sharers is None:
+            self._busy += len(allocation.devices)
+        else:
+            self._sharers.update(allocation.devices)
+            self._busy = len(self._sharers)
 
     def _let_go(self, identity: JobId, story: Story, now: float) -> None:
         allocation = story.allocation
@@ -270,11 +281,11 @@ class Recorder:
         if now > story.held_since_at:
             self.holds.append(Hold(identity, allocation, story.held_since_at, now))
             story.service_s += allocation.size * (now - story.held_since_at)
-        sharers = self._sharers
-        for device in allocation.devices:
-            sharers[device] -= 1
-            if not sharers[device]:
-                del sharers[device]
+        if self._sharers is None:
+            self._busy -= len(allocation.devices)
+        else:
+            self._sharers -= Counter(allocation.devices)  # this drops devices left with nobody
+            self._busy = len(self._sharers)
         self._running -= 1
         story.done, story.observed_at = story.iterations_at(now), now
         self._respeed(story, 0.0)
@@ -282,8 +293,9 @@ class Recorder:
 
     def _respeed(self, story: Story, speed: float) -> None:
         if self._speedup is not None:
-            self._useful += self._speedup(story.spec, speed)
-            self._useful -= self._speedup(story.spec, story.speed)
+            useful = self._speedup(story.spec, speed) if speed else 0.0
+            self._useful += useful - story.useful
+            story.useful = useful
             if not self._running:
                 self._useful = 0.0  # rounding must not pile up
         story.speed = speed
@@ -302,6 +314,7 @@ class Recorder:
         story.status = "waiting"
         story.waiting_since_at = now
         self._waiting[story.spec.asked] += 1
+        self._queued += 1
 
     def _stop_waiting(self, story: Story, now: float) -> None:
         if story.waiting_since_at is None:
@@ -314,6 +327,7 @@ class Recorder:
             story.blocked += waited_s * waited_s / 2.0 / max(remaining_s, 1.0)
         story.waiting_since_at = None
         self._waiting[story.spec.asked] -= 1
+        self._queued -= 1
 
     def _end(self, identity: JobId, status: str, now: float) -> None:
         story = self.stories[identity]

@@ -8,6 +8,7 @@ shortest text that reads back to the same value.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from operator import itemgetter
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobSpec, Profile
@@ -158,25 +159,27 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
     restart_s = table.moment("restart_s", default=0.0)
     memory_gib = table.moment("memory_gib", unit="GiB", default=0.0)
     model, sizes = table.text("model", exact=True), _sizes(table)
-    known: dict[Profile, Profile] = {}
+    cells = itemgetter(*(table.header.index(c) for c in ("sizes", *_PROFILE) if c in table.header))
+    known: dict[object, Profile] = {}
 
     def read(row: Row) -> Profile:
-        profile = Profile(
-            load_s=load_s(row),
-            prepare_s=prepare_s(row),
-            compute_s=compute_s(row),
-            sync_s=sync_s(row),
-            size=size(row) or sizes(row)[-1],
-            serial=serial(row),
-            restart_s=restart_s(row),
-            memory_gib=memory_gib(row),
-            model=model(row),
-        )
-        if profile.iteration_s <= 0:
-            raise table.error(
-                "load_s, prepare_s, compute_s and sync_s are all 0; expected one above"
+        written = cells(row)
+        if written not in known:
+            profile = Profile(
+                load_s=load_s(row),
+                prepare_s=prepare_s(row),
+                compute_s=compute_s(row),
+                sync_s=sync_s(row),
+                size=size(row) or sizes(row)[-1],
+                serial=serial(row),
+                restart_s=restart_s(row),
+                memory_gib=memory_gib(row),
+                model=model(row),
             )
-        return known.setdefault(profile, profile)
+            if profile.iteration_s <= 0:
+                raise table.error("the stages take 0 seconds; expected at least one to take longer")
+            known[written] = profile
+        return known[written]
 
     return read
 

@@ -142,7 +142,7 @@ def _gpus(detail: object) -> int:
 
 
 def _moment(jobs: Collector, text: object) -> datetime | None:
-    if text is None or text in ("", "None"):  # noqa: PLR6201 (it may be a list)
+    if text is None or text in ("", "None"):
         return None
     try:
         return datetime.fromisoformat(str(text)).replace(tzinfo=None)

@@ -8,6 +8,7 @@ for row in table.rows():
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
+from sys import intern
 
 from weft.traces.collector import Collector
 
@@ -65,7 +66,7 @@ class Table(Collector):
             value = row[index] if exact else row[index].strip()
             if required and not value:
                 raise self.error(f"{column} is empty; expected a name")
-            return value
+            return value if required else intern(value)  # Tenants and models recur.
 
         return read
 
