@@ -14,12 +14,11 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Counts ended jobs of one run after another; draws on standard error, if a person looks."""
+    """Counts ended jobs, and draws how far it is on standard error."""
 
-    def __init__(self, total: int, label: str, *, show: bool) -> None:
+    def __init__(self, total: int, label: str) -> None:
         self._total = max(total, 1)
         self._label = label
-        self._show = show
         self._ended = 0
         self._begun_s = self._drawn_s = time.monotonic()
         self._visible = False
@@ -37,8 +36,6 @@ class Progress:
 
     def advance(self, count: int) -> None:
         self._ended = min(self._ended + count, self._total)
-        if not self._show:
-            return
         at_s = time.monotonic()
         if at_s - self._begun_s > _AFTER_S and at_s - self._drawn_s > _EVERY_S:
             self._drawn_s = at_s

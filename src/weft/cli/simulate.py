@@ -39,10 +39,10 @@ def simulate(
     calm_collector()
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
-    progress = Progress(len(workload.jobs), policy, show=interactive() and not as_json)
-    experiment = prepare(
-        workload, cluster, chosen, stopwatch=time.perf_counter, observers=(progress,)
-    )
+    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    progress = Progress(len(workload.jobs), policy)
+    if interactive() and not as_json:
+        experiment.simulation.observe(progress)
     if journal is None:
         summary = experiment.finish()
     else:

@@ -4,13 +4,12 @@
 they have, so no device ever runs two jobs of one turn, however long a stop takes.
 """
 
-from dataclasses import dataclass
-
 from weft.core.allocation import Allocation
 from weft.core.job import JobId
+from weft.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Start:
     id: int
     job: JobId
@@ -18,7 +17,7 @@ class Start:
     after: tuple[JobId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """Any difference between two allocations: size, devices, plan, turn, host."""
 
@@ -28,7 +27,7 @@ class Change:
     after: tuple[JobId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stop:
     id: int
     job: JobId

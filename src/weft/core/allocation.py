@@ -4,16 +4,15 @@ Growing, shrinking, moving, changing the plan and sharing a device are all "anot
 value". Two jobs on one device with different turns interleave; with the same turn they collide.
 """
 
-from dataclasses import dataclass
-
 from weft.core.cluster import Device
 from weft.core.errors import PolicyError
 from weft.core.plan import DATA_PARALLEL, Plan
+from weft.core.value import value
 
 TURNS_MAX = 8
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Host:
     """Cores and memory for each device; without one, a job gets its node's fair share."""
 
@@ -21,7 +20,7 @@ class Host:
     memory_gib: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Allocation:
     """What a job holds, or is to hold."""
 

@@ -4,23 +4,22 @@ A report about a job carries the id of the order it answers, so that a late repo
 attempt can be told from a report of this one.
 """
 
-from dataclasses import dataclass
-
 from weft.core.cluster import Node
 from weft.core.job import JobId, JobSpec
+from weft.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobSubmitted:
     spec: JobSpec
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobCancelled:
     job: JobId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobStarted:
     """The job runs under the allocation of that order, at that speed."""
 
@@ -30,7 +29,7 @@ class JobStarted:
     iterations_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobProgressed:
     """A measurement. It never causes a decision: least-service policies would livelock."""
 
@@ -40,7 +39,7 @@ class JobProgressed:
     iterations_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobStopped:
     """The job let go of its devices and can resume from iterations_done."""
 
@@ -49,13 +48,13 @@ class JobStopped:
     iterations_done: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobFinished:
     job: JobId
     action: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobFailed:
     """The job ended by itself, badly; iterations_done is what a retry can build on."""
 
@@ -65,17 +64,17 @@ class JobFailed:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeJoined:
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeLost:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeDrained:
     """The node takes no new work; what runs there runs on."""
 

@@ -152,9 +152,13 @@ class FreeDevices:
 
     def _by_node(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:
         """The devices as one bit pattern for each node they are on."""
-        if len(devices) == 1:
-            ((node, number),) = devices
-            return ((self._position[node], 1 << number),)
+        first, together = devices[0].node, 0
+        for node, number in devices:
+            if node != first:
+                break
+            together |= 1 << number
+        else:  # All on one node, as most are.
+            return ((self._position[first], together),)
         bits: dict[str, int] = {}
         for node, number in devices:
             bits[node] = bits.get(node, 0) | 1 << number

@@ -9,6 +9,7 @@ from weft.core.allocation import Allocation
 from weft.core.errors import InvalidInputError
 from weft.core.lifecycle import Phase
 from weft.core.plan import DATA_PARALLEL, Plan
+from weft.core.value import value
 
 JobId = str
 
@@ -37,7 +38,7 @@ class Profile:
         return self.load_s + self.prepare_s + self.compute_s + self.sync_s
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobSpec:
     """What a user asked for; it never changes."""
 
@@ -64,7 +65,8 @@ class JobSpec:
                 f"job {self.id} has {self.iterations:g} of work; expected a number above 0"
             )
         sizes = self.sizes
-        if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
+        ascending = len(sizes) == 1 or all(a < b for a, b in pairwise(sizes))
+        if not sizes or sizes[0] < 1 or not ascending:
             raise InvalidInputError(
                 f"job {self.id} asks for sizes {sizes}; expected ascending numbers from 1"
             )

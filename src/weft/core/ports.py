@@ -19,7 +19,9 @@ class Policy(Protocol):
     Subclass it and write `decide`; the other methods have answers that suit most policies.
     """
 
-    in_order: bool = False  # True if no waiting job ever overtakes another
+    # True if no waiting job ever overtakes another in the ranking: the policy is then not asked
+    # again when a job joins behind one that waits.
+    in_order: bool = False
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         """The whole target for now. It must leave the snapshot alone."""

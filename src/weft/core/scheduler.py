@@ -157,8 +157,9 @@ class Scheduler:
 
     def _refresh(self, now: float) -> None:
         """Begin a decision: rank anew whatever rank has run out."""
-        for identity in self.ranking.expired(now):
-            self.ranking.put(self._jobs[identity], now)
+        if self.ranking.next_expiry_at <= now:
+            for identity in self.ranking.expired(now):
+                self.ranking.put(self._jobs[identity], now)
         self.decisions += 1
         self.wake_at = inf
         self._stale = False
@@ -253,7 +254,10 @@ class Scheduler:
         self._sequence += 1
         self._jobs[spec.id] = job
         self._queue(job, now)
-        self._stale = True
+        # Where nobody overtakes, whoever joins behind a job that waits changes nothing.
+        queue = self.ranking.queue
+        if not (self.policy.in_order and queue and queue[0][2] != spec.id):
+            self._stale = True
 
     def _cancelled(self, event: facts.JobCancelled, now: float) -> None:
         job = self._jobs.get(event.job)

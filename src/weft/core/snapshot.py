@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster, Device
 from weft.core.free import FreeDevices
 from weft.core.job import Job, JobId
 from weft.core.ranking import Ranking
+from weft.core.value import value
 
 Cause = Literal["never fits", "devices", "fragmentation", "order", "rank", "starting", "running"]
 
@@ -22,8 +23,7 @@ class Reason:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The state of the world at one moment, to be read only.
 
     It is a view and not a copy, so it holds for one decision. Plans are made on `free.copy()`.
@@ -47,7 +47,7 @@ class Snapshot:
         return (jobs[identity] for _, _, identity in self.ranking.from_the_back(self.now))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Schedule:
     """The whole target, written as what differs from now: a job not named keeps what it holds.
 

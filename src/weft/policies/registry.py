@@ -9,13 +9,16 @@ through the entry-point group `weft.policies`; docs/add-a-policy.md shows how.
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from math import isnan
+from typing import TYPE_CHECKING
 
 from weft.core.errors import InvalidInputError
 from weft.core.ports import PerformanceModel, Policy
 from weft.policies.placement import Placement
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 Factory = Callable[..., Policy]
 
@@ -47,7 +50,7 @@ def factory(name: str) -> Factory:
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in _third_parties():
         if entry.name == name:
             return entry.load()  # type: ignore[no-any-return]
     near = get_close_matches(name, names(), n=1, cutoff=0.4)
@@ -57,7 +60,7 @@ def factory(name: str) -> Factory:
 
 def names() -> list[str]:
     """Built-in policies in the table's order, then third parties' by name."""
-    others = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - set(BUILT_IN)
+    others = {entry.name for entry in _third_parties()} - set(BUILT_IN)
     return [*BUILT_IN, *sorted(others)]
 
 
@@ -73,6 +76,13 @@ def parameters(make: Factory) -> dict[str, Parameter]:
         for name, parameter in signature(make, eval_str=True).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY
     }
+
+
+def _third_parties() -> "EntryPoints":
+    # Imported on use: it costs a tenth of the start of a run that names a built-in policy.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:

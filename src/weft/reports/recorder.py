@@ -6,7 +6,7 @@ run, a simulated one and a journal that is read back.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from weft.core.events import (
     JobStarted,
     JobStopped,
     JobSubmitted,
+    NodeDrained,
+    NodeJoined,
     NodeLost,
 )
 from weft.core.job import JobId, JobSpec
@@ -29,33 +31,38 @@ from weft.core.job import JobId, JobSpec
 WAIT_CAUSES = ("devices", "fragmentation", "order")
 
 
-@dataclass(slots=True)
 class Story:
-    """What became of one job."""
+    """What became of one job.
 
-    spec: JobSpec
-    submitted_at: float
-    status: str = "waiting"  # waiting, running, finished, failed, cancelled
+    Not a dataclass: most of these stay at their defaults, which the class holds, and setting all
+    of them for every job was a twentieth of a run.
+    """
+
+    status = "waiting"  # waiting, running, finished, failed, cancelled
     first_start_at: float | None = None
     ended_at: float | None = None
     waiting_since_at: float | None = None
-    waited_s: float = 0.0
-    blocked: float = 0.0  # integral of (time since it last held a device / its remaining work)
-    service_s: float = 0.0
-    starts: int = 0
-    preemptions: int = 0
-    interruptions: int = 0  # stops forced by a lost node
-    resizes: int = 0
-    moves: int = 0
-    failures: int = 0
-    lost_s: float = 0.0  # device-seconds of work that had to be done again
-    contention: float = 0.0  # integral of the number of unfinished jobs over its life
+    waited_s = 0.0
+    blocked = 0.0  # integral of (time since it last held a device / its remaining work)
+    service_s = 0.0
+    starts = 0
+    preemptions = 0
+    interruptions = 0  # stops forced by a lost node
+    resizes = 0
+    moves = 0
+    failures = 0
+    lost_s = 0.0  # device-seconds of work that had to be done again
     allocation: Allocation | None = None
-    held_since_at: float = 0.0
-    done: float = 0.0  # iterations, as of observed_at
-    speed: float = 0.0
-    useful: float = 0.0  # that speed over the speed on one device
-    observed_at: float = 0.0
+    held_since_at = 0.0
+    done = 0.0  # iterations, as of observed_at
+    speed = 0.0
+    useful = 0.0  # that speed over the speed on one device
+    observed_at = 0.0
+
+    def __init__(self, spec: JobSpec, submitted_at: float, contention: float = 0.0) -> None:
+        self.spec = spec
+        self.submitted_at = submitted_at
+        self.contention = contention  # integral of the number of unfinished jobs over its life
 
     def iterations_at(self, now: float) -> float:
         return min(self.done + self.speed * (now - self.observed_at), self.spec.iterations)
@@ -92,8 +99,10 @@ class Recorder:
         self.stories: dict[JobId, Story] = {}
         self.holds: list[Hold] = []
         self.series = Series()
-        self.wait_s: defaultdict[tuple[str, int], float] = defaultdict(float)  # by cause and size
-        self.steps = 0
+        # Seconds that jobs of a size waited, by cause.
+        self._wait_s: dict[str, defaultdict[int, float]] = {
+            cause: defaultdict(float) for cause in WAIT_CAUSES
+        }
         self._speedup = speedup  # of a job at a speed, over one device
         self._busy = 0  # devices with a job
         # Jobs on each device; None until a second turn is given out, before which nobody shares.
@@ -110,25 +119,22 @@ class Recorder:
     def step(
         self,
         now: float,
-        events: Iterable[Event],
-        actions: Iterable[Action],
+        events: Sequence[Event],
+        actions: Sequence[Action],
         *,
         free: int,
         head: int | None = None,
     ) -> None:
         """Take one step in. `free`: devices free after it; `head`: size of the job that blocks
         the queue, under policies in which nobody overtakes."""
-        self.steps += 1
         if now > self._last_at:
             self._pass_time(now)
-        lost: list[str] = []
         for event in events:
-            if isinstance(event, NodeLost):
-                lost.append(event.node)
-            else:
-                self._EVENTS.get(type(event), _ignore)(self, event, now)
-        for action in actions:
-            self._ACTIONS[type(action)](self, action, now, lost)
+            self._EVENTS[type(event)](self, event, now)
+        if actions:
+            lost = [event.node for event in events if isinstance(event, NodeLost)]
+            for action in actions:
+                self._ACTIONS[type(action)](self, action, now, lost)
         self._free, self._head = free, head
         self._note(now)
 
@@ -140,6 +146,16 @@ class Recorder:
             self._let_go(identity, story, now)
             self._stop_waiting(story, now)
 
+    @property
+    def wait_s(self) -> dict[tuple[str, int], float]:
+        """Seconds waited by cause and asked size."""
+        return {
+            (cause, size): seconds
+            for cause, sizes in self._wait_s.items()
+            for size, seconds in sizes.items()
+            if seconds
+        }
+
     # -- time -----------------------------------------------------------------------------------
 
     _free = 0
@@ -148,20 +164,22 @@ class Recorder:
     def _pass_time(self, now: float) -> None:
         past_s = now - self._last_at
         self._contention += past_s * self._unfinished
-        free, head = self._free, self._head
-        for size, count in self._waiting.items():
-            if not count:
-                continue
-            if size > free:
-                self.wait_s["devices", size] += past_s * count
-            elif head is None:
-                self.wait_s["fragmentation", size] += past_s * count
-            else:
-                # The job at the head is stuck; the others of its size are stuck behind it.
-                stuck = 1 if size == head else 0
-                self.wait_s["fragmentation", size] += past_s * stuck
-                self.wait_s["order", size] += past_s * (count - stuck)
         self._last_at = now
+        if not self._queued:
+            return
+        free, head = self._free, self._head
+        causes = self._wait_s
+        devices = causes["devices"]
+        overtaken = causes["fragmentation"] if head is None else causes["order"]
+        for size, count in self._waiting.items():
+            if size > free:
+                devices[size] += past_s * count
+            else:
+                overtaken[size] += past_s * count
+        if head is not None and head <= free:
+            # The job at the head is not behind anybody; it is stuck where it is.
+            causes["order"][head] -= past_s
+            causes["fragmentation"][head] += past_s
 
     def _note(self, now: float) -> None:
         series = self.series
@@ -339,6 +357,9 @@ class Recorder:
         story.contention += self._contention
         self._unfinished -= 1
 
+    def _pass_over(self, event: Event, now: float) -> None:
+        """Nodes have no story of their own."""
+
     _EVENTS: Mapping[type, Callable[..., None]] = {
         JobSubmitted: _submitted,
         JobStarted: _observed,
@@ -347,9 +368,8 @@ class Recorder:
         JobFailed: _failed,
         JobFinished: _finished,
         JobCancelled: _cancelled,
+        NodeJoined: _pass_over,
+        NodeLost: _pass_over,
+        NodeDrained: _pass_over,
     }
     _ACTIONS: Mapping[type, Callable[..., None]] = {Start: _start, Change: _change, Stop: _stop}
-
-
-def _ignore(recorder: Recorder, event: Event, now: float) -> None:
-    """Nodes that join or drain have no story."""

@@ -185,10 +185,11 @@ class SimulatedEngine:
         run = self._runs[identity]
         if what == "begin":
             return self._running(run, now)
+        if what == "finish":
+            self._leave(identity, now)
+            return JobFinished(identity, run.action)
         self._settle(run, now)
         self._leave(identity, now)
-        if what == "finish":
-            return JobFinished(identity, run.action)
         kept = self._faults.kept(run.spec, run.done)
         self._paused[identity] = (kept, run.attempt)
         return JobFailed(identity, run.action, kept, run.reason)

@@ -11,7 +11,6 @@ from weft.core.job import JobSpec
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import Schedule, Snapshot
-from weft.models.noisy import Noisy
 from weft.models.scaling import ScalingModel
 from weft.policies.placement import placement
 from weft.policies.registry import policy
@@ -88,6 +87,8 @@ def prepare(
     truth = ScalingModel.on(cluster, effects(settings.effects))
     belief: PerformanceModel = truth
     if settings.belief_error:
+        from weft.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
+
         belief = Noisy(truth, spread=settings.belief_error, seed=settings.seed)
     spent = Spent(policy(settings.policy, placement(settings.placement), belief), stopwatch)
     engines = {"changes": SimulatedEngine, "decisions": InterruptingEngine}
