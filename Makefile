@@ -19,7 +19,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --rows $(or $(ROWS),all)
 
 replications: $(STAMP)
 	$(BIN)/pytest -q -m replication tests

@@ -1,29 +1,17 @@
 """Where the real traces lie, and a way to write a small one."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-
-def shared_folder() -> Path:
-    """WEFT_SHARED, or the folder `shared` beside the checkout."""
-    beside = Path(__file__).resolve().parents[2].parent / "shared"
-    return Path(os.environ.get("WEFT_SHARED", beside))
+from tests.shared import trace
 
 
 @pytest.fixture
 def real() -> Callable[[str], str]:
     """The path of a real trace; the test is skipped where it is absent."""
-
-    def path(name: str) -> str:
-        found = shared_folder() / "traces" / name
-        if not found.exists():
-            pytest.skip(f"no real trace at {found}; set WEFT_SHARED to the folder that has it")
-        return str(found)
-
-    return path
+    return lambda name: str(trace(name))
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.conftest import shared_folder
+from tests.shared import SHARED
 from weft.core.errors import InvalidInputError
 from weft.traces.load import load
 
-FOLDER = shared_folder() / "traces"
+FOLDER = SHARED / "traces"
 NO_JOBS = {
     "dc_summary_acme_philly_helios_pai.csv.gz": "is a summary of clusters, one a line",
     "helios_cluster_summary.csv.gz": "is a summary of clusters, one a line",

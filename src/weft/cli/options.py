@@ -167,9 +167,9 @@ def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluste
     return workload, cluster
 
 
-def warn_never_fit(unfit: dict[str, str], *, quiet: bool) -> None:
+def warn_never_fit(unfit: dict[str, str]) -> None:
     """Say which jobs could never run, without drowning the screen."""
-    if not unfit or quiet:
+    if not unfit:
         return
     job, sentence = next(iter(unfit.items()))
     more = f" ({len(unfit) - 1} more jobs never fit)" if len(unfit) > 1 else ""

@@ -50,7 +50,7 @@ def simulate(
 
         summary = finish_with_journal(experiment, journal)
     progress.done()
-    warn_never_fit(experiment.simulation.scheduler.unfit, quiet=False)
+    warn_never_fit(experiment.simulation.scheduler.unfit)
     if as_json:
         facts = {
             **summary.as_dict(),

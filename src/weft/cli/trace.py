@@ -46,7 +46,7 @@ def convert(file: str, out: str, *, force: bool) -> None:
 
 @trace.command("generate")
 @click.argument("kind", metavar="KIND")
-@click.argument("out")
+@click.argument("out", default="-")
 @click.option("--jobs", type=int, default=1000, show_default=True, help="How many jobs.")
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The same seed, the same jobs."
@@ -56,7 +56,7 @@ def convert(file: str, out: str, *, force: bool) -> None:
 @click.option("--arrivals", default="", help="For aiturbo: bursts, daily or poisson.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
-def generate_trace(  # noqa: PLR0913 (one argument for each option)
+def generate_trace(
     kind: str,
     out: str,
     *,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Self
 
 from weft.core.errors import InvalidInputError
@@ -45,9 +46,11 @@ class Node:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cluster:
     """The nodes that may be used now, in the order in which placements look at them."""
+
+    # Without slots, so that what is asked at every decision can be remembered.
 
     nodes: tuple[Node, ...]
 
@@ -64,11 +67,11 @@ class Cluster:
         """Equal nodes n0, n1, ... in one rack."""
         return cls(tuple(Node(f"n{number}", devices_each) for number in range(node_count)))
 
-    @property
+    @cached_property
     def device_count(self) -> int:
         return sum(node.device_count for node in self.nodes)
 
-    @property
+    @cached_property
     def largest_node(self) -> int:
         """The most devices that one node offers."""
         return max((node.device_count for node in self.nodes), default=0)

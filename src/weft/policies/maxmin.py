@@ -23,9 +23,9 @@ class MaxMin(Sharing):
         self._quantum_s = quantum_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        active = [*snapshot.waiting(), *snapshot.holding()]
-        if not active:
+        if self.nothing_to_do(snapshot):
             return KEEP
+        active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
         free = snapshot.cluster.device_count
         sizes: dict[JobId, int] = {}

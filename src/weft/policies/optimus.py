@@ -22,9 +22,9 @@ class Optimus(Sharing):
         self._belief = belief
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        active = [*snapshot.holding(), *snapshot.waiting()]
-        if not active:
+        if self.nothing_to_do(snapshot):
             return KEEP
+        active = [*snapshot.holding(), *snapshot.waiting()]
         active.sort(key=lambda job: (not job.size, job.sequence))
         free = snapshot.cluster.device_count
         sizes: dict[JobId, int] = {}

@@ -23,7 +23,7 @@ from weft.core.ports import Policy
 from weft.core.ranking import Rank
 from weft.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from weft.policies.explain import why_waiting
-from weft.policies.placement import Placement, never_fits
+from weft.policies.placement import Fit, Placement
 
 Order = Callable[[Job, float], Rank]
 
@@ -44,20 +44,14 @@ class Ordered(Policy):
         self._placement = placement
         self._preemptive = preemptive
         self._quantum_s = quantum_s
-        # A cache and no state: the answer for each size on the cluster asked about last.
-        self._never: tuple[Cluster | None, dict[int, str | None]] = (None, {})
+        self._fit = Fit(placement)
         self.in_order = strict
 
     def rank(self, job: Job, now: float) -> Rank:
         return self._order(job, now)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        if self._never[0] is not cluster:
-            self._never = (cluster, {})
-        known, size = self._never[1], spec.asked
-        if size not in known:
-            known[size] = never_fits(self._placement, size, cluster)
-        return known[size]
+        return self._fit.never(spec.asked, cluster)
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return why_waiting(snapshot, job, self._placement, in_order=self.in_order)

@@ -143,13 +143,28 @@ def placement(name: str) -> Placement:
     return PLACEMENTS[name]()
 
 
-def never_fits(placement: Placement, size: int, cluster: Cluster) -> str | None:
-    """Why so many devices could not be placed even if nobody held any, or None."""
-    if size > cluster.device_count:
-        return f"it asks for {size} devices and the cluster has {cluster.device_count}"
-    if placement.place(FreeDevices.of(cluster), size) is None:
-        return (
-            f"it asks for {size} devices and this placement finds no room for them "
-            f"even on the empty cluster of {len(cluster.nodes)} nodes"
-        )
-    return None
+class Fit:
+    """Whether a size could be placed at all, remembered for the cluster that was asked about."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._cluster: Cluster | None = None
+        self._known: dict[int, str | None] = {}
+
+    def never(self, size: int, cluster: Cluster) -> str | None:
+        """Why so many devices could not be placed even if nobody held any, or None."""
+        if self._cluster is not cluster:
+            self._cluster, self._known = cluster, {}
+        if size not in self._known:
+            self._known[size] = self._why(size, cluster)
+        return self._known[size]
+
+    def _why(self, size: int, cluster: Cluster) -> str | None:
+        if size > cluster.device_count:
+            return f"it asks for {size} devices and the cluster has {cluster.device_count}"
+        if self._placement.place(FreeDevices.of(cluster), size) is None:
+            return (
+                f"it asks for {size} devices and this placement finds no room for them "
+                f"even on the empty cluster of {len(cluster.nodes)} nodes"
+            )
+        return None

@@ -15,7 +15,7 @@ from weft.core.job import Job, JobId, JobSpec
 from weft.core.ports import Policy
 from weft.core.snapshot import Reason, Snapshot
 from weft.policies.explain import why_waiting
-from weft.policies.placement import Placement, never_fits
+from weft.policies.placement import Fit, Placement
 
 
 class Sharing(Policy):
@@ -23,12 +23,19 @@ class Sharing(Policy):
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
+        self._fit = Fit(placement)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        return never_fits(self._placement, spec.sizes[0], cluster)
+        return self._fit.never(spec.sizes[0], cluster)
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return why_waiting(snapshot, job, self._placement, in_order=False)
+
+    def nothing_to_do(self, snapshot: Snapshot) -> bool:
+        """Whether nobody waits and everybody holds the most it can use."""
+        return not snapshot.ranking.queue and all(
+            job.size == job.spec.sizes[-1] for job in snapshot.holding()
+        )
 
     def assign(self, snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocation]:
         """Devices for jobs of those sizes, most important first."""

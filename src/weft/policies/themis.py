@@ -6,8 +6,6 @@ to the end of the term, then all devices without a lease go to the jobs that are
 paper's auction is reduced here to its outcome for truthful bidders of rigid jobs.
 """
 
-from math import inf
-
 from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel
@@ -25,35 +23,33 @@ class Themis(Sharing):
         self._lease_s = lease_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        waiting = list(snapshot.waiting())
-        if not waiting:
+        contenders = list(snapshot.waiting())
+        if not contenders:
             return KEEP
-        now = snapshot.now
-        active = [*waiting, *snapshot.holding()]
-        contenders = len(active)
-        leased = {job.id for job in active if job.size and self._lease_left_s(job, now) > 0}
-        active.sort(
-            key=lambda job: (
-                job.id not in leased,
-                -self._unfairness(job, snapshot, contenders),
-                not job.size,
-                job.sequence,
-            )
-        )
-        free = snapshot.cluster.device_count
+        now, devices = snapshot.now, snapshot.cluster.device_count
+        share = devices / (len(contenders) + sum(1 for _ in snapshot.holding()))
         sizes: dict[JobId, int] = {}
-        for job in active:
-            offers = [job.size] if job.size else [s for s in job.spec.sizes if s <= job.spec.asked]
-            size = max((offer for offer in offers if offer <= free), default=0)
-            if size:
-                sizes[job.id] = size
-                free -= size
+        next_end_s = self._lease_s
+        for job in snapshot.holding():
+            left_s = self._lease_left_s(job, now)
+            if left_s:
+                sizes[job.id] = job.size
+                next_end_s = min(next_end_s, left_s)
+            else:
+                contenders.append(job)
+        free = devices - sum(sizes.values())
+        if not free:
+            return Schedule({}, now + next_end_s)
+        ranked = [(-self._unfairness(job, now, share), not job.size, job) for job in contenders]
+        ranked.sort(key=lambda entry: (entry[0], entry[1], entry[2].sequence))
+        for _, _, job in ranked:
+            offers = (job.size,) if job.size else job.spec.sizes
+            fits = [size for size in offers if size <= min(free, job.spec.asked)]
+            if fits:
+                sizes[job.id] = fits[-1]
+                free -= fits[-1]
         allocations = self.assign(snapshot, sizes)
-        until = min(
-            (now + (self._lease_left_s(snapshot.jobs[i], now) or self._lease_s) for i in sizes),
-            default=inf,
-        )
-        return Schedule.whole(snapshot, allocations, valid_until=until)
+        return Schedule.whole(snapshot, allocations, valid_until=now + next_end_s)
 
     def _lease_left_s(self, job: Job, now: float) -> float:
         """Seconds to the end of the present term; 0 at a term's end, and for a waiting job."""
@@ -63,10 +59,10 @@ class Themis(Sharing):
         at_an_end = min(into_s, self._lease_s - into_s) < 1e-6
         return 0.0 if at_an_end and now > job.begun_at else self._lease_s - into_s
 
-    def _unfairness(self, job: Job, snapshot: Snapshot, contenders: int) -> float:
-        spec, now = job.spec, snapshot.now
+    def _unfairness(self, job: Job, now: float, share: float) -> float:
+        """Time it will have taken over time on an equal share of the cluster's devices."""
+        spec = job.spec
         speed = self._belief.alone(spec, spec.asked)
-        share = snapshot.cluster.device_count / contenders
         alone_s = spec.iterations / speed / min(1.0, share / spec.asked)
         return (now - job.submitted_at + job.remaining_at(now) / speed) / alone_s
 

@@ -1,0 +1,113 @@
+"""Speed budgets: CPU seconds of whole processes, start-up included, beside a calibration loop.
+
+    make bench            all rows
+    make bench ROWS=fast  without the 66,280-job file
+
+A row is one `weft` process; its CPU time is what the operating system charged for it. The budgets
+hold for a machine on which the calibration loop takes about 1.5 s; compare machines by that.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TRACES = Path(os.environ.get("WEFT_SHARED", ROOT.parent / "shared")) / "traces"
+POLICIES = "fifo backfill sjf srtf srsf las tiresias max-min optimus themis".split()
+GENERATED = "generate:poisson?jobs={jobs}&load=0.95&seed=1"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command with its budget."""
+
+    name: str
+    words: tuple[str, ...]
+    budget_s: float | None
+    memory_mb: float | None = None
+    slow: bool = False
+
+
+def rows() -> list[Row]:
+    common = str(TRACES / "common960.csv.gz")
+    philly = str(TRACES / "philly_dev_aug14_oct31.csv.gz")
+    listed = [Row("weft --help", ("--help",), 0.2)]
+    listed += [
+        Row(
+            f"common960 {policy}",
+            ("simulate", common, "--cluster", "8x8", "--policy", policy, "--json"),
+            0.6,
+        )
+        for policy in POLICIES
+    ]
+    for policy, budget_s in (("fifo", 1.0), ("srtf", 3.0), ("las", 3.0)):
+        for jobs, limit in ((1000, None), (10_000, budget_s)):
+            words = ("simulate", GENERATED.format(jobs=jobs), "--cluster", "32x8")
+            listed.append(
+                Row(f"{jobs} generated {policy}", (*words, "--policy", policy, "--json"), limit)
+            )
+    for policy, budget_s in (("fifo", 10.0), ("las", 30.0)):
+        words = ("simulate", philly, "--cluster", "philly", "--policy", policy, "--json")
+        listed.append(Row(f"Philly 66,280 {policy}", words, budget_s, 500.0, slow=True))
+    return listed
+
+
+def calibrate() -> float:
+    """CPU seconds of a fixed amount of plain Python: dictionaries, tuples, a heap's worth."""
+    begun_s = time.process_time()
+    table: dict[int, tuple[int, int]] = {}
+    for number in range(3_000_000):
+        table[number % 1000] = (number, number ^ 5)
+    return time.process_time() - begun_s
+
+
+def measure(words: tuple[str, ...]) -> tuple[float, float]:
+    """CPU seconds and peak megabytes of one process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"weft {' '.join(words)} failed: {done.stderr}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent_s, after.ru_maxrss / 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", choices=["all", "fast"], default="all")
+    chosen = parser.parse_args().rows
+    print(f"calibration loop {calibrate():.2f} s\n")
+    print(f"{'what':28} {'CPU s':>7} {'budget':>7} {'MB so far':>10}")
+    over = 0
+    seconds: dict[str, float] = {}
+    for row in rows():
+        if row.slow and chosen == "fast":
+            continue
+        source = row.words[1] if len(row.words) > 1 else ""
+        if source and not source.startswith("generate:") and not Path(source).exists():
+            print(f"{row.name:28} skipped: no {source}")
+            continue
+        spent_s, peak_mb = measure(row.words)
+        seconds[row.name] = spent_s
+        late = row.budget_s is not None and spent_s > row.budget_s
+        large = row.memory_mb is not None and peak_mb > row.memory_mb
+        over += late or large
+        budget = "" if row.budget_s is None else f"{row.budget_s:.1f}"
+        mark = "  over budget" if late or large else ""
+        print(f"{row.name:28} {spent_s:7.2f} {budget:>7} {peak_mb:10.0f}{mark}", flush=True)
+    for policy in ("fifo", "srtf", "las"):
+        one, ten = seconds[f"1000 generated {policy}"], seconds[f"10000 generated {policy}"]
+        print(f"ten times the jobs under {policy}: {ten / one:.1f} times the CPU (at most 13)")
+        over += ten / one > 13
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

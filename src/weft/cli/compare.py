@@ -1,0 +1,163 @@
+"""`weft compare`: one trace under several policies, side by side."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from weft.cli.command import command_line
+from weft.cli.options import (
+    interactive,
+    read,
+    run_options,
+    settings,
+    trace_options,
+    warn_never_fit,
+)
+from weft.cli.progress import Progress
+from weft.cli.simulate import calm_collector
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.reports.comparison import Comparison, Run
+from weft.reports.export import (
+    check_directory,
+    check_writable,
+    summary_object,
+    write_tables,
+    write_text,
+)
+from weft.reports.page import page
+from weft.reports.table import comparison_table
+from weft.sim.experiment import prepare
+from weft.sim.settings import Settings
+from weft.traces.workload import Workload
+
+DEFAULT_POLICIES = "fifo,backfill,srtf,las,tiresias"
+
+
+@click.command()
+@trace_options
+@click.option(
+    "--policies",
+    default=DEFAULT_POLICIES,
+    show_default=True,
+    metavar="A,B,C",
+    help="Names of `weft policies`, with parameters if you like; the first is the baseline.",
+)
+@run_options
+@click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
+@click.option("--figures", type=Path, metavar="DIR", help="Write the figures as PNG and SVG.")
+@click.option("--out", type=Path, metavar="DIR", help="Write the numbers as CSV and JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    trace: str,
+    cluster_text: str,
+    oversize: str,
+    policies: str,
+    report: Path | None,
+    figures: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run TRACE (a file, or generate:philly?jobs=5000&seed=1) under several policies."""
+    calm_collector()
+    check_targets(report, figures, out)
+    workload, cluster = read(trace, cluster_text, oversize)
+    base = settings("fifo", options)
+    runs = run_all(workload, cluster, base, names(policies), show=interactive() and not as_json)
+    comparison = Comparison(
+        title=f"{workload.name} on {cluster_text}",
+        command=command_line(context),
+        notes=notes(workload, cluster, base),
+        cluster=cluster,
+        runs=runs,
+    )
+    if as_json:
+        click.echo(json.dumps(summary_object(comparison), indent=1))
+    else:
+        click.echo(comparison_table([run.summary for run in runs]), nl=False)
+    for line in write(comparison, report, figures, out):
+        click.echo(line, err=as_json)
+
+
+def names(policies: str) -> list[str]:
+    """The policies of a comma-separated list, each once."""
+    listed = [name.strip() for name in policies.split(",") if name.strip()]
+    if not listed:
+        raise InvalidInputError("--policies names no policy; write fifo,srtf, say")
+    return list(dict.fromkeys(listed))
+
+
+def run_all(
+    workload: Workload, cluster: Cluster, base: Settings, policies: list[str], *, show: bool
+) -> list[Run]:
+    """Run one policy after another; a mistake in any name shows before the first run."""
+    experiments = [
+        prepare(workload, cluster, replace(base, policy=name), stopwatch=time.perf_counter)
+        for name in policies
+    ]
+    progress = Progress(len(workload.jobs) * len(policies), "simulating")
+    runs: list[Run] = []
+    for name, experiment in zip(policies, experiments, strict=True):
+        if show:
+            experiment.simulation.observe(progress)
+        summary = experiment.finish()
+        unfit = experiment.simulation.scheduler.unfit
+        if not runs:
+            progress.done()
+            warn_never_fit(unfit)
+        runs.append(Run(name, summary, experiment.recorder, frozenset(unfit)))
+    progress.done()
+    return runs
+
+
+def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
+    """What a reader of the report should know."""
+    lines = [
+        f"{len(workload.jobs)} jobs of {workload.name}"
+        + (f" ({workload.format})" if workload.format else ""),
+        f"{cluster.device_count} devices on {len(cluster.nodes)} nodes",
+        f"placement {base.placement}, time {base.time}, seed {base.seed}",
+        f"a restart costs {base.restart_cost}, charged to {base.restart_charge}",
+    ]
+    if base.effects != "none":
+        lines.append(f"placement effects on speed: {base.effects}")
+    if base.elastic is not None:
+        lines.append(f"jobs are elastic, with a serial share of {base.elastic:g} (an assumption)")
+    if base.belief_error:
+        lines.append(f"policies mispredict speeds by a log-normal factor of {base.belief_error:g}")
+    return [*lines, *workload.notes]
+
+
+def check_targets(report: Path | None, figures: Path | None, out: Path | None) -> None:
+    """Refuse before a long run what could not be written after it."""
+    if report is not None:
+        check_writable(report)
+    for directory in (figures, out):
+        if directory is not None:
+            check_directory(directory)
+
+
+def write(
+    comparison: Comparison, report: Path | None, figures: Path | None, out: Path | None
+) -> list[str]:
+    """Write what was asked for; one line about each."""
+    lines = []
+    if report is not None:
+        write_text(report, page(comparison))
+        lines.append(f"report   {report}")
+    if figures is not None:
+        from weft.reports.figure import figures as draw  # noqa: PLC0415  # loads matplotlib
+
+        lines.append(f"figures  {len(draw(comparison, figures))} files in {figures}")
+    if out is not None:
+        tables = ", ".join(path.name for path in write_tables(comparison, out))
+        lines.append(f"tables   {tables} in {out}")
+    return lines

@@ -1,0 +1,243 @@
+"""The command line as a person meets it: output read literally, mistakes in one sentence."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from weft.cli.main import cli
+from weft.core.errors import InvalidInputError
+from weft.journal.journal import read, replay
+from weft.testing.builders import policy
+
+HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+ROWS = "0,2,0,10,a,10,0\n1,4,1,10,a,10,0\n2,1,2,3,a,3,0\n3,2,2,6,a,6,0\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "small.csv"
+    path.write_text(HEADER + ROWS)
+    return str(path)
+
+
+def weft(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words), prog_name="weft")
+
+
+def refused(*words: str) -> str:
+    """The one sentence of a mistake."""
+    result = weft(*words)
+    assert isinstance(result.exception, InvalidInputError), result.output
+    return str(result.exception)
+
+
+def test_simulate_prints_one_json_object_with_the_promised_keys(trace: str) -> None:
+    facts = json.loads(weft("simulate", trace, "--cluster", "1x4", "--json").output)
+    promised = """policy jobs finished jct_mean_s jct_p50_s jct_p99_s queue_mean_s makespan_s end_s
+        utilization preemptions decisions cpu_s""".split()
+    assert set(promised) <= set(facts)
+    assert (facts["policy"], facts["jobs"], facts["finished"]) == ("fifo", 4, 4)
+    # 2 at 0-10; 4 must wait until 10-20; both others wait behind it until 20.
+    assert facts["jct_mean_s"] == (10 + 19 + 21 + 24) / 4
+    assert facts["makespan_s"] == facts["end_s"] == 26
+
+
+def test_simulate_prints_readable_lines_without_json(trace: str) -> None:
+    lines = weft("simulate", trace, "--cluster", "1x4", "--policy", "backfill").output
+    assert "jobs             4 of 4 finished" in lines
+    assert "completion time  mean" in lines
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    words = ("simulate", "generate:philly?jobs=60&seed=3", "--job-failures", "1", "--retries", "1")
+    one, other = (json.loads(weft(*words, "--seed", "5", "--json").output) for _ in range(2))
+    changing = {"cpu_s", "decide_cpu_s"}
+    assert {k: v for k, v in one.items() if k not in changing} == {
+        k: v for k, v in other.items() if k not in changing
+    }
+
+
+def test_compare_prints_a_table_and_writes_what_it_was_asked_for(
+    trace: str, tmp_path: Path
+) -> None:
+    report, tables = tmp_path / "out.html", tmp_path / "tables"
+    words = ("--cluster", "1x4", "--policies", "fifo,backfill,srtf")
+    result = weft("compare", trace, *words, "--report", str(report), "--out", str(tables))
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[2].startswith("fifo")
+    page = report.read_text()
+    assert "--policies fifo,backfill,srtf" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert {path.name for path in tables.iterdir()} == {
+        "summary.csv",
+        "summary.json",
+        "jobs.csv",
+        "series.csv",
+    }
+
+
+def test_sweep_runs_every_combination(trace: str, tmp_path: Path) -> None:
+    out = tmp_path / "sweep.csv"
+    words = ("--policies", "fifo,srtf", "--placements", "count,spread", "--workers", "1")
+    result = weft("sweep", trace, "--cluster", "1x4", *words, "--out", str(out), "--json")
+    rows = json.loads(result.output)
+    combinations = [(row["policy"], row["placement"]) for row in rows]
+    assert combinations == [
+        ("fifo", "count"),
+        ("fifo", "spread"),
+        ("srtf", "count"),
+        ("srtf", "spread"),
+    ]
+    assert len(out.read_text().splitlines()) == 5
+
+
+def test_sweep_over_processes_gives_what_one_process_gives() -> None:
+    words = ("sweep", "generate:poisson?jobs=40", "--policies", "fifo,las", "--seeds", "0..1")
+    one, two = (
+        json.loads(weft(*words, "--workers", workers, "--json").output) for workers in ("1", "2")
+    )
+    assert [row["jct_mean_s"] for row in one] == [row["jct_mean_s"] for row in two]
+    assert one[0]["trace"] == "generate:poisson?jobs=40&seed=0"
+    assert one[0]["jct_mean_s"] != one[1]["jct_mean_s"]
+
+
+@pytest.mark.parametrize(
+    ("job", "at", "expected"),
+    [
+        ("1", "5", "it asks for 4 devices and 2 of 4 are free; 0 waiting jobs are ahead of it"),
+        (
+            "2",
+            "5",
+            "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
+            "and job 1 ahead of it waits for 4",
+        ),
+        ("0", "5", "it holds 2 devices (2 on n0; all it asked for) since 5 s ago, 50.0 % done"),
+        ("3", "1", "it is submitted at 2 s, 1.00 s later"),
+        ("0", "15", "it finished at 10 s, 10.0 s after it was submitted, 0.00 s of them waiting"),
+    ],
+)
+def test_explain_says_why(trace: str, job: str, at: str, expected: str) -> None:
+    result = weft("explain", trace, "--cluster", "1x4", "--at", at, "--job", job)
+    assert result.output.splitlines()[1].strip() == expected
+
+
+def test_explain_names_the_nearest_job(trace: str) -> None:
+    assert refused("explain", trace, "--at", "1", "--job", "33") == (
+        "small.csv has no job '33'; did you mean 3?"
+    )
+
+
+def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
+    lines = weft("policies").output.splitlines()
+    assert lines[0] == (
+        "fifo      First come, first served; a job that does not fit blocks all behind it."
+    )
+    assert "          tiresias?limits=3250:7200&promote=0" in lines
+
+
+def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    assert weft("simulate", trace, "--cluster", "1x4", "--journal", str(path)).exit_code == 0
+    journal = read(path)
+    scheduler = replay(journal, policy("fifo"))
+    assert (len(scheduler.jobs), scheduler.tenancy.free.total, journal.cut_off) == (0, 4, False)
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+
+
+MISTAKES = [
+    (["--policy", "fiffo"], "there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)"),
+    (["--policy", "fifo?limits=3"], "policy fifo has no parameter 'limits' (it takes none)"),
+    (
+        ["--policy", "tiresias?limit=3"],
+        "policy tiresias has no parameter 'limit' (it takes limits, promote); did you mean limits?",
+    ),
+    (
+        ["--policy", "tiresias?limits=a"],
+        "policy tiresias parameter limits takes numbers as a:b:c, not 'a'",
+    ),
+    (
+        ["--placement", "spred"],
+        "there is no placement 'spred' (there are count, consolidate, first-fit, spread); "
+        "did you mean spread?",
+    ),
+    (["--time", "rounds:0"], "the length of a round must be a number above 0, not '0'; write rounds:300"),
+    (["--time", "ticks"], "time 'ticks' is not known; expected event or rounds:SECONDS"),
+    (
+        ["--restart-cost", "cheap"],
+        "restart cost 'cheap' is not known; expected none, seconds, measured or a .csv file",
+    ),
+    (["--restart-cost", "nan"], "a restart cost must be 0 or more seconds, not nan"),
+    (["--elastic", "2"], "the serial share of elastic jobs is 0 to 1, not 2"),
+    (
+        ["--effects", "wind=2"],
+        "effect 'wind' is not known; expected none, philly, "
+        "or nodes=, racks= and sharing= with factors",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISTAKES)
+def test_a_mistake_gets_one_clear_sentence(trace: str, words: list[str], sentence: str) -> None:
+    assert refused("simulate", trace, *words) == sentence
+
+
+def test_a_job_larger_than_the_cluster_is_named_with_its_line(trace: str) -> None:
+    assert refused("simulate", trace, "--cluster", "1x2") == (
+        "small.csv line 3: job 1 asks for 4 devices and the cluster has 2 (1 such jobs); "
+        "give a larger --cluster, or --oversize skip or cut"
+    )
+
+
+@pytest.mark.parametrize(("oversize", "jobs"), [("skip", 3), ("cut", 4)])
+def test_jobs_larger_than_the_cluster_can_be_skipped_or_cut(
+    trace: str, oversize: str, jobs: int
+) -> None:
+    words = ("--cluster", "1x2", "--oversize", oversize, "--json")
+    facts = json.loads(weft("simulate", trace, *words).output)
+    assert facts["finished"] == facts["jobs"] == jobs
+
+
+def test_a_job_that_can_never_be_placed_is_reported_and_does_not_hang(trace: str) -> None:
+    """Four devices exist, but one node of two and two of one make no two nodes of two."""
+    result = weft("simulate", trace, "--cluster", "1x2+2x1", "--json")
+    assert result.exit_code == 0
+    facts = json.loads(result.stdout)
+    assert (facts["finished"], facts["never_fit"], facts["unfinished"]) == (3, 1, 0)
+    assert result.stderr == (
+        "weft: job 1 never fits: it asks for 4 devices and this placement finds no room for them "
+        "even on the empty cluster of 3 nodes\n"
+    )
+
+
+def test_an_unwritable_report_is_refused_before_the_run(trace: str, tmp_path: Path) -> None:
+    nowhere = tmp_path / "absent" / "out.html"
+    assert refused("compare", trace, "--report", str(nowhere)) == (
+        f"cannot write {nowhere}: directory {nowhere.parent} does not exist"
+    )
+
+
+def test_a_real_process_exits_with_2_and_no_traceback(trace: str) -> None:
+    command = [sys.executable, "-m", "weft", "simulate", trace, "--policy", "fiffo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "weft: there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)\n"
+    )
+
+
+def test_version_and_completion() -> None:
+    assert weft("--version").output.startswith("weft 0.")
+    assert "_WEFT_COMPLETE=bash_complete" in weft("completion", "bash").output
+
+
+def test_demo_ends_in_a_report(tmp_path: Path) -> None:
+    result = weft("demo", "--no-open", "--out", str(tmp_path / "demo"))
+    assert result.exit_code == 0, result.output
+    report = tmp_path / "demo" / "report.html"
+    assert f"The report: {report.resolve().as_uri()}" in result.output
+    assert report.read_text().startswith("<!doctype html>")
