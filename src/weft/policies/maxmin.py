@@ -37,7 +37,7 @@ class MaxMin(Sharing):
         until = inf
         if len(sizes) < len(active):
             until = min(self._turn_ends_at(snapshot, identity) for identity in sizes)
-        return Schedule.whole(snapshot, self.assign(snapshot, sizes), valid_until=until)
+        return self.schedule(snapshot, sizes, valid_until=until)
 
     def _turns(self, job: Job, now: float) -> int:
         # A hair more, so that a turn which ends now has ended.

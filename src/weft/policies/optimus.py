@@ -33,7 +33,7 @@ class Optimus(Sharing):
                 sizes[job.id] = job.spec.sizes[0]
                 free -= job.spec.sizes[0]
         self._grow(snapshot, sizes, free)
-        return Schedule.whole(snapshot, self.assign(snapshot, sizes))
+        return self.schedule(snapshot, sizes)
 
     def _grow(self, snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
         gains = []

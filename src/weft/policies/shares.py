@@ -7,13 +7,14 @@ fragmentation denies is denied to the last.
 
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster, Device
 from weft.core.free import FreeDevices
 from weft.core.job import Job, JobId, JobSpec
 from weft.core.ports import Policy
-from weft.core.snapshot import Reason, Snapshot
+from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.explain import why_waiting
 from weft.policies.placement import Fit, Placement
 
@@ -37,24 +38,28 @@ class Sharing(Policy):
             job.size == job.spec.sizes[-1] for job in snapshot.holding()
         )
 
-    def assign(self, snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocation]:
-        """Devices for jobs of those sizes, most important first."""
+    def schedule(
+        self, snapshot: Snapshot, sizes: Mapping[JobId, int], *, valid_until: float = inf
+    ) -> Schedule:
+        """Devices for exactly these jobs at these sizes, most important first."""
         free = snapshot.free.copy()
-        allocations: dict[JobId, Allocation] = {}
+        changes: dict[JobId, Allocation | None] = {}
+        kept: set[JobId] = set()
         for job in snapshot.holding():
-            assert job.allocation is not None, "holding jobs hold"
-            if sizes.get(job.id) == job.size:
-                allocations[job.id] = job.allocation
+            identity, allocation = job.spec.id, job.allocation
+            assert allocation is not None, "holding jobs hold"
+            if sizes.get(identity) == len(allocation.devices):
+                kept.add(identity)
             else:
-                free.give(job.allocation.devices)
+                changes[identity] = None
+                free.give(allocation.devices)
         for identity, size in sizes.items():
-            if identity not in allocations:
-                job = snapshot.jobs[identity]
-                devices = self._devices(free, job, size)
+            if identity not in kept:
+                devices = self._devices(free, snapshot.jobs[identity], size)
                 if devices is not None:
                     free.take(devices)
-                    allocations[identity] = Allocation(devices)
-        return allocations
+                    changes[identity] = Allocation(devices)
+        return Schedule(changes, valid_until)
 
     def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
         """Near what it holds if that works, else anywhere, else at a smaller size."""

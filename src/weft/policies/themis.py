@@ -27,10 +27,11 @@ class Themis(Sharing):
         if not contenders:
             return KEEP
         now, devices = snapshot.now, snapshot.cluster.device_count
-        share = devices / (len(contenders) + sum(1 for _ in snapshot.holding()))
+        holders = list(snapshot.holding())
+        share = devices / (len(contenders) + len(holders))
         sizes: dict[JobId, int] = {}
         next_end_s = self._lease_s
-        for job in snapshot.holding():
+        for job in holders:
             left_s = self._lease_left_s(job, now)
             if left_s:
                 sizes[job.id] = job.size
@@ -48,8 +49,7 @@ class Themis(Sharing):
             if fits:
                 sizes[job.id] = fits[-1]
                 free -= fits[-1]
-        allocations = self.assign(snapshot, sizes)
-        return Schedule.whole(snapshot, allocations, valid_until=now + next_end_s)
+        return self.schedule(snapshot, sizes, valid_until=now + next_end_s)
 
     def _lease_left_s(self, job: Job, now: float) -> float:
         """Seconds to the end of the present term; 0 at a term's end, and for a waiting job."""

@@ -98,15 +98,21 @@ class SimulatedEngine:
         """When something happens next, if nobody orders anything."""
         if self._reports:
             return self._now
-        heap = self._heap
-        while heap and self._is_stale(heap[0]):
+        heap, runs = self._heap, self._runs
+        soonest = inf
+        while heap:
+            at, sequence, identity, _ = heap[0]
+            run = runs.get(identity)
+            if run is not None and run.due == sequence:
+                soonest = at
+                break
             heappop(heap)
-        soonest = heap[0][0] if heap else inf
         if self._arrived < len(self._jobs):
             soonest = min(soonest, self._jobs[self._arrived].submit_at)
         # With nothing running or to come, only a node that returns can change anything.
-        faults = self._faults
-        return min(soonest, faults.next_return_at if soonest == inf else faults.next_at)
+        if soonest == inf:
+            return self._faults.next_return_at
+        return min(soonest, self._faults.next_at)
 
     def due(self, now: float) -> list[Event]:
         """Everything that has happened up to now: ends first, then nodes, then arrivals."""
@@ -114,9 +120,10 @@ class SimulatedEngine:
         events, self._reports = self._reports, []
         heap = self._heap
         while heap and heap[0][0] <= now:
-            entry = heappop(heap)
-            if not self._is_stale(entry):
-                events.append(self._happened(entry, now))
+            _, sequence, identity, what = heappop(heap)
+            run = self._runs.get(identity)
+            if run is not None and run.due == sequence:
+                events.append(self._happened(run, what, now))
         if self._faults.next_at <= now:
             events += self._node_events(now)
         while self._arrived < len(self._jobs) and self._jobs[self._arrived].submit_at <= now:
@@ -180,9 +187,8 @@ class SimulatedEngine:
         self._expect_end(run, now)
         return JobStarted(run.spec.id, run.action, run.done, run.speed)
 
-    def _happened(self, entry: tuple[float, int, JobId, _Due], now: float) -> Event:
-        _, _, identity, what = entry
-        run = self._runs[identity]
+    def _happened(self, run: Running, what: _Due, now: float) -> Event:
+        identity = run.spec.id
         if what == "begin":
             return self._running(run, now)
         if what == "finish":
@@ -207,10 +213,6 @@ class SimulatedEngine:
         return happened
 
     # -- leaves ---------------------------------------------------------------------------------
-
-    def _is_stale(self, entry: tuple[float, int, JobId, _Due]) -> bool:
-        run = self._runs.get(entry[2])
-        return run is None or run.due != entry[1]
 
     def _expect(self, run: Running, at: float, what: _Due) -> None:
         run.due = self._sequence
