@@ -18,7 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TRACES = Path(os.environ.get("WEFT_SHARED", ROOT.parent / "shared")) / "traces"
-POLICIES = "fifo backfill sjf srtf srsf las tiresias max-min optimus themis".split()
+POLICIES = [
+    "fifo",
+    "backfill",
+    "sjf",
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+    "max-min",
+    "optimus",
+    "themis",
+]
 GENERATED = "generate:poisson?jobs={jobs}&load=0.95&seed=1"
 
 
@@ -47,10 +58,9 @@ def rows() -> list[Row]:
     ]
     for policy, budget_s in (("fifo", 1.0), ("srtf", 3.0), ("las", 3.0)):
         for jobs, limit in ((1000, None), (10_000, budget_s)):
-            words = ("simulate", GENERATED.format(jobs=jobs), "--cluster", "32x8")
-            listed.append(
-                Row(f"{jobs} generated {policy}", (*words, "--policy", policy, "--json"), limit)
-            )
+            trace = GENERATED.format(jobs=jobs)
+            generated = ("simulate", trace, "--cluster", "32x8", "--policy", policy, "--json")
+            listed.append(Row(f"{jobs} generated {policy}", generated, limit))
     for policy, budget_s in (("fifo", 10.0), ("las", 30.0)):
         words = ("simulate", philly, "--cluster", "philly", "--policy", policy, "--json")
         listed.append(Row(f"Philly 66,280 {policy}", words, budget_s, 500.0, slow=True))

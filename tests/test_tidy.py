@@ -11,7 +11,11 @@ import weft
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-CODE = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
+CODE = [
+    *SOURCES,
+    *sorted((ROOT / "tests").rglob("*.py")),
+    *sorted((ROOT / "benchmarks").glob("*.py")),
+]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 FUNCTION_LINES_MAX = 70
@@ -81,7 +85,9 @@ def test_names_say_what_things_are(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_only_a_few_files_read_a_clock(path: Path) -> None:
     inside = str(path.relative_to(ROOT / "src" / "weft"))
-    if re.search(r"^\s*(import time\b|from time import|import datetime\b)", path.read_text(), re.M):
+    if re.search(
+        r"^\s*(import time\b|from time import|import datetime\b)", path.read_text(), re.MULTILINE
+    ):
         assert inside in CLOCK_READERS, f"{inside} reads a clock; take the time as an argument"
 
 
@@ -95,8 +101,10 @@ def test_no_leftovers(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_a_page_has_one_title_and_links_that_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
-    assert len(re.findall(r"^# ", text, re.M)) == 1, f"{_name(path)} needs exactly one title"
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1, (
+        f"{_name(path)} needs exactly one title"
+    )
     for target in re.findall(r"\]\(([^)#]+)", text):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{_name(path)} links to {target}"

@@ -37,8 +37,21 @@ def refused(*words: str) -> str:
 
 def test_simulate_prints_one_json_object_with_the_promised_keys(trace: str) -> None:
     facts = json.loads(weft("simulate", trace, "--cluster", "1x4", "--json").output)
-    promised = """policy jobs finished jct_mean_s jct_p50_s jct_p99_s queue_mean_s makespan_s end_s
-        utilization preemptions decisions cpu_s""".split()
+    promised = [
+        "policy",
+        "jobs",
+        "finished",
+        "jct_mean_s",
+        "jct_p50_s",
+        "jct_p99_s",
+        "queue_mean_s",
+        "makespan_s",
+        "end_s",
+        "utilization",
+        "preemptions",
+        "decisions",
+        "cpu_s",
+    ]
     assert set(promised) <= set(facts)
     assert (facts["policy"], facts["jobs"], facts["finished"]) == ("fifo", 4, 4)
     # 2 at 0-10; 4 must wait until 10-20; both others wait behind it until 20.
@@ -112,8 +125,10 @@ def test_sweep_over_processes_gives_what_one_process_gives() -> None:
         (
             "2",
             "5",
-            "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
-            "and job 1 ahead of it waits for 4",
+            (
+                "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
+                "and job 1 ahead of it waits for 4"
+            ),
         ),
         ("0", "5", "it holds 2 devices (2 on n0; all it asked for) since 5 s ago, 50.0 % done"),
         ("3", "1", "it is submitted at 2 s, 1.00 s later"),
@@ -149,7 +164,10 @@ def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -
 
 
 MISTAKES = [
-    (["--policy", "fiffo"], "there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)"),
+    (
+        ["--policy", "fiffo"],
+        "there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)",
+    ),
     (["--policy", "fifo?limits=3"], "policy fifo has no parameter 'limits' (it takes none)"),
     (
         ["--policy", "tiresias?limit=3"],
@@ -161,10 +179,15 @@ MISTAKES = [
     ),
     (
         ["--placement", "spred"],
-        "there is no placement 'spred' (there are count, consolidate, first-fit, spread); "
-        "did you mean spread?",
+        (
+            "there is no placement 'spred' (there are count, consolidate, first-fit, spread); "
+            "did you mean spread?"
+        ),
     ),
-    (["--time", "rounds:0"], "the length of a round must be a number above 0, not '0'; write rounds:300"),
+    (
+        ["--time", "rounds:0"],
+        "the length of a round must be a number above 0, not '0'; write rounds:300",
+    ),
     (["--time", "ticks"], "time 'ticks' is not known; expected event or rounds:SECONDS"),
     (
         ["--restart-cost", "cheap"],
@@ -174,8 +197,10 @@ MISTAKES = [
     (["--elastic", "2"], "the serial share of elastic jobs is 0 to 1, not 2"),
     (
         ["--effects", "wind=2"],
-        "effect 'wind' is not known; expected none, philly, "
-        "or nodes=, racks= and sharing= with factors",
+        (
+            "effect 'wind' is not known; expected none, philly, "
+            "or nodes=, racks= and sharing= with factors"
+        ),
     ),
 ]
 

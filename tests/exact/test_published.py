@@ -11,8 +11,8 @@ import time
 from functools import cache
 
 import pytest
-
 from tests.shared import trace
+
 from weft.sim.experiment import prepare
 from weft.sim.settings import Settings
 from weft.traces.clusters import cluster
@@ -46,9 +46,7 @@ def _workload(name: str) -> Workload:
 
 
 def _run(name: str, machines: str, settings: Settings) -> tuple[float, float]:
-    experiment = prepare(
-        _workload(name), cluster(machines), settings, stopwatch=time.perf_counter
-    )
+    experiment = prepare(_workload(name), cluster(machines), settings, stopwatch=time.perf_counter)
     summary = experiment.finish()
     assert summary.finished == len(_workload(name).jobs)
     assert summary.jct_mean_s is not None
@@ -57,9 +55,7 @@ def _run(name: str, machines: str, settings: Settings) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("policy", "placement", "look", "average_s", "end_s"), COMMON)
-def test_common960(
-    policy: str, placement: str, look: str, average_s: float, end_s: float
-) -> None:
+def test_common960(policy: str, placement: str, look: str, average_s: float, end_s: float) -> None:
     settings = Settings(policy=policy, placement=placement, time=look)
     assert _run("common960.csv.gz", "8x8", settings) == (average_s, end_s)
 
@@ -71,9 +67,7 @@ def test_sixty_jobs_of_tiresias(policy: str, average_s: float, end_s: float) -> 
 
 
 @pytest.mark.parametrize(("policy", "average_s", "end_s"), AT_MOST_EIGHT)
-def test_common960_with_at_most_eight_devices(
-    policy: str, average_s: float, end_s: float
-) -> None:
+def test_common960_with_at_most_eight_devices(policy: str, average_s: float, end_s: float) -> None:
     settings = Settings(policy=policy, placement="count")
     assert _run("common960_max8.csv.gz", "8x8", settings) == (average_s, end_s)
 

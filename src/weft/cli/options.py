@@ -20,6 +20,95 @@ from weft.traces.workload import Workload
 Command = Callable[..., Any]
 
 
+_RUN_OPTIONS = (
+    click.option(
+        "--placement",
+        default="consolidate",
+        show_default=True,
+        metavar="|".join(PLACEMENTS),
+        help="Which devices a job gets.",
+    ),
+    click.option(
+        "--time",
+        "time_text",
+        default="event",
+        show_default=True,
+        metavar="event|rounds:S",
+        help="Decide when something happens, or only at the end of rounds of S seconds.",
+    ),
+    click.option(
+        "--restart-cost",
+        default="none",
+        show_default=True,
+        metavar="none|SECONDS|measured|FILE.csv",
+        help="Seconds without progress when a job's allocation changes.",
+    ),
+    click.option(
+        "--restart-charge",
+        default="changes",
+        show_default=True,
+        metavar="changes|decisions",
+        help="Charge it where something changes, or (replications only) to all, always.",
+    ),
+    click.option(
+        "--effects",
+        default="none",
+        show_default=True,
+        metavar="none|philly|nodes=F,racks=F,sharing=F",
+        help="What crossing nodes or racks, or sharing, does to speed.",
+    ),
+    click.option(
+        "--elastic",
+        type=float,
+        metavar="SERIAL",
+        help="Let jobs run on 1 to twice their devices; SERIAL is the share that "
+        "does not speed up (0.05, say).",
+    ),
+    click.option(
+        "--belief-error",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="SPREAD",
+        help="Make policies mispredict speeds by a log-normal factor of this spread.",
+    ),
+    click.option(
+        "--job-failures",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="RATE",
+        help="Let jobs fail as in the Philly study (1), less or more often; 0 never.",
+    ),
+    click.option(
+        "--retries",
+        type=click.IntRange(min=0, max=100),
+        help="How often a failed job is tried again.  [default: as the trace says, or never]",
+    ),
+    click.option(
+        "--node-mtbf",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="HOURS",
+        help="Mean time between failures of one node.",
+    ),
+    click.option(
+        "--node-repair",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1.0,
+        show_default=True,
+        metavar="HOURS",
+        help="How long a lost node stays away.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1800.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Work since the last checkpoint is lost when a job fails.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seeds every draw."),
+)
+
+
 def trace_options(command: Command) -> Command:
     """A trace on a cluster."""
     command = click.option(
@@ -42,94 +131,7 @@ def trace_options(command: Command) -> Command:
 
 def run_options(command: Command) -> Command:
     """Everything but the policy that a run depends on."""
-    options = [
-        click.option(
-            "--placement",
-            default="consolidate",
-            show_default=True,
-            metavar="|".join(PLACEMENTS),
-            help="Which devices a job gets.",
-        ),
-        click.option(
-            "--time",
-            "time_text",
-            default="event",
-            show_default=True,
-            metavar="event|rounds:S",
-            help="Decide when something happens, or only at the end of rounds of S seconds.",
-        ),
-        click.option(
-            "--restart-cost",
-            default="none",
-            show_default=True,
-            metavar="none|SECONDS|measured|FILE.csv",
-            help="Seconds without progress when a job's allocation changes.",
-        ),
-        click.option(
-            "--restart-charge",
-            default="changes",
-            show_default=True,
-            metavar="changes|decisions",
-            help="Charge it where something changes, or (replications only) to all, always.",
-        ),
-        click.option(
-            "--effects",
-            default="none",
-            show_default=True,
-            metavar="none|philly|nodes=F,racks=F,sharing=F",
-            help="What crossing nodes or racks, or sharing, does to speed.",
-        ),
-        click.option(
-            "--elastic",
-            type=float,
-            metavar="SERIAL",
-            help="Let jobs run on 1 to twice their devices; SERIAL is the share that "
-            "does not speed up (0.05, say).",
-        ),
-        click.option(
-            "--belief-error",
-            type=click.FloatRange(min=0),
-            default=0.0,
-            metavar="SPREAD",
-            help="Make policies mispredict speeds by a log-normal factor of this spread.",
-        ),
-        click.option(
-            "--job-failures",
-            type=click.FloatRange(min=0),
-            default=0.0,
-            metavar="RATE",
-            help="Let jobs fail as in the Philly study (1), less or more often; 0 never.",
-        ),
-        click.option(
-            "--retries",
-            type=click.IntRange(min=0, max=100),
-            help="How often a failed job is tried again.  [default: as the trace says, or never]",
-        ),
-        click.option(
-            "--node-mtbf",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="HOURS",
-            help="Mean time between failures of one node.",
-        ),
-        click.option(
-            "--node-repair",
-            type=click.FloatRange(min=0, min_open=True),
-            default=1.0,
-            show_default=True,
-            metavar="HOURS",
-            help="How long a lost node stays away.",
-        ),
-        click.option(
-            "--checkpoint-every",
-            type=click.FloatRange(min=0, min_open=True),
-            default=1800.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Work since the last checkpoint is lost when a job fails.",
-        ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seeds every draw."),
-    ]
-    for option in reversed(options):
+    for option in reversed(_RUN_OPTIONS):
         command = option(command)
     return command
 

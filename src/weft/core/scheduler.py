@@ -132,6 +132,7 @@ class Scheduler:
             elif job.allocation is not None and job.phase is not Phase.CANCELLING:
                 self.ranking.put(job, now)
         self._stale = True
+        self.wake_at = now
 
     def replay(
         self,
