@@ -194,7 +194,6 @@ MISTAKES = [
         "restart cost 'cheap' is not known; expected none, seconds, measured or a .csv file",
     ),
     (["--restart-cost", "nan"], "a restart cost must be 0 or more seconds, not nan"),
-    (["--elastic", "2"], "the serial share of elastic jobs is 0 to 1, not 2"),
     (
         ["--effects", "wind=2"],
         (
@@ -266,3 +265,20 @@ def test_demo_ends_in_a_report(tmp_path: Path) -> None:
     report = tmp_path / "demo" / "report.html"
     assert f"The report: {report.resolve().as_uri()}" in result.output
     assert report.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--node-mtbf", "nan"], "Invalid value for '--node-mtbf': 'nan' is not a number"),
+        (["--node-mtbf", "0"], "Invalid value for '--node-mtbf': 0.0 is not in the range x>0."),
+        (["--elastic", "2"], "Invalid value for '--elastic': 2.0 is not in the range 0<=x<=1."),
+        (["--seed", "x"], "Invalid value for '--seed': 'x' is not a valid integer."),
+    ],
+)
+def test_a_number_out_of_range_is_a_usage_error(
+    trace: str, words: list[str], sentence: str
+) -> None:
+    result = weft("simulate", trace, *words)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"Error: {sentence}"

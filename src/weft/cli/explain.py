@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from weft.cli.options import read, run_options, settings, trace_options
+from weft.cli.options import Number, read, run_options, settings, trace_options
 from weft.core.errors import InvalidInputError
 from weft.core.scheduler import Scheduler
 from weft.reports.recorder import Story
@@ -19,7 +19,12 @@ from weft.traces.workload import Workload
 @click.command()
 @trace_options
 @click.option(
-    "--at", "at_s", type=float, required=True, metavar="SECONDS", help="On the trace's clock."
+    "--at",
+    "at_s",
+    type=Number(min=0),
+    required=True,
+    metavar="SECONDS",
+    help="On the trace's clock.",
 )
 @click.option("--job", "identity", required=True, metavar="ID", help="The job's id in the trace.")
 @click.option("--policy", default="fifo", show_default=True, help="One of `weft policies`.")
@@ -38,8 +43,6 @@ def explain(
     """Run TRACE up to a moment and say why a job waits there, or holds what it holds."""
     workload, cluster = read(trace, cluster_text, oversize)
     _check_job(workload, identity)
-    if not at_s >= 0:
-        raise InvalidInputError(f"--at must be 0 or more seconds, not {at_s}")
     chosen = settings(policy, options)
     experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
     experiment.simulation.run(until=at_s)

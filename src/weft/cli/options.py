@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from math import inf
+from math import inf, isnan
 from typing import Any
 
 import click
@@ -18,6 +18,18 @@ from weft.traces.load import load
 from weft.traces.workload import Workload
 
 Command = Callable[..., Any]
+
+
+class Number(click.FloatRange):
+    """A number of a range; not-a-number is in none, which comparisons alone do not notice."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 _RUN_OPTIONS = (
@@ -59,21 +71,21 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--elastic",
-        type=float,
+        type=Number(min=0, max=1),
         metavar="SERIAL",
         help="Let jobs run on 1 to twice their devices; SERIAL is the share that "
         "does not speed up (0.05, say).",
     ),
     click.option(
         "--belief-error",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         default=0.0,
         metavar="SPREAD",
         help="Make policies mispredict speeds by a log-normal factor of this spread.",
     ),
     click.option(
         "--job-failures",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         default=0.0,
         metavar="RATE",
         help="Let jobs fail as in the Philly study (1), less or more often; 0 never.",
@@ -85,13 +97,13 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--node-mtbf",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="HOURS",
         help="Mean time between failures of one node.",
     ),
     click.option(
         "--node-repair",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=1.0,
         show_default=True,
         metavar="HOURS",
@@ -99,7 +111,7 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--checkpoint-every",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=1800.0,
         show_default=True,
         metavar="SECONDS",
