@@ -17,7 +17,16 @@ from weft.core.cluster import Cluster, Device, Node
 class FreeDevices:
     """Which devices nobody holds. Nodes are known by position: their order in the cluster."""
 
-    __slots__ = ("_by_count", "_devices", "_masks", "_position", "capacity", "largest", "total")
+    __slots__ = (
+        "_by_count",
+        "_devices",
+        "_known",
+        "_masks",
+        "_position",
+        "capacity",
+        "largest",
+        "total",
+    )
 
     def __init__(self) -> None:
         self.total = 0
@@ -27,6 +36,7 @@ class FreeDevices:
         self._devices: list[tuple[Device, ...]] = []
         self._masks: list[int] = []
         self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
+        self._known: frozenset[Device] | None = None  # all devices in use; None: to be gathered
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
@@ -43,6 +53,7 @@ class FreeDevices:
         twin.capacity = self.capacity
         twin._position = self._position
         twin._devices = self._devices
+        twin._known = self._known
         twin._masks = self._masks.copy()
         twin._by_count = [positions.copy() for positions in self._by_count]
         return twin
@@ -61,6 +72,13 @@ class FreeDevices:
         """Whether all of these are free."""
         position, masks = self._position, self._masks
         return all(masks[position[d.node]] >> d.number & 1 for d in devices)
+
+    def knows(self, devices: Iterable[Device]) -> bool:
+        """Whether all of these, free or held, are on nodes in use."""
+        if self._known is None:
+            nodes = zip(self._devices, self.capacity, strict=True)
+            self._known = frozenset(d for devices, count in nodes if count for d in devices)
+        return self._known.issuperset(devices)
 
     def tightest(self, size: int) -> int | None:
         """The node with the fewest free devices that still has room; the first of equals."""
@@ -107,11 +125,13 @@ class FreeDevices:
     # -- changes --------------------------------------------------------------------------------
 
     def take(self, devices: Sequence[Device]) -> None:
-        """Mark as held; every one of them must be free."""
+        """Mark as held; every one of them must be free, or on a node that is gone."""
         for position, bits in self._by_node(devices):
             mask = self._masks[position]
-            assert mask & bits == bits, "a device that is not free was taken"
-            self._move(position, mask, mask ^ bits)
+            assert mask & bits == bits or not self.capacity[position], (
+                "a device that is not free was taken"
+            )
+            self._move(position, mask, mask & ~bits)
 
     def give(self, devices: Sequence[Device]) -> None:
         """Mark as free again; devices of a node that is gone stay gone."""
@@ -139,15 +159,19 @@ class FreeDevices:
             self.capacity = [*self.capacity]
             self.capacity[position] = node.device_count
         self.largest = max(self.capacity)
+        self._known = None
         self._by_count += [[] for _ in range(node.device_count + 1 - len(self._by_count))]
         self._move(position, self._masks[position], (1 << node.device_count) - 1)
 
     def remove(self, name: str) -> None:
         """Use a node no more: its free devices vanish, held ones vanish when given back."""
-        position = self._position[name]
+        position = self._position.get(name)
+        if position is None:
+            return  # It was never here.
         self.capacity = [*self.capacity]
         self.capacity[position] = 0
         self.largest = max(self.capacity)
+        self._known = None
         self._move(position, self._masks[position], 0)
 
     def _by_node(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:

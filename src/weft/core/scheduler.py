@@ -90,6 +90,7 @@ class Scheduler:
             actions = difference(
                 self._jobs, self.tenancy.tenants, schedule.changes, self._next_action
             )
+            self._check_devices(actions)
             if self._leaving:
                 actions = [self._behind_leavers(action) for action in actions]
             self._order(actions, now)
@@ -148,11 +149,18 @@ class Scheduler:
         """
         for event in events:
             self._APPLY[type(event)](self, event, now)
-        self._lost = []
+        # First what needed no policy, as it was then: how many decisions there had been when a
+        # job was told to let go says whether its report is news. Stops that a crash kept out of
+        # the record are still owed.
+        lost = set(self._lost)
+        actions = list(actions)
+        forced = [a for a in actions if isinstance(a, Stop) and a.job in lost]
+        self._order(forced, now)
+        self._lost = [identity for identity in self._lost if self._holds(identity)]
         if wake_at is not None:
             self._refresh(now)
             self.wake_at = wake_at
-        self._order(actions, now)
+        self._order([a for a in actions if a not in forced], now)
 
     # -- decisions ------------------------------------------------------------------------------
 
@@ -164,6 +172,15 @@ class Scheduler:
         self.decisions += 1
         self.wake_at = inf
         self._stale = False
+
+    def _check_devices(self, actions: Iterable[Action]) -> None:
+        knows = self.tenancy.free.knows
+        for action in actions:
+            if not isinstance(action, Stop) and not knows(action.allocation.devices):
+                device = next(d for d in action.allocation.devices if not knows((d,)))
+                raise PolicyError(
+                    f"job {action.job} was given device {device}, which is not in the cluster"
+                )
 
     def _behind_leavers(self, action: Action) -> Action:
         """Add to `after` those who were told to let go earlier and have not reported yet."""
@@ -238,8 +255,7 @@ class Scheduler:
         """Orders for jobs that must let go whatever the policy thinks."""
         stops: list[Action] = []
         for identity in dict.fromkeys(self._lost):
-            job = self._jobs.get(identity)
-            if job is not None and job.allocation is not None:
+            if self._holds(identity):
                 stops.append(Stop(self._next_action + len(stops), identity))
         self._lost = []
         self._order(stops, now)
@@ -340,7 +356,7 @@ class Scheduler:
 
     def _joined(self, event: facts.NodeJoined, now: float) -> None:
         self.cluster = self.cluster.without([event.node.name]).with_node(event.node)
-        self.tenancy.free.add(event.node)
+        self.tenancy.add(event.node)
         unfit, self.unfit = self.unfit, {}
         for identity in unfit:
             self._queue(self._jobs[identity], now)
@@ -356,6 +372,10 @@ class Scheduler:
         self._retire(event.node, now)
 
     # -- leaves ---------------------------------------------------------------------------------
+
+    def _holds(self, identity: JobId) -> bool:
+        job = self._jobs.get(identity)
+        return job is not None and job.allocation is not None
 
     def _current(self, event: Report) -> Job | None:
         """The job a report is about, unless the report is of an earlier attempt."""

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Self
 
 from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
+from weft.core.cluster import Cluster, Device, Node
 from weft.core.errors import DoubleBookingError
 from weft.core.free import FreeDevices
 from weft.core.job import JobId
@@ -27,6 +27,13 @@ class Tenancy:
         twin._tenants = {device: turns.copy() for device, turns in self._tenants.items()}
         twin.tenants = MappingProxyType(twin._tenants)
         return twin
+
+    def add(self, node: Node) -> None:
+        """Let a node be used; what jobs hold there, after a drain, stays theirs."""
+        self.free.add(node)
+        held = [device for device in self._tenants if device.node == node.name]
+        if held:
+            self.free.take(held)
 
     def claim(self, job: JobId, allocation: Allocation) -> None:
         tenants, turn = self._tenants, allocation.turn
