@@ -27,12 +27,7 @@ class MaxMin(Sharing):
             return KEEP
         active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
-        free = snapshot.cluster.device_count
-        sizes: dict[JobId, int] = {}
-        for job in active:
-            if job.spec.sizes[0] <= free:
-                sizes[job.id] = job.spec.sizes[0]
-                free -= job.spec.sizes[0]
+        sizes, free = self.smallest_each(active, snapshot.cluster.device_count)
         _grow(snapshot, sizes, free)
         until = inf
         if len(sizes) < len(active):

@@ -26,12 +26,7 @@ class Optimus(Sharing):
             return KEEP
         active = [*snapshot.holding(), *snapshot.waiting()]
         active.sort(key=lambda job: (not job.size, job.sequence))
-        free = snapshot.cluster.device_count
-        sizes: dict[JobId, int] = {}
-        for job in active:
-            if job.spec.sizes[0] <= free:
-                sizes[job.id] = job.spec.sizes[0]
-                free -= job.spec.sizes[0]
+        sizes, free = self.smallest_each(active, snapshot.cluster.device_count)
         self._grow(snapshot, sizes, free)
         return self.schedule(snapshot, sizes)
 

@@ -6,7 +6,7 @@ fragmentation denies is denied to the last.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from weft.core.allocation import Allocation
@@ -60,6 +60,16 @@ class Sharing(Policy):
                     free.take(devices)
                     changes[identity] = Allocation(devices)
         return Schedule(changes, valid_until)
+
+    def smallest_each(self, jobs: Sequence[Job], devices: int) -> tuple[dict[JobId, int], int]:
+        """Everybody's smallest size, in that order and while it fits, and how many are left."""
+        sizes: dict[JobId, int] = {}
+        for job in jobs:
+            smallest = job.spec.sizes[0]
+            if smallest <= devices:
+                sizes[job.id] = smallest
+                devices -= smallest
+        return sizes, devices
 
     def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
         """Near what it holds if that works, else anywhere, else at a smaller size."""
