@@ -31,6 +31,14 @@ class Profile:
     restart_s: float = 0.0
     memory_gib: float = 0.0
     model: str = ""  # the network's name, where it is known
+    # Measured (size, seconds of one iteration), ascending; empty where only the serial share is
+    # known. Only ratios are used: the stage times above say how long an iteration takes.
+    curve: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = [size for size, _ in self.curve]
+        if any(a >= b for a, b in pairwise(sizes)) or any(t <= 0 for _, t in self.curve):
+            raise InvalidInputError(f"a scaling curve must ascend in size, not {self.curve}")
 
     @property
     def iteration_s(self) -> float:

@@ -48,7 +48,7 @@ class Ranking:
         self._rank = rank
         self._place = 0  # counts up: the order in which jobs came to where they are
         self.queue: list[tuple[float, int, JobId]] = []  # (value, place, job), ascending
-        # slope -> (value at time 0, -place, job), ascending
+        # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
         # job -> (slope or None while it waits, its entry)
         self._entries: dict[JobId, tuple[float | None, tuple[float, int, JobId]]] = {}
@@ -84,8 +84,8 @@ class Ranking:
             insort(self.queue, entry)
             self._entries[identity] = (None, entry)
         else:
-            # Later comers stand in front of equals here: they were ahead when they came.
-            entry = (value - slope * now, -place, identity)
+            # Whoever came later was ahead of equals that fall, and behind any others.
+            entry = (value - slope * now, -place if slope < 0 else place, identity)
             insort(self._lines.setdefault(slope, []), entry)
             self._entries[identity] = (slope, entry)
         if until < inf:

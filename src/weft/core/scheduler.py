@@ -395,6 +395,8 @@ class Scheduler:
         )
         self._jobs[job.id] = job
         self._queue(job, now)
+        # Its rank may run out, and whoever runs may run out of theirs now that somebody waits.
+        self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
 
     def _queue(self, job: Job, now: float) -> None:
         """Let a job wait for its turn, or aside if the cluster could not run it even empty."""

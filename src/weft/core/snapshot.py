@@ -36,6 +36,13 @@ class Snapshot(NamedTuple):
     tenants: Mapping[Device, Mapping[int, JobId]]
     ranking: Ranking
 
+    @property
+    def supply(self) -> int:
+        """Devices to share out, free or held. More than the cluster's while a drained node's jobs
+        run on.
+        """
+        return self.free.total + len(self.tenants)
+
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""
         jobs = self.jobs

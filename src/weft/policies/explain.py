@@ -19,7 +19,7 @@ def why_waiting(
         return Reason(
             "devices",
             f"it asks for {_devices(size)} and {free} of {snapshot.cluster.device_count} "
-            f"are free; {ahead} waiting jobs are ahead of it",
+            f"are free; {_waiting(ahead)} {'is' if ahead == 1 else 'are'} ahead of it",
         )
     if placement.place(snapshot.free, size) is None:
         most = max(snapshot.free.count(p) for p in range(len(snapshot.free.capacity)))
@@ -32,12 +32,11 @@ def why_waiting(
         first = next(snapshot.waiting())
         return Reason(
             "order",
-            f"{_devices(free)} are free and it asks for {size}, but this policy lets nobody "
-            f"overtake, and job {first.id} ahead of it waits for {first.spec.asked}",
+            f"{_devices(free)} {'is' if free == 1 else 'are'} free and it asks for {size}, "
+            f"but this policy lets nobody overtake, and job {first.id} ahead of it "
+            f"waits for {first.spec.asked}",
         )
-    return Reason(
-        "rank", f"it ranks behind {ahead} waiting jobs and is started when its turn comes"
-    )
+    return Reason("rank", f"it ranks behind {_waiting(ahead)} and is started when its turn comes")
 
 
 def _why_holding(job: Job, now: float) -> Reason:
@@ -48,10 +47,9 @@ def _why_holding(job: Job, now: float) -> Reason:
     )
     done = 100.0 * job.iterations_at(now) / job.spec.iterations
     asked = "all it asked for" if job.size == job.spec.asked else f"it asked for {job.spec.asked}"
-    cause = "starting" if job.phase is Phase.STARTING else "running"
     held_s = now - job.begun_at
     return Reason(
-        "starting" if cause == "starting" else "running",
+        "starting" if job.phase is Phase.STARTING else "running",
         f"it holds {_devices(job.size)} ({where}; {asked}) since {held_s:g} s ago, "
         f"{done:.1f} % done",
     )
@@ -62,6 +60,10 @@ def _ahead(snapshot: Snapshot, identity: JobId) -> int:
         if job.id == identity:
             return position
     return len(snapshot.ranking.queue)
+
+
+def _waiting(count: int) -> str:
+    return "1 waiting job" if count == 1 else f"{count} waiting jobs"
 
 
 def _devices(count: int) -> str:

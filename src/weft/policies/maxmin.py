@@ -27,7 +27,7 @@ class MaxMin(Sharing):
             return KEEP
         active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
-        sizes, free = self.smallest_each(active, snapshot.cluster.device_count)
+        sizes, free = self.smallest_each(active, snapshot.supply)
         _grow(snapshot, sizes, free)
         until = inf
         if len(sizes) < len(active):

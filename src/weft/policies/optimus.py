@@ -26,7 +26,7 @@ class Optimus(Sharing):
             return KEEP
         active = [*snapshot.holding(), *snapshot.waiting()]
         active.sort(key=lambda job: (not job.size, job.sequence))
-        sizes, free = self.smallest_each(active, snapshot.cluster.device_count)
+        sizes, free = self.smallest_each(active, snapshot.supply)
         self._grow(snapshot, sizes, free)
         return self.schedule(snapshot, sizes)
 

@@ -135,12 +135,9 @@ class _Walk:
         return self._changes
 
     def _try_again(self, entry: _Entry) -> None:
-        """An evicted job's own turn: where it was, or elsewhere, or in place of others behind."""
+        """An evicted job's own turn: elsewhere, or in place of others behind it."""
         _, _, _, identity, own = entry
-        if self._free.holds(own):
-            self._free.take(own)
-            del self._changes[identity]
-        elif len(own) < self._too_large:
+        if len(own) < self._too_large:
             devices = self._find(len(own), entry)
             if devices is not None:
                 self._changes[identity] = Allocation(devices)

@@ -34,6 +34,8 @@ BUILT_IN: Mapping[str, str] = {
     "max-min": "weft.policies.maxmin:max_min",
     "optimus": "weft.policies.optimus:optimus",
     "themis": "weft.policies.themis:themis",
+    "afs": "weft.policies.afs:afs",
+    "afs-p": "weft.policies.afs_blind:afs_p",
 }
 
 ENTRY_POINTS = "weft.policies"

@@ -26,7 +26,7 @@ class Themis(Sharing):
         contenders = list(snapshot.waiting())
         if not contenders:
             return KEEP
-        now, devices = snapshot.now, snapshot.cluster.device_count
+        now, devices = snapshot.now, snapshot.supply
         holders = list(snapshot.holding())
         share = devices / (len(contenders) + len(holders))
         sizes: dict[JobId, int] = {}

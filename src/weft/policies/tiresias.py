@@ -2,7 +2,8 @@
 
 Attained service is two-dimensional: devices times time. A job starts in the first queue and falls
 into the next when its service passes a limit; queues are served in order, first come first served
-within one, so two jobs of one queue never preempt each other back and forth. A job that has waited
+within one. By default that is by when a job began to wait or run there, and nobody is preempted for
+a job of the same queue; with `by_arrival` it is by submission, preempting. A job that has waited
 `promote` times as long as it has ever run goes back to the first queue for one more spell.
 """
 
@@ -19,6 +20,7 @@ from weft.policies.placement import Placement
 # Service that is a rounding error short of a limit has reached it; without this a job could be
 # asked about for ever at the moment that it crosses.
 _ROUNDING = 1e-6
+_ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that queues do not overlap
 
 
 def tiresias(
@@ -27,12 +29,16 @@ def tiresias(
     *,
     limits: tuple[float, ...] = (3250.0, 7200.0),
     promote: float = 0.0,
+    by_arrival: bool = False,
 ) -> Ordered:
     """Discretised two-dimensional least attained service, with demotion and promotion."""
     if not limits or list(limits) != sorted(set(limits)) or limits[0] <= 0:
         raise InvalidInputError(f"tiresias limits must ascend from above 0, not {limits}")
     if promote < 0:
         raise InvalidInputError(f"tiresias promote must be 0 (never) or above, not {promote:g}")
+
+    def place(queue: int, job: Job) -> float:
+        return queue * _ARRIVALS_MAX + job.sequence if by_arrival else queue
 
     def order(job: Job, now: float) -> Rank:
         service_s = job.service_at(now)
@@ -41,11 +47,13 @@ def tiresias(
         queue = bisect_right(limits, service_s + _ROUNDING)
         if job.allocation is not None:
             left_s = limits[queue] - service_s if queue < len(limits) else inf
-            return Rank(queue, 0.0, now + left_s / job.size)
+            return Rank(place(queue, job), 0.0, now + left_s / job.size)
         if promote and queue:
             promoted_at = job.since_at + promote * job.held_s
-            return Rank(0) if now + _ROUNDING >= promoted_at else Rank(queue, 0.0, promoted_at)
-        return Rank(queue)
+            if now + _ROUNDING >= promoted_at:
+                return Rank(place(0, job))
+            return Rank(place(queue, job), 0.0, promoted_at)
+        return Rank(place(queue, job))
 
     return Ordered(order, placement, preemptive=True)
 

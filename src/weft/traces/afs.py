@@ -5,9 +5,10 @@ of AFS (repository TuftsNATLab/PCS at 4ed6b2e45b31, simulation/models.py; MIT); 
 measured ones are interpolated in the iteration time, as there.
 """
 
-from bisect import bisect_left
+from functools import cache
 
-from weft.core.job import JobSpec
+from weft.core.job import JobSpec, Profile
+from weft.models.scaling import interpolate
 from weft.traces.philly import CITE
 from weft.traces.table import Table
 from weft.traces.workload import Workload
@@ -50,38 +51,52 @@ ITERATION_S: dict[str, tuple[float, ...]] = {
 def read_afs(table: Table) -> Workload:
     """Seconds; durations are rounded to the whole seconds that Philly's log has."""
     identity, model = table.text("app_id", required=True), table.text("model_name", required=True)
-    size, submit = table.count("num_jobs"), table.moment("submit_time")
+    asked, submit = table.count("num_jobs"), table.moment("submit_time")
     service = table.length("service", unit="GPU-seconds")
     for row in table.rows():
-        duration_s = round(service(row) / _speedup(table, model(row), size(row)))
-        sizes, profile = table.shape(size(row), model(row))
+        profile = _profile(table, model(row), asked(row))
+        # The curve's own ratio is the speed-up that the service was multiplied by.
+        speedup = profile.curve[0][1] / interpolate(profile.curve, profile.size)
         table.add(
             JobSpec(
                 identity(row),
-                float(max(1, duration_s)),
-                sizes=sizes,
+                float(max(1, round(service(row) / speedup))),
+                sizes=_sizes(profile.curve[-1][0]),
+                asked=profile.size,
                 profile=profile,
                 submit_at=submit(row),
             )
         )
     return table.workload(
-        "afs", CITE, "one iteration is one second at the asked size, recovered from the service"
+        "afs",
+        CITE,
+        "one iteration is one second at the asked size, recovered from the service",
+        "jobs may run on 1 to as many GPUs as their model was measured on; rigid policies run them "
+        "at the size asked for",
     )
 
 
-def _speedup(table: Table, model: str, size: int) -> float:
+@cache
+def _sizes(largest: int) -> tuple[int, ...]:
+    return tuple(range(1, largest + 1))
+
+
+def _profile(table: Table, model: str, asked: int) -> Profile:
     if model not in ITERATION_S:
         raise table.error(
             f"model {model!r} has no measured speed-up; expected one of {', '.join(ITERATION_S)}"
         )
-    times = ITERATION_S[model]
-    counts = _COUNTS[: len(times)]
-    if size > counts[-1]:
+    profile = _measured(model, asked)
+    largest = profile.curve[-1][0]
+    if asked > largest:
         raise table.error(
-            f"model {model!r} has no measured speed-up on {size} GPUs; expected 1 to {counts[-1]}"
+            f"model {model!r} has no measured speed-up on {asked} GPUs; expected 1 to {largest}"
         )
-    upper = bisect_left(counts, size)
-    if counts[upper] == size:
-        return times[0] / times[upper]
-    share: float = (size - counts[upper - 1]) / (counts[upper] - counts[upper - 1])
-    return times[0] / ((1 - share) * times[upper - 1] + share * times[upper])
+    return profile
+
+
+@cache
+def _measured(model: str, asked: int) -> Profile:
+    """One profile for all jobs alike."""
+    curve = tuple(zip(_COUNTS, ITERATION_S[model], strict=False))
+    return Profile(size=asked, model=model, curve=curve)

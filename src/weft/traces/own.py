@@ -1,13 +1,16 @@
 """Weft's own trace: a CSV that keeps everything a JobSpec says, so that a round trip loses nothing.
 
-Lines that begin with # before the header are notes. Sizes are separated by spaces; plans and
-command are JSON, empty for the default; a deadline may be empty. Numbers are written as the
+Lines that begin with # before the header are notes. Sizes are separated by spaces, and so
+are the size:seconds of a measured scaling curve; plans and command are JSON, empty for the default;
+a deadline may be empty. Numbers are written as the
 shortest text that reads back to the same value.
 """
 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import pairwise
+from math import inf
 from operator import itemgetter
 
 from weft.core.errors import InvalidInputError
@@ -26,6 +29,7 @@ _PROFILE = (
     "restart_s",
     "memory_gib",
     "model",
+    "curve",
 )
 COLUMNS = (
     "id",
@@ -75,6 +79,7 @@ def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
         profile.restart_s,
         profile.memory_gib,
         profile.model,
+        " ".join(f"{size}:{seconds!r}" for size, seconds in profile.curve),
         spec.owner,
         spec.tenant,
         int(spec.guaranteed),
@@ -159,6 +164,7 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
     restart_s = table.moment("restart_s", default=0.0)
     memory_gib = table.moment("memory_gib", unit="GiB", default=0.0)
     model, sizes = table.text("model", exact=True), _sizes(table)
+    curve = _curve(table)
     cells = itemgetter(*(table.header.index(c) for c in ("sizes", *_PROFILE) if c in table.header))
     known: dict[object, Profile] = {}
 
@@ -175,11 +181,32 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
                 restart_s=restart_s(row),
                 memory_gib=memory_gib(row),
                 model=model(row),
+                curve=curve(row),
             )
             if profile.iteration_s <= 0:
                 raise table.error("the stages take 0 seconds; expected at least one to take longer")
             known[written] = profile
         return known[written]
+
+    return read
+
+
+def _curve(table: Table) -> Callable[[Row], tuple[tuple[int, float], ...]]:
+    """Measured `size:seconds` of one iteration, separated by spaces, or nothing."""
+    text = table.text("curve")
+
+    def read(row: Row) -> tuple[tuple[int, float], ...]:
+        pairs = [pair.partition(":") for pair in text(row).split()]
+        try:
+            points = tuple((int(size), float(seconds)) for size, _, seconds in pairs)
+        except ValueError:
+            points = ((0, 0.0),)
+        ascending = all(a[0] < b[0] for a, b in pairwise(points))
+        if not ascending or not all(size > 0 and 0 < s < inf for size, s in points):
+            raise table.error(
+                f"curve is {text(row)!r}; expected ascending size:seconds such as 1:2.5 2:1.3"
+            )
+        return points
 
     return read
 
