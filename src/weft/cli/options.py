@@ -59,8 +59,9 @@ _RUN_OPTIONS = (
         "--restart-charge",
         default="changes",
         show_default=True,
-        metavar="changes|decisions",
-        help="Charge it where something changes, or (replications only) to all, always.",
+        metavar="changes|starts|warm|decisions",
+        help="Charge it where something changes; to first starts as well; as that, but growing "
+        "jobs train on; or (replications only) to every running job at every decision.",
     ),
     click.option(
         "--effects",

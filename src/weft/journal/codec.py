@@ -14,7 +14,7 @@ import msgspec
 from weft.core import actions, events
 from weft.core.actions import Action
 from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
+from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event
 
 FORMAT = 1
@@ -90,5 +90,5 @@ def decode(text: bytes) -> tuple[float, Line]:
         if unknown:
             raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")
         return at, msgspec.convert(fields, kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, PolicyError, RecursionError) as error:
         raise InvalidInputError(str(error)) from None

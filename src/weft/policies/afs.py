@@ -29,6 +29,7 @@ from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId, Profile
 from weft.core.ports import PerformanceModel
 from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.policies.packing import legal, pack
 from weft.policies.placement import Placement
 from weft.policies.shares import Sharing
 
@@ -69,15 +70,17 @@ class Ladders:
     def __init__(self, belief: PerformanceModel) -> None:
         self._belief = belief
         # By the profile's identity; the profile is kept so that its identity stays its own.
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[Profile, Ladder]] = {}
+        self._known: dict[tuple[int, tuple[int, ...], int], tuple[Profile, Ladder]] = {}
 
-    def of(self, job: Job) -> Ladder:
+    def of(self, job: Job, node: int = 1) -> Ladder:
+        """The job's ladder, of counts that tile nodes of that many devices."""
         spec = job.spec
-        key = (id(spec.profile), spec.sizes)
+        key = (id(spec.profile), spec.sizes, node)
         known = self._known.get(key)
         if known is None:
-            speeds = [self._belief.alone(spec, size) for size in spec.sizes]
-            known = self._known[key] = (spec.profile, Ladder.of(spec.sizes, speeds))
+            sizes = spec.sizes if node == 1 else legal(spec.sizes, node)
+            speeds = [self._belief.alone(spec, size) for size in sizes]
+            known = self._known[key] = (spec.profile, Ladder.of(sizes, speeds))
         return known[1]
 
 
@@ -191,11 +194,13 @@ class Afs(Sharing):
         placement: Placement,
         belief: PerformanceModel,
         *,
+        packed: bool = False,
         patience: float = 0.0,
         hold_s: float = 0.0,
     ) -> None:
         super().__init__(placement)
         self._belief = belief
+        self._packed = packed
         self._patience = patience
         self._hold_s = hold_s
         self._ladders = Ladders(belief)
@@ -208,8 +213,12 @@ class Afs(Sharing):
         sizes = self._first(active, snapshot.now, devices)
         rest = [job for job in active if job.id not in sizes]
         work = [job.remaining_at(snapshot.now) for job in rest]
-        given = shares([self._ladders.of(job) for job in rest], work, devices - sum(sizes.values()))
+        node = snapshot.cluster.largest_node if self._packed else 1
+        ladders = [self._ladders.of(job, node) for job in rest]
+        given = shares(ladders, work, devices - sum(sizes.values()))
         sizes |= {job.id: size for job, size in zip(rest, given, strict=True) if size}
+        if self._packed:
+            return Schedule.whole(snapshot, pack(snapshot, sizes))
         return self.schedule(snapshot, sizes)
 
     def _first(self, active: Sequence[Job], now: float, devices: int) -> dict[JobId, int]:
@@ -237,12 +246,18 @@ def afs(
     placement: Placement,
     belief: PerformanceModel,
     *,
+    packed: bool = False,
     patience: float = 0.0,
     hold_s: float = 0.0,
 ) -> Afs:
-    """Elastic: each device to the job that gains most, apathetic to the future (AFS-L)."""
+    """Elastic: each device to the job that gains most, apathetic to the future (AFS-L).
+
+    packed: only counts that tile nodes, placed so that no node carries two jobs that cross nodes.
+    patience: reserve the first step of a job that has waited so many times its length; 0 is off.
+    hold_s: leave a job alone for so long after it began.
+    """
     if not patience >= 0:
         raise InvalidInputError(f"afs patience must be 0 (off) or more, not {patience:g}")
     if not hold_s >= 0:
         raise InvalidInputError(f"afs hold_s must be 0 or more, not {hold_s:g}")
-    return Afs(placement, belief, patience=patience, hold_s=hold_s)
+    return Afs(placement, belief, packed=packed, patience=patience, hold_s=hold_s)

@@ -41,7 +41,7 @@ class Running:
     spec: JobSpec
     allocation: Allocation
     action: int
-    attempt: int  # counts the job's starts, from 1
+    starts: int  # of the job so far, from 1
     done: float  # iterations, as of from_at
     speed: float  # iterations a second; 0 while it restarts
     from_at: float
@@ -59,9 +59,11 @@ class SimulatedEngine:
         truth: PerformanceModel,
         *,
         cost: RestartCost | None = None,
+        first_start_free: bool = True,
         faults: Faults = NO_FAULTS,
     ) -> None:
         self._truth = truth
+        self._first_start_free = first_start_free
         self._cost: RestartCost = Constant() if cost is None else cost
         self._faults = faults
         self._jobs = jobs  # in order of submission
@@ -69,6 +71,10 @@ class SimulatedEngine:
         self._specs: dict[JobId, JobSpec] = {}  # of the jobs that have arrived
         self._runs: dict[JobId, Running] = {}
         self._paused: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
+        self._failures: dict[JobId, int] = {}
+        # Seconds to a fault and its reason, of jobs that were stopped before it struck: what
+        # fails after an hour of running fails after an hour however often it is stopped.
+        self._threatened: dict[JobId, tuple[float, str]] = {}
         # Who is on each device; None until a second turn is given out, since before that nobody
         # can share and the book-keeping would be a fifth of the engine's time.
         self._sharers: dict[Device, list[JobId]] | None = None
@@ -84,6 +90,8 @@ class SimulatedEngine:
         twin._runs = {identity: replace(run) for identity, run in self._runs.items()}
         twin._specs = self._specs.copy()
         twin._paused = self._paused.copy()
+        twin._failures = self._failures.copy()
+        twin._threatened = self._threatened.copy()
         if self._sharers is not None:
             twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
         twin._heap = self._heap.copy()
@@ -154,12 +162,14 @@ class SimulatedEngine:
         self._begin(run, now, self._restart_s(run, starts))
 
     def _change(self, action: Change, now: float) -> None:
-        run = self._runs[action.job]
+        run = self._runs.get(action.job)
+        if run is None:
+            return  # As in _stop.
         self._settle(run, now)
         self._vacate(action.job, run, now)
         run.allocation, run.action, run.speed = action.allocation, action.id, 0.0
         self._occupy(action.job, run, now)
-        self._begin(run, now, self._restart_s(run, run.attempt))
+        self._begin(run, now, self._restart_s(run, run.starts))
 
     def _stop(self, action: Stop, now: float) -> None:
         run = self._runs.get(action.job)
@@ -167,7 +177,9 @@ class SimulatedEngine:
             return  # It ended on its own in this very moment, and has said so.
         self._settle(run, now)
         self._leave(action.job, now)
-        self._paused[action.job] = (run.done, run.attempt)
+        self._paused[action.job] = (run.done, run.starts)
+        if run.fails_at < inf:
+            self._threatened[action.job] = (run.fails_at - now, run.reason)
         self._reports.append(JobStopped(action.job, action.id, run.done))
 
     # -- what happens ---------------------------------------------------------------------------
@@ -183,13 +195,14 @@ class SimulatedEngine:
         run.from_at = now
         run.speed = self._speed(run)
         if run.fails_at == inf:
-            run.fails_at, run.reason = self._faults.strikes(run.spec, run.attempt, now)
+            run.fails_at, run.reason = self._fault(run.spec, now)
         self._expect_end(run, now)
         return JobStarted(run.spec.id, run.action, run.done, run.speed)
 
     def _happened(self, run: Running, what: _Due, now: float) -> Event:
         identity = run.spec.id
         if what == "begin":
+            self._settle(run, now)
             return self._running(run, now)
         if what == "finish":
             self._leave(identity, now)
@@ -197,8 +210,16 @@ class SimulatedEngine:
         self._settle(run, now)
         self._leave(identity, now)
         kept = self._faults.kept(run.spec, run.done)
-        self._paused[identity] = (kept, run.attempt)
+        self._paused[identity] = (kept, run.starts)
+        self._failures[identity] = self._failures.get(identity, 0) + 1
         return JobFailed(identity, run.action, kept, run.reason)
+
+    def _fault(self, spec: JobSpec, now: float) -> tuple[float, str]:
+        """When this attempt fails and of what; stops do not begin another attempt."""
+        if spec.id in self._threatened:
+            left_s, reason = self._threatened.pop(spec.id)
+            return now + left_s, reason
+        return self._faults.strikes(spec, self._failures.get(spec.id, 0) + 1, now)
 
     def _node_events(self, now: float) -> list[Event]:
         """Nodes that were lost or came back; jobs on a lost node fall back to a checkpoint."""
@@ -227,8 +248,9 @@ class SimulatedEngine:
             self._expect(run, ends_at, "finish")
 
     def _restart_s(self, run: Running, starts: int) -> float:
-        """What it costs to begin, after so many starts; a trace's durations contain the first."""
-        return self._cost.seconds(run.spec, run.allocation.size) if starts else 0.0
+        """What it costs to begin, after so many starts."""
+        free = self._first_start_free and not starts
+        return 0.0 if free else self._cost.seconds(run.spec, run.allocation.size)
 
     def _settle(self, run: Running, now: float) -> None:
         """Bring the count of iterations up to now."""

@@ -1,6 +1,6 @@
 """A whole experiment: a workload on a cluster under settings, with its record."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.core.actions import Action
@@ -21,9 +21,19 @@ from weft.sim.faults import Faults
 from weft.sim.interrupting import InterruptingEngine
 from weft.sim.run import Observer, Simulation
 from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost
+from weft.sim.warm import WarmEngine
 from weft.traces.workload import Workload
 
 Stopwatch = Callable[[], float]
+
+# What a restart cost is charged to: changes of an allocation, the first start as well, the same
+# with growing made free, or everything at every decision.
+_ENGINES: Mapping[str, type[SimulatedEngine]] = {
+    "changes": SimulatedEngine,
+    "starts": SimulatedEngine,
+    "warm": WarmEngine,
+    "decisions": InterruptingEngine,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +101,17 @@ def prepare(
 
         belief = Noisy(truth, spread=settings.belief_error, seed=settings.seed)
     spent = Spent(policy(settings.policy, placement(settings.placement), belief), stopwatch)
-    engines = {"changes": SimulatedEngine, "decisions": InterruptingEngine}
-    if settings.restart_charge not in engines:
+    kind = _ENGINES.get(settings.restart_charge)
+    if kind is None:
         raise InvalidInputError(
             f"restart charge {settings.restart_charge!r} is not known; "
-            f"expected {' or '.join(engines)}"
+            f"expected one of {', '.join(_ENGINES)}"
         )
-    engine = engines[settings.restart_charge](
+    engine = kind(
         _jobs(workload, cluster, settings),
         truth,
         cost=restart_cost(settings.restart_cost),
+        first_start_free=settings.restart_charge == "changes",
         faults=Faults(settings.faults, cluster),
     )
     recorder = Recorder(lambda spec, speed: speed / truth.alone(spec, 1))

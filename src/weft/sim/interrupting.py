@@ -21,9 +21,10 @@ class InterruptingEngine(SimulatedEngine):
         if now > self._interrupted_at:
             self._interrupted_at = now
             for identity, run in self._runs.items():
-                self._settle(run, now)
-                self._expect_end(run, now)
-                events.append(JobProgressed(identity, run.action, run.done, run.speed))
+                if run.speed:  # It has none on a node that was lost just now.
+                    self._settle(run, now)
+                    self._expect_end(run, now)
+                    events.append(JobProgressed(identity, run.action, run.done, run.speed))
         return events
 
     def _restart_s(self, run: Running, starts: int) -> float:  # noqa: ARG002

@@ -30,7 +30,11 @@ def rounds(every_s: float) -> Look:
     """Look only at round ends: whatever happens within a round is seen, and dated, at its end."""
 
     def look(moment: float) -> float:
-        return moment if moment == inf else ceil(moment / every_s) * every_s
+        if moment == inf:
+            return inf
+        number = ceil(moment / every_s)
+        # The division may be a hair too large: 3 x 0.1 / 0.1 is above 3.
+        return number * every_s if (number - 1) * every_s < moment else (number - 1) * every_s
 
     return look
 

@@ -21,7 +21,7 @@ class Settings:
     placement: str = "consolidate"
     time: str = "event"  # event, or rounds:SECONDS
     restart_cost: str = "none"  # none, seconds, measured, or a CSV file
-    restart_charge: str = "changes"  # changes, or decisions (replications only)
+    restart_charge: str = "changes"  # changes, starts, warm, or decisions
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
     belief_error: float = 0.0  # spread of the log-normal error in what policies believe
     elastic: float | None = None  # let jobs grow and shrink, with this serial share
@@ -100,7 +100,7 @@ def _cost_file(path: Path) -> ByModel:
     try:
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"{path} cannot be read: {error}") from None
     if not rows or rows[0] != ["model", "size", "seconds"]:
         found = ",".join(rows[0]) if rows else "nothing"
