@@ -23,6 +23,7 @@ bench: $(STAMP)
 
 replications: $(STAMP)
 	$(BIN)/python replications/run.py
+	$(BIN)/weft replicate afs
 
 hooks:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "sweep": ("weft.cli.sweep:sweep", "Run many simulations over all cores."),
     "explain": ("weft.cli.explain:explain", "Say why a job waits or holds what it holds."),
     "trace": ("weft.cli.trace:trace", "Describe, convert and generate traces."),
+    "replicate": ("weft.cli.replicate:replicate", "Run a paper's experiments again and compare."),
     "policies": ("weft.cli.policies:policies", "List the policies."),
     "completion": ("weft.cli.completion:completion", "Print shell completion for bash, zsh, fish."),
 }

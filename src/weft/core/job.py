@@ -26,6 +26,7 @@ class Profile:
     prepare_s: float = 0.0
     compute_s: float = 1.0
     sync_s: float = 0.0
+    alone_s: float = 0.0  # one iteration as measured alone; 0: its stages one after another
     size: int = 1  # the stage times were taken on so many devices
     serial: float = 0.0  # share of the work that more devices do not speed up
     restart_s: float = 0.0
@@ -42,8 +43,8 @@ class Profile:
 
     @property
     def iteration_s(self) -> float:
-        """One iteration at the measured size, stages one after another."""
-        return self.load_s + self.prepare_s + self.compute_s + self.sync_s
+        """One iteration alone, at the measured size."""
+        return self.alone_s or self.load_s + self.prepare_s + self.compute_s + self.sync_s
 
 
 @value
@@ -63,6 +64,7 @@ class JobSpec:
     priority: int = 0
     deadline_at: float | None = None
     retries: int = 0
+    estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

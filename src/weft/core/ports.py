@@ -58,6 +58,18 @@ class PerformanceModel(Protocol):
         ...
 
 
+class InterleavingModel(PerformanceModel, Protocol):
+    """A performance model that can also say how jobs would run on the same devices."""
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        """Iterations a second of each job if all of them take turns on one set of devices."""
+        ...
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        """How well a group uses what it is given: what a matching of jobs maximises."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What an engine can do to a job without stopping it."""

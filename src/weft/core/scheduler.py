@@ -94,9 +94,7 @@ class Scheduler:
             if self._leaving:
                 actions = [self._behind_leavers(action) for action in actions]
             self._order(actions, now)
-        self.wake_at = schedule.valid_until
-        if self.ranking.queue:
-            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
+        self.wake_at = min(schedule.valid_until, self.ranking.next_expiry_at)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:
@@ -357,10 +355,7 @@ class Scheduler:
     def _joined(self, event: facts.NodeJoined, now: float) -> None:
         self.cluster = self.cluster.without([event.node.name]).with_node(event.node)
         self.tenancy.add(event.node)
-        unfit, self.unfit = self.unfit, {}
-        for identity in unfit:
-            self._queue(self._jobs[identity], now)
-        self._stale = True
+        self._judge_anew(now)
 
     def _node_lost(self, event: facts.NodeLost, now: float) -> None:
         self._retire(event.node, now)
@@ -417,10 +412,20 @@ class Scheduler:
         self._leaving.pop(identity, None)
 
     def _retire(self, name: str, now: float) -> None:
-        """Use a node no more, and set aside what cannot run on the nodes that are left."""
+        """Use a node no more."""
         self.cluster = self.cluster.without([name])
         self.tenancy.free.remove(name)
-        for _, _, identity in self.ranking.queue.copy():
+        self._judge_anew(now)
+
+    def _judge_anew(self, now: float) -> None:
+        """The cluster is another: set aside what cannot run on it, and bring back what now can.
+
+        More nodes may be worse: six devices are three whole nodes of two, but not two of three
+        where there is only one of three.
+        """
+        queue = [identity for _, _, identity in self.ranking.queue]
+        unfit, self.unfit = self.unfit, {}
+        for identity in (*queue, *unfit):
             self._queue(self._jobs[identity], now)
         self._stale = True
 

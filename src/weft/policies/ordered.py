@@ -38,11 +38,13 @@ class Ordered(Policy):
         *,
         strict: bool = False,
         preemptive: bool = False,
+        repack: bool = False,
         quantum_s: float = inf,
     ) -> None:
         self._order = order
         self._placement = placement
         self._preemptive = preemptive
+        self._repack = repack
         self._quantum_s = quantum_s
         self._fit = Fit(placement)
         self.in_order = strict
@@ -59,6 +61,8 @@ class Ordered(Policy):
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.ranking.queue:
             return KEEP
+        if self._repack:
+            return Schedule.whole(snapshot, self._afresh(snapshot))
         if self._preemptive:
             changes = _Walk(snapshot, self._placement).changes()
         elif snapshot.free.total:
@@ -66,6 +70,24 @@ class Ordered(Policy):
         else:
             changes = {}
         return Schedule(changes, snapshot.now + self._quantum_s)
+
+    def _afresh(self, snapshot: Snapshot) -> dict[JobId, Allocation]:
+        """Empty the cluster and fill it again in order, as some published simulators do."""
+        ranking, jobs, now = snapshot.ranking, snapshot.jobs, snapshot.now
+        order: list[tuple[float, int, int, JobId]] = []
+        for behind, (value, slope, identity) in enumerate(ranking.from_the_back(now)):
+            order.append((value, _RUNS_AND_FALLS if slope < 0 else _RUNS, -behind, identity))
+        for place, (value, _, identity) in enumerate(ranking.queue):
+            fresh = jobs[identity].submitted_at == now
+            order.append((value, _ARRIVED if fresh else _WAITS, place, identity))
+        free = FreeDevices.of(snapshot.cluster)
+        allocations: dict[JobId, Allocation] = {}
+        for _, _, _, identity in sorted(order):
+            devices = self._placement.place(free, jobs[identity].spec.asked)
+            if devices is not None:
+                free.take(devices)
+                allocations[identity] = Allocation(devices)
+        return allocations
 
     def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
         """Start what fits on free devices, in order."""

@@ -29,24 +29,24 @@ def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) 
     return Ordered(order, placement, strict=strict)
 
 
-def srtf(placement: Placement, belief: PerformanceModel) -> Ordered:
-    """Shortest remaining time first, preempting."""
+def srtf(placement: Placement, belief: PerformanceModel, *, repack: bool = False) -> Ordered:
+    """Shortest remaining time first, preempting; repack: place everybody afresh each time."""
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked)
         return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
 
-    return Ordered(order, placement, preemptive=True)
+    return Ordered(order, placement, preemptive=True, repack=repack)
 
 
-def srsf(placement: Placement, belief: PerformanceModel) -> Ordered:
-    """Shortest remaining service (time times devices) first, preempting."""
+def srsf(placement: Placement, belief: PerformanceModel, *, repack: bool = False) -> Ordered:
+    """Shortest remaining service (time times devices) first, preempting; repack as for srtf."""
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked) / job.spec.asked
         return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
 
-    return Ordered(order, placement, preemptive=True)
+    return Ordered(order, placement, preemptive=True, repack=repack)
 
 
 def las(

@@ -52,9 +52,7 @@ class Themis(Sharing):
         return self.schedule(snapshot, sizes, valid_until=now + next_end_s)
 
     def _lease_left_s(self, job: Job, now: float) -> float:
-        """Seconds to the end of the present term; 0 at a term's end, and for a waiting job."""
-        if job.allocation is None:
-            return 0.0
+        """Seconds to the end of a holder's present term; 0 at a term's end."""
         into_s = (now - job.begun_at) % self._lease_s
         at_an_end = min(into_s, self._lease_s - into_s) < 1e-6
         return 0.0 if at_an_end and now > job.begun_at else self._lease_s - into_s

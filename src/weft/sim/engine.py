@@ -81,6 +81,8 @@ class SimulatedEngine:
         self._heap: list[tuple[float, int, JobId, _Due]] = []
         self._sequence = 0
         self._reports: list[Event] = []
+        self._begun: list[tuple[Running, float]] = []  # by the orders of this moment, with costs
+        self._disturbed: dict[JobId, None] = {}  # jobs whose sharers changed
         self._now = 0.0
 
     def fork(self) -> Self:
@@ -96,6 +98,7 @@ class SimulatedEngine:
             twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
         twin._heap = self._heap.copy()
         twin._reports = self._reports.copy()
+        twin._begun, twin._disturbed = [], self._disturbed.copy()
         twin._faults = self._faults.fork()
         return twin
 
@@ -132,6 +135,10 @@ class SimulatedEngine:
             run = self._runs.get(identity)
             if run is not None and run.due == sequence:
                 events.append(self._happened(run, what, now))
+        if self._disturbed:
+            self._respeed(now)
+            events += self._reports
+            self._reports = []
         if self._faults.next_at <= now:
             events += self._node_events(now)
         while self._arrived < len(self._jobs) and self._jobs[self._arrived].submit_at <= now:
@@ -150,6 +157,12 @@ class SimulatedEngine:
                     self._stop(action, now)
                 case Change():
                     self._change(action, now)
+        # Speeds only now: in between, jobs that come and go may crowd a device.
+        begun, self._begun = self._begun, []
+        for run, cost_s in begun:
+            self._begin(run, now, cost_s)
+        if self._disturbed:
+            self._respeed(now)
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -158,25 +171,25 @@ class SimulatedEngine:
         spec = self._specs[action.job]
         run = Running(spec, action.allocation, action.id, starts + 1, done, 0.0, now)
         self._runs[action.job] = run
-        self._occupy(action.job, run, now)
-        self._begin(run, now, self._restart_s(run, starts))
+        self._occupy(action.job, run)
+        self._begun.append((run, self._restart_s(run, starts)))
 
     def _change(self, action: Change, now: float) -> None:
         run = self._runs.get(action.job)
         if run is None:
             return  # As in _stop.
         self._settle(run, now)
-        self._vacate(action.job, run, now)
+        self._vacate(action.job, run)
         run.allocation, run.action, run.speed = action.allocation, action.id, 0.0
-        self._occupy(action.job, run, now)
-        self._begin(run, now, self._restart_s(run, run.starts))
+        self._occupy(action.job, run)
+        self._begun.append((run, self._restart_s(run, run.starts)))
 
     def _stop(self, action: Stop, now: float) -> None:
         run = self._runs.get(action.job)
         if run is None:
             return  # It ended on its own in this very moment, and has said so.
         self._settle(run, now)
-        self._leave(action.job, now)
+        self._leave(action.job)
         self._paused[action.job] = (run.done, run.starts)
         if run.fails_at < inf:
             self._threatened[action.job] = (run.fails_at - now, run.reason)
@@ -205,10 +218,10 @@ class SimulatedEngine:
             self._settle(run, now)
             return self._running(run, now)
         if what == "finish":
-            self._leave(identity, now)
+            self._leave(identity)
             return JobFinished(identity, run.action)
         self._settle(run, now)
-        self._leave(identity, now)
+        self._leave(identity)
         kept = self._faults.kept(run.spec, run.done)
         self._paused[identity] = (kept, run.starts)
         self._failures[identity] = self._failures.get(identity, 0) + 1
@@ -259,8 +272,8 @@ class SimulatedEngine:
             run.done = min(done, run.spec.iterations)
         run.from_at = now
 
-    def _leave(self, identity: JobId, now: float) -> None:
-        self._vacate(identity, self._runs.pop(identity), now)
+    def _leave(self, identity: JobId) -> None:
+        self._vacate(identity, self._runs.pop(identity))
 
     def _speed(self, run: Running) -> float:
         return self._truth.iterations_per_s(run.spec, run.allocation, self._ring(run))
@@ -276,37 +289,35 @@ class SimulatedEngine:
         }
         return [(self._runs[o].spec, self._runs[o].allocation) for o in others]
 
-    def _occupy(self, identity: JobId, run: Running, now: float) -> None:
+    def _occupy(self, identity: JobId, run: Running) -> None:
         if self._sharers is None:
             if not run.allocation.turn:
                 return
             self._sharers = {}
             for other, earlier in self._runs.items():
                 if other != identity:
-                    self._occupy(other, earlier, now)
-        others: dict[JobId, None] = {}
+                    self._occupy(other, earlier)
         for device in run.allocation.devices:
             sharers = self._sharers.setdefault(device, [])
-            others.update(dict.fromkeys(sharers))
+            self._disturbed.update(dict.fromkeys(sharers))
             sharers.append(identity)
-        self._respeed(others, now)
 
-    def _vacate(self, identity: JobId, run: Running, now: float) -> None:
+    def _vacate(self, identity: JobId, run: Running) -> None:
         if self._sharers is None:
             return
-        others: dict[JobId, None] = {}
         for device in run.allocation.devices:
             sharers = self._sharers[device]
             sharers.remove(identity)
-            others.update(dict.fromkeys(sharers))
-        self._respeed(others, now)
+            self._disturbed.update(dict.fromkeys(sharers))
 
-    def _respeed(self, others: Iterable[JobId], now: float) -> None:
-        """A ring changed: its members run at another speed from now on."""
-        for identity in others:
+    def _respeed(self, now: float) -> None:
+        """Rings changed: their members run at another speed from now on."""
+        disturbed, self._disturbed = self._disturbed, {}
+        for identity in disturbed:
             run = self._runs.get(identity)
-            if run is not None and run.speed:
+            if run is not None and run.speed and run.from_at < now:
                 self._settle(run, now)
-                run.speed = self._speed(run)
+            if run is not None and run.speed and (speed := self._speed(run)) != run.speed:
+                run.speed = speed
                 self._expect_end(run, now)
-                self._reports.append(JobProgressed(identity, run.action, run.done, run.speed))
+                self._reports.append(JobProgressed(identity, run.action, run.done, speed))

@@ -1,13 +1,17 @@
 """An engine that stops and restarts every running job at every moment something happens.
 
 For replications only. Several published simulators charge the restart cost this way: in each
-interval between two events a running job first pays its start-up time and then makes progress,
-whether or not anything about it changed, while its predicted end ignores the cost of the interval
-to come (Muri's artifact: SIGCOMM'22). Weft's own default charges a cost where an allocation
-changes, and nowhere else.
+interval between two events a running job first pays its start-up time, and that of everybody it
+shares devices with, and then makes progress, whether or not anything about it changed; its
+predicted end ignores the cost of the interval to come (Muri's artifact, SIGCOMM'22). Weft's own
+default charges a cost where an allocation changes, and nowhere else.
 """
 
+from collections.abc import Iterable
+
+from weft.core.actions import Action
 from weft.core.events import Event, JobProgressed
+from weft.core.job import JobId
 from weft.sim.engine import Running, SimulatedEngine
 
 
@@ -15,6 +19,7 @@ class InterruptingEngine(SimulatedEngine):
     """Charges the restart cost to everything that runs, at every event."""
 
     _interrupted_at = 0.0
+    _costs: dict[JobId, float] = {}  # noqa: RUF012  # replaced at every event, never changed
 
     def due(self, now: float) -> list[Event]:
         events = super().due(now)
@@ -27,11 +32,22 @@ class InterruptingEngine(SimulatedEngine):
                     events.append(JobProgressed(identity, run.action, run.done, run.speed))
         return events
 
+    def carry_out(self, actions: Iterable[Action], now: float) -> None:
+        super().carry_out(actions, now)
+        own = {
+            identity: self._cost.seconds(run.spec, run.allocation.size)
+            for identity, run in self._runs.items()
+        }
+        self._costs = {
+            identity: own[identity] + sum(own[spec.id] for spec, _ in self._ring(run))
+            for identity, run in self._runs.items()
+        }
+
     def _restart_s(self, run: Running, starts: int) -> float:  # noqa: ARG002
         return 0.0  # Charged as time passes, not as a delay before the start.
 
     def _settle(self, run: Running, now: float) -> None:
-        cost_s = self._cost.seconds(run.spec, run.allocation.size)
-        past_s = max(now - run.from_at - cost_s, 0.0)
+        """Progress since the last event, less what the interval cost at its beginning."""
+        past_s = max(now - run.from_at - self._costs.get(run.spec.id, 0.0), 0.0)
         run.done = min(run.done + run.speed * past_s, run.spec.iterations)
         run.from_at = now

@@ -19,11 +19,11 @@ class WarmEngine(SimulatedEngine):
             super()._change(action, now)
             return
         self._settle(run, now)
-        self._vacate(action.job, run, now)
+        self._vacate(action.job, run)
         run.allocation, run.action = action.allocation, action.id
-        self._occupy(action.job, run, now)
+        self._occupy(action.job, run)
         if after <= before:
-            self._begin(run, now, 0.0)
+            self._begun.append((run, 0.0))
         else:
             self._warm_up(run, now)
 

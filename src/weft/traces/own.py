@@ -24,6 +24,7 @@ _PROFILE = (
     "prepare_s",
     "compute_s",
     "sync_s",
+    "alone_s",
     "measured_size",
     "serial",
     "restart_s",
@@ -44,6 +45,7 @@ COLUMNS = (
     "priority",
     "deadline_s",
     "retries",
+    "estimate_s",
     "plans",
     "command",
     "status",
@@ -74,6 +76,7 @@ def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
         profile.prepare_s,
         profile.compute_s,
         profile.sync_s,
+        profile.alone_s,
         profile.size,
         profile.serial,
         profile.restart_s,
@@ -86,6 +89,7 @@ def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
         spec.priority,
         "" if spec.deadline_at is None else spec.deadline_at,
         spec.retries,
+        spec.estimate_s,
         plans,
         json.dumps(spec.command) if spec.command else "",
         status,
@@ -111,6 +115,7 @@ def read_own(table: Table) -> Workload:
     priority = table.count("priority", least=-PRIORITY_MAX, default=0)
     deadline, deadline_at = table.text("deadline_s"), table.moment("deadline_s", default=0.0)
     plans, command = _plans(table), _command(table)
+    estimate_s = table.moment("estimate_s", default=0.0)
     for row in table.rows():
         if asked(row) and asked(row) not in sizes(row):
             raise table.error(f"asked is {asked(row)}; expected one of the sizes {sizes(row)}")
@@ -129,6 +134,7 @@ def read_own(table: Table) -> Workload:
                 priority=priority(row),
                 deadline_at=deadline_at(row) if deadline(row) else None,
                 retries=retries(row),
+                estimate_s=estimate_s(row),
                 command=command(row),
             ),
             status(row),
@@ -161,7 +167,10 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
     load_s, prepare_s = table.moment("load_s", default=0.0), table.moment("prepare_s", default=0.0)
     compute_s, sync_s = table.moment("compute_s", default=1.0), table.moment("sync_s", default=0.0)
     size, serial = table.count("measured_size", default=0), table.moment("serial", default=0.0)
-    restart_s = table.moment("restart_s", default=0.0)
+    restart_s, alone_s = (
+        table.moment("restart_s", default=0.0),
+        table.moment("alone_s", default=0.0),
+    )
     memory_gib = table.moment("memory_gib", unit="GiB", default=0.0)
     model, sizes = table.text("model", exact=True), _sizes(table)
     curve = _curve(table)
@@ -176,6 +185,7 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
                 prepare_s=prepare_s(row),
                 compute_s=compute_s(row),
                 sync_s=sync_s(row),
+                alone_s=alone_s(row),
                 size=size(row) or sizes(row)[-1],
                 serial=serial(row),
                 restart_s=restart_s(row),

@@ -1,6 +1,6 @@
 """Tiresias' CSV, and its two descendants: Muri's (milliseconds) and Chronus' (minutes)."""
 
-from weft.core.job import JobSpec
+from weft.core.job import JobSpec, Profile
 from weft.traces.table import Table
 from weft.traces.workload import Workload
 
@@ -23,27 +23,44 @@ def read_tiresias(table: Table) -> Workload:
 def read_muri(table: Table) -> Workload:
     """Milliseconds; the work is in iterations, priority 1 means opportunistic."""
     identity, model = table.text("job_id", required=True), table.text("model_name")
-    size = table.count("num_gpu")
+    size, work = table.count("num_gpu"), table.count("iterations")
     submit = table.moment("submit_time", unit="milliseconds", over=1000)
-    work = table.count("iterations")
-    iteration_s = table.length("iteration_time", unit="milliseconds", over=1000)
+    alone_s = table.length("iteration_time", unit="milliseconds", over=1000)
+    duration_s = table.length("duration", unit="milliseconds", over=1000)
+    data, compute, network = (
+        table.moment(f"resource_time_{stage}", unit="milliseconds", over=1000) for stage in range(3)
+    )
     priority = table.count("priority", least=0)
+    profiles: dict[tuple[float, ...], Profile] = {}
     for row in table.rows():
-        sizes, profile = table.shape(size(row), model(row), iteration_s(row))
+        times = (data(row), compute(row), network(row), alone_s(row))
+        key = (*times, size(row))
+        if key not in profiles:
+            profiles[key] = Profile(
+                load_s=times[0],
+                compute_s=times[1],
+                sync_s=times[2],
+                alone_s=times[3],
+                size=size(row),
+                model=model(row),
+            )
         table.add(
             JobSpec(
                 identity(row),
                 float(work(row)),
-                sizes=sizes,
-                profile=profile,
+                sizes=(size(row),),
+                profile=profiles[key],
                 submit_at=submit(row),
                 guaranteed=priority(row) == 0,
+                estimate_s=duration_s(row),
             )
         )
     return table.workload(
         "muri",
         "times were milliseconds",
-        "an iteration takes iteration_time; the stage times do not add up to it and are not used",
+        "alone, an iteration takes iteration_time; the stages, which do not add up to it, are for "
+        "jobs that interleave",
+        "reading from storage and preparing on the CPU are one stage here",
         "priority 1 is a job without a guarantee",
     )
 

@@ -1,0 +1,220 @@
+"""Muri (Zhao et al., SIGCOMM'22): jobs with different bottlenecks take turns on the same devices.
+
+1. Rank jobs, by remaining service (muri-s) or attained service (muri-l).
+2. Take as candidates the next jobs of each size, a group's worth for each place in the cluster.
+3. Form groups of equal size while there are more jobs than devices (grouping.py).
+4. With autopack, split a group that would be slower than its jobs one after another.
+5. Place groups, the largest first; members of a group share its devices in turns.
+
+When a member ends the policy is asked again, so a group never runs with a hole.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.errors import InvalidInputError
+from weft.core.free import FreeDevices
+from weft.core.job import Job, JobId, JobSpec
+from weft.core.ports import InterleavingModel, Policy
+from weft.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from weft.policies.explain import why_waiting
+from weft.policies.grouping import Group, Grouping
+from weft.policies.placement import Fit, Placement
+
+
+class Muri(Policy):
+    """Groups that interleave, chosen by rank and by how well they fit together."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        belief: InterleavingModel,
+        *,
+        lengths_known: bool,
+        group: int,
+        matching: bool,
+        autopack: bool,
+        repack: bool,
+    ) -> None:
+        self._placement = placement
+        self._belief = belief
+        self._lengths_known = lengths_known
+        self._group = group
+        self._autopack = autopack
+        self._repack = repack
+        self._grouping = Grouping(belief, largest=group, matching=matching)
+        self._fit = Fit(placement)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        return self._fit.never(spec.asked, cluster)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return why_waiting(snapshot, job, self._placement, in_order=False)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        if not snapshot.jobs:
+            return KEEP
+        ranked = self._ranked(snapshot)
+        buckets = self._candidates(snapshot.cluster, [job.spec for _, job in ranked])
+        groups = self._grouping.form(buckets, snapshot.cluster.device_count)
+        if self._autopack:
+            values = {job.spec.id: value for value, job in ranked}
+            groups = self._pack(snapshot.cluster, groups, values)
+        groups.sort(key=lambda group: -group[0].asked)
+        return Schedule.whole(snapshot, self._allocate(snapshot, groups))
+
+    def _ranked(self, snapshot: Snapshot) -> list[tuple[float, Job]]:
+        """Jobs by remaining or attained service; of equals those seen before, the larger first."""
+        now = snapshot.now
+        active = [*snapshot.waiting(), *snapshot.holding()]
+        ranked = [(self._value(job, now), job) for job in active]
+        ranked.sort(
+            key=lambda entry: (
+                entry[0],
+                entry[1].submitted_at == now,
+                -entry[1].spec.asked,
+                entry[1].sequence,
+            )
+        )
+        return ranked
+
+    def _value(self, job: Job, now: float) -> float:
+        if not self._lengths_known:
+            return job.service_at(now)
+        spec = job.spec
+        if spec.estimate_s and not job.starts:
+            return spec.estimate_s * spec.asked
+        return job.remaining_at(now) / self._belief.alone(spec, spec.asked) * spec.asked
+
+    def _candidates(self, cluster: Cluster, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
+        """By size, in order of appearance: a group's worth of jobs for each place that is left."""
+        waiting: dict[int, list[JobSpec]] = {}
+        for spec in specs:
+            waiting.setdefault(spec.asked, []).append(spec)
+        taken = dict.fromkeys(waiting, 0)
+        position = dict.fromkeys(waiting, 0)
+        free = FreeDevices.of(cluster)
+        for spec in specs:
+            size = spec.asked
+            place = position[size]
+            position[size] += 1
+            if place >= taken[size] and self._claim(free, size):
+                taken[size] = min(taken[size] + self._group, len(waiting[size]))
+        return [waiting[size][: taken[size]] for size in waiting if taken[size]]
+
+    def _pack(
+        self, cluster: Cluster, groups: Iterable[Group], values: dict[JobId, float]
+    ) -> list[Group]:
+        """Split groups that would lose by sharing, and keep what fits in order of rank."""
+        ranked: list[tuple[float, Group]] = []
+        for group in groups:
+            alone_s = sum(1.0 / self._belief.alone(spec, spec.asked) for spec in group)
+            cycle_s = max(1.0 / speed for speed in self._belief.together(group))
+            parts = [group] if cycle_s <= alone_s else [(spec,) for spec in group]
+            ranked += [(min(values[spec.id] for spec in part), part) for part in parts]
+        ranked.sort(key=lambda entry: entry[0])
+        free = FreeDevices.of(cluster)
+        return [group for _, group in ranked if self._claim(free, group[0].asked)]
+
+    def _claim(self, free: FreeDevices, size: int) -> bool:
+        devices = self._placement.place(free, size)
+        if devices is not None:
+            free.take(devices)
+        return devices is not None
+
+    def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
+        """Devices for each group; without repacking, groups stay where a member already is."""
+        free = FreeDevices.of(snapshot.cluster)
+        places: dict[int, tuple[Device, ...]] = {}
+        if not self._repack:
+            for index, group in enumerate(groups):
+                held = _held(snapshot, group, free)
+                if held is not None:
+                    free.take(held)
+                    places[index] = held
+        allocations: dict[JobId, Allocation] = {}
+        for index, group in enumerate(groups):
+            devices = places.get(index)
+            if devices is None:
+                devices = self._placement.place(free, group[0].asked)
+                if devices is None:
+                    continue
+                free.take(devices)
+            allocations |= _in_turns(snapshot, group, devices)
+        return allocations
+
+
+def _held(snapshot: Snapshot, group: Group, free: FreeDevices) -> tuple[Device, ...] | None:
+    """Devices that a member holds and that are still free."""
+    for spec in group:
+        allocation = snapshot.jobs[spec.id].allocation
+        if allocation is not None and free.holds(allocation.devices):
+            return allocation.devices
+    return None
+
+
+def _in_turns(
+    snapshot: Snapshot, group: Group, devices: tuple[Device, ...]
+) -> dict[JobId, Allocation]:
+    """One turn for each member; whoever is there already keeps its own."""
+    allocations: dict[JobId, Allocation] = {}
+    for spec in group:
+        now = snapshot.jobs[spec.id].allocation
+        taken = {a.turn for a in allocations.values()}
+        if now is not None and now.devices == devices and now.turn not in taken:
+            allocations[spec.id] = now
+    for spec in group:
+        if spec.id not in allocations:
+            taken = {a.turn for a in allocations.values()}
+            turn = next(turn for turn in range(len(group) + 1) if turn not in taken)
+            allocations[spec.id] = Allocation(devices, turn=turn)
+    return allocations
+
+
+def muri_s(
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    group: int = 4,
+    matching: bool = True,
+    autopack: bool = True,
+    repack: bool = False,
+) -> Muri:
+    """Interleave jobs with different bottlenecks; shortest remaining service first."""
+    return _muri(placement, belief, True, group, matching, autopack, repack)
+
+
+def muri_l(
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    group: int = 4,
+    matching: bool = True,
+    autopack: bool = True,
+    repack: bool = False,
+) -> Muri:
+    """Interleave jobs with different bottlenecks; least attained service first."""
+    return _muri(placement, belief, False, group, matching, autopack, repack)
+
+
+def _muri(
+    placement: Placement,
+    belief: InterleavingModel,
+    lengths_known: bool,
+    group: int,
+    matching: bool,
+    autopack: bool,
+    repack: bool,
+) -> Muri:
+    if not 1 <= group <= 4:
+        raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
+    return Muri(
+        placement,
+        belief,
+        lengths_known=lengths_known,
+        group=group,
+        matching=matching,
+        autopack=autopack,
+        repack=repack,
+    )

@@ -1,0 +1,1 @@
+"""Published experiments, run again: measured beside published, with the difference."""

@@ -1,0 +1,47 @@
+"""The AFS replication: how a figure is judged, and a quick part of the real thing."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.shared import trace
+from weft.cli.main import cli
+from weft.replications import afs
+from weft.replications.rows import Row, text
+from weft.traces.clusters import cluster
+from weft.traces.load import load
+
+
+def test_a_figure_inside_its_tolerance_holds_and_outside_it_does_not() -> None:
+    assert Row("x", 1.09, 1.0, 0.10).holds
+    assert not Row("x", 1.11, 1.0, 0.10).holds
+    assert Row("x", 9.0, 1.0).holds, "without a tolerance a figure is shown and not judged"
+    assert Row("x", 1.009, 1.01, at_most=True).holds
+    assert not Row("x", 1.02, 1.01, at_most=True).holds
+
+
+def test_a_missed_tolerance_stands_out() -> None:
+    lines = text([Row("good", 1.0, 1.0, 0.1), Row("bad", 2.0, 1.0, 0.1)]).splitlines()
+    assert lines[1].endswith("+0.00 % (±10 %)")
+    assert lines[2].endswith("+100.00 % (±10 %)  MISSED")
+
+
+@pytest.mark.parametrize(("label", "published"), [("srtf", 1.56), ("fifo", 3.49)])
+def test_a_baseline_over_afs_on_a_real_virtual_cluster(label: str, published: float) -> None:
+    path = trace("afs_vc_e13805.csv.gz")
+    machines = cluster(afs.CLUSTER)
+    summaries = afs.run(load(str(path)), machines, ["afs", label])
+    mean_s, base_s = summaries[1].jct_mean_s, summaries[0].jct_mean_s
+    assert mean_s is not None
+    assert base_s is not None
+    assert base_s / 3600 == pytest.approx(15.32, rel=0.001)
+    assert mean_s / base_s == pytest.approx(published, rel=0.01)
+
+
+def test_the_command_applies_the_settings_to_any_trace() -> None:
+    path = trace("afs_vc_e13805.csv.gz")
+    words = ["replicate", "afs", "--trace", str(path), "--policies", "srtf,srsf", "--json"]
+    rows = json.loads(CliRunner().invoke(cli, words).output)
+    assert [row["policy"] for row in rows] == ["srtf", "srsf"]
+    assert all(row["finished"] == 938 for row in rows)
