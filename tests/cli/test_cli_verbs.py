@@ -151,7 +151,7 @@ def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
     assert lines[0] == (
         "fifo      First come, first served; a job that does not fit blocks all behind it."
     )
-    assert "          tiresias?limits=3250:7200&promote=0" in lines
+    assert "          tiresias?limits=3250:7200&promote=0&by_arrival=off" in lines
 
 
 def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -> None:
@@ -171,7 +171,10 @@ MISTAKES = [
     (["--policy", "fifo?limits=3"], "policy fifo has no parameter 'limits' (it takes none)"),
     (
         ["--policy", "tiresias?limit=3"],
-        "policy tiresias has no parameter 'limit' (it takes limits, promote); did you mean limits?",
+        (
+            "policy tiresias has no parameter 'limit' (it takes limits, promote, by_arrival); "
+            "did you mean limits?"
+        ),
     ),
     (
         ["--policy", "tiresias?limits=a"],

@@ -19,7 +19,6 @@ from weft.core.events import (
     NodeJoined,
     NodeLost,
 )
-from weft.core.job import Job
 from weft.core.lifecycle import TRANSITIONS, Phase
 from weft.core.scheduler import Scheduler
 from weft.journal.codec import decode, encode
@@ -79,9 +78,6 @@ class World(RuleBasedStateMachine):
             wake_at=self.scheduler.wake_at if asked else None,
         )
 
-    def held(self) -> list[Job]:
-        return [row for row in self.scheduler.jobs.values() if row.allocation is not None]
-
     @rule(size=st.integers(1, 6), length=st.integers(1, 9), retries=st.integers(0, 1))
     def submit(self, size: int, length: int, retries: int) -> None:
         self.count += 1
@@ -128,17 +124,13 @@ class World(RuleBasedStateMachine):
     @rule(data=st.data(), drain=st.booleans())
     def lose(self, data: st.DataObject, drain: bool) -> None:
         name = data.draw(st.sampled_from(self.scheduler.cluster.nodes)).name
-        if drain and not any(name in row.allocation.nodes() for row in self.held()):  # type: ignore[union-attr]
-            self.tell(NodeDrained(name))
-        else:
-            self.tell(NodeLost(name))
+        self.tell(NodeDrained(name) if drain else NodeLost(name))
 
     @rule(number=st.integers(0, 2))
     def join(self, number: int) -> None:
         name = f"n{number}"
         present = {node.name for node in self.scheduler.cluster.nodes}
-        holders = [row for row in self.held() if name in row.allocation.nodes()]  # type: ignore[union-attr]
-        if name not in present and not holders:
+        if name not in present:
             self.tell(NodeJoined(Node(name, 2)))
 
     @invariant()

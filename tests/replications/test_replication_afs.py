@@ -4,8 +4,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-
 from tests.shared import trace
+
 from weft.cli.main import cli
 from weft.replications import afs
 from weft.replications.rows import Row, text

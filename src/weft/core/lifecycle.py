@@ -51,7 +51,6 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.STARTING, "JobFailed"): Phase.FAILED,
     (Phase.STARTING, "JobRetried"): Phase.WAITING,
     (Phase.STARTING, "JobCancelled"): Phase.CANCELLING,
-    (Phase.RUNNING, "JobStarted"): Phase.RUNNING,
     (Phase.RUNNING, "JobProgressed"): Phase.RUNNING,
     (Phase.RUNNING, "Change"): Phase.STARTING,
     (Phase.RUNNING, "Stop"): Phase.STOPPING,

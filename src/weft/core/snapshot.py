@@ -43,6 +43,13 @@ class Snapshot(NamedTuple):
         """
         return self.free.total + len(self.tenants)
 
+    def emptied(self) -> FreeDevices:
+        """The devices as if nobody held any, to plan everything afresh on."""
+        free = self.free.copy()
+        if self.tenants:
+            free.give(list(self.tenants))
+        return free
+
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""
         jobs = self.jobs

@@ -31,7 +31,7 @@ class Tenancy:
     def add(self, node: Node) -> None:
         """Let a node be used; what jobs hold there, after a drain, stays theirs."""
         self.free.add(node)
-        held = [device for device in self._tenants if device.node == node.name]
+        held = [d for d in self._tenants if d.node == node.name and d.number < node.device_count]
         if held:
             self.free.take(held)
 

@@ -209,7 +209,7 @@ class Afs(Sharing):
         if self.nothing_to_do(snapshot):
             return KEEP
         active = sorted([*snapshot.waiting(), *snapshot.holding()], key=_arrival)
-        devices = snapshot.cluster.device_count
+        devices = snapshot.supply
         sizes = self._first(active, snapshot.now, devices)
         rest = [job for job in active if job.id not in sizes]
         work = [job.remaining_at(snapshot.now) for job in rest]

@@ -35,7 +35,7 @@ class AfsBlind(Sharing):
         now = snapshot.now
         active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, now), not job.size, job.sequence))
-        sizes, left = self.smallest_each(active, snapshot.cluster.device_count)
+        sizes, left = self.smallest_each(active, snapshot.supply)
         runs = [job for job in active if job.id in sizes]
         until = inf
         if len(runs) < len(active):

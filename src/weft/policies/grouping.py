@@ -91,5 +91,3 @@ class Grouping:
                         groups.append((spec,))
                 groups.append(block)
         return groups
-
-

@@ -56,11 +56,11 @@ class Muri(Policy):
         if not snapshot.jobs:
             return KEEP
         ranked = self._ranked(snapshot)
-        buckets = self._candidates(snapshot.cluster, [job.spec for _, job in ranked])
-        groups = self._grouping.form(buckets, snapshot.cluster.device_count)
+        buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
+        groups = self._grouping.form(buckets, snapshot.supply)
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
-            groups = self._pack(snapshot.cluster, groups, values)
+            groups = self._pack(snapshot, groups, values)
         groups.sort(key=lambda group: -group[0].asked)
         return Schedule.whole(snapshot, self._allocate(snapshot, groups))
 
@@ -87,14 +87,14 @@ class Muri(Policy):
             return spec.estimate_s * spec.asked
         return job.remaining_at(now) / self._belief.alone(spec, spec.asked) * spec.asked
 
-    def _candidates(self, cluster: Cluster, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
+    def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
         """By size, in order of appearance: a group's worth of jobs for each place that is left."""
         waiting: dict[int, list[JobSpec]] = {}
         for spec in specs:
             waiting.setdefault(spec.asked, []).append(spec)
         taken = dict.fromkeys(waiting, 0)
         position = dict.fromkeys(waiting, 0)
-        free = FreeDevices.of(cluster)
+        free = snapshot.emptied()
         for spec in specs:
             size = spec.asked
             place = position[size]
@@ -104,7 +104,7 @@ class Muri(Policy):
         return [waiting[size][: taken[size]] for size in waiting if taken[size]]
 
     def _pack(
-        self, cluster: Cluster, groups: Iterable[Group], values: dict[JobId, float]
+        self, snapshot: Snapshot, groups: Iterable[Group], values: dict[JobId, float]
     ) -> list[Group]:
         """Split groups that would lose by sharing, and keep what fits in order of rank."""
         ranked: list[tuple[float, Group]] = []
@@ -114,7 +114,7 @@ class Muri(Policy):
             parts = [group] if cycle_s <= alone_s else [(spec,) for spec in group]
             ranked += [(min(values[spec.id] for spec in part), part) for part in parts]
         ranked.sort(key=lambda entry: entry[0])
-        free = FreeDevices.of(cluster)
+        free = snapshot.emptied()
         return [group for _, group in ranked if self._claim(free, group[0].asked)]
 
     def _claim(self, free: FreeDevices, size: int) -> bool:
@@ -125,7 +125,7 @@ class Muri(Policy):
 
     def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
         """Devices for each group; without repacking, groups stay where a member already is."""
-        free = FreeDevices.of(snapshot.cluster)
+        free = snapshot.emptied()
         places: dict[int, tuple[Device, ...]] = {}
         if not self._repack:
             for index, group in enumerate(groups):

@@ -1,7 +1,7 @@
 """Optimus (Peng et al., EuroSys'18): each step to the job whose completion it brings forward most.
 
-Jobs get their smallest size in order of arrival, those that do not fit are passed, and nobody that
-runs is stopped. The rest goes out step by step: the next to the job that gains most remaining time
+Jobs get their smallest size, those that run first and then in order of arrival; those that do not
+fit are passed. The rest goes out step by step: the next to the job that gains most remaining time
 for each device it takes.
 """
 

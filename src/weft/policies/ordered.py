@@ -80,7 +80,7 @@ class Ordered(Policy):
         for place, (value, _, identity) in enumerate(ranking.queue):
             fresh = jobs[identity].submitted_at == now
             order.append((value, _ARRIVED if fresh else _WAITS, place, identity))
-        free = FreeDevices.of(snapshot.cluster)
+        free = snapshot.emptied()
         allocations: dict[JobId, Allocation] = {}
         for _, _, _, identity in sorted(order):
             devices = self._placement.place(free, jobs[identity].spec.asked)

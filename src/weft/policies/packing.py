@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
+from weft.core.cluster import Device
 from weft.core.free import FreeDevices
 from weft.core.job import Job, JobId
 from weft.core.snapshot import Snapshot
@@ -31,10 +31,10 @@ def pack(snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocati
     node = snapshot.cluster.largest_node
     jobs = [snapshot.jobs[identity] for identity in sizes]
     jobs.sort(key=lambda job: (-sizes[job.id], not job.size, job.sequence))
-    kept = _Packing(snapshot.cluster, node)
+    kept = _Packing(snapshot.emptied(), node)
     if kept.fill(jobs, sizes, keep=True):
         return kept.allocations
-    afresh = _Packing(snapshot.cluster, node)
+    afresh = _Packing(snapshot.emptied(), node)
     afresh.fill(jobs, sizes, keep=False)
     return afresh.allocations
 
@@ -42,8 +42,8 @@ def pack(snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocati
 class _Packing:
     """An empty cluster that is filled from the largest job to the smallest."""
 
-    def __init__(self, cluster: Cluster, node: int) -> None:
-        self._free = FreeDevices.of(cluster)
+    def __init__(self, free: FreeDevices, node: int) -> None:
+        self._free = free
         self._node = node
         self.allocations: dict[JobId, Allocation] = {}
 

@@ -45,6 +45,7 @@ class Running:
     done: float  # iterations, as of from_at
     speed: float  # iterations a second; 0 while it restarts
     from_at: float
+    began_with: float  # iterations that were safe when it started
     due: int = -1  # sequence number of the heap entry that counts; others are stale
     fails_at: float = inf  # moment at which a fault strikes, if it still runs then
     reason: str = ""
@@ -169,7 +170,7 @@ class SimulatedEngine:
     def _start(self, action: Start, now: float) -> None:
         done, starts = self._paused.pop(action.job, (0.0, 0))
         spec = self._specs[action.job]
-        run = Running(spec, action.allocation, action.id, starts + 1, done, 0.0, now)
+        run = Running(spec, action.allocation, action.id, starts + 1, done, 0.0, now, done)
         self._runs[action.job] = run
         self._occupy(action.job, run)
         self._begun.append((run, self._restart_s(run, starts)))
@@ -222,7 +223,7 @@ class SimulatedEngine:
             return JobFinished(identity, run.action)
         self._settle(run, now)
         self._leave(identity)
-        kept = self._faults.kept(run.spec, run.done)
+        kept = self._kept(run)
         self._paused[identity] = (kept, run.starts)
         self._failures[identity] = self._failures.get(identity, 0) + 1
         return JobFailed(identity, run.action, kept, run.reason)
@@ -242,7 +243,7 @@ class SimulatedEngine:
             for run in self._runs.values():
                 if not lost.isdisjoint(run.allocation.nodes()):
                     self._settle(run, now)
-                    run.done, run.speed, run.due = self._faults.kept(run.spec, run.done), 0.0, -1
+                    run.done, run.speed, run.due = self._kept(run), 0.0, -1
         assert all(isinstance(event, NodeLost | NodeJoined) for event in happened)
         return happened
 
@@ -264,6 +265,10 @@ class SimulatedEngine:
         """What it costs to begin, after so many starts."""
         free = self._first_start_free and not starts
         return 0.0 if free else self._cost.seconds(run.spec, run.allocation.size)
+
+    def _kept(self, run: Running) -> float:
+        """What a job that was cut off can resume from: its last checkpoint, or where it began."""
+        return max(run.began_with, self._faults.kept(run.spec, run.done))
 
     def _settle(self, run: Running, now: float) -> None:
         """Bring the count of iterations up to now."""

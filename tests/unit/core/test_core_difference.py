@@ -1,0 +1,149 @@
+"""From what is held to what is wanted: the orders, their order, and what is refused."""
+
+import pytest
+
+from weft.core.actions import Change, Start, Stop
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.difference import difference
+from weft.core.errors import DoubleBookingError, PolicyError
+from weft.core.job import Job, JobSpec
+from weft.core.lifecycle import Phase
+from weft.core.plan import DATA_PARALLEL, Plan
+from weft.core.tenancy import Tenancy
+from weft.testing.builders import job
+
+
+def on(*numbers: int, turn: int = 0) -> Allocation:
+    return Allocation(tuple(Device("n0", number) for number in numbers), turn=turn)
+
+
+class World:
+    """Jobs a, b, c and d of one to four devices on one node, some of them running."""
+
+    def __init__(self, **held: Allocation) -> None:
+        self.book = Tenancy(Cluster.grid(1, 8))
+        self.jobs = {
+            name: Job(
+                job(name, size=4, sizes=(1, 2, 4)),
+                number,
+                Phase.RUNNING if name in held else Phase.WAITING,
+                0.0,
+                0.0,
+                held.get(name),
+            )
+            for number, name in enumerate("abcd")
+        }
+        for name, allocation in held.items():
+            self.book.claim(name, allocation)
+
+    def to(self, **changes: Allocation | None):
+        return difference(self.jobs, self.book.tenants, changes, 10)
+
+
+def test_what_stays_is_not_ordered() -> None:
+    assert World(a=on(0)).to(a=on(0), b=None) == []
+
+
+def test_those_who_only_let_go_come_first_and_ids_count_up() -> None:
+    orders = World(a=on(0), b=on(1)).to(c=on(0, 1), a=None, b=None)
+    assert orders == [Stop(10, "a"), Stop(11, "b"), Start(12, "c", on(0, 1), ("a", "b"))]
+
+
+def test_a_job_that_needs_anothers_devices_follows_it() -> None:
+    orders = World(a=on(0), b=on(1)).to(a=on(1), b=on(2))
+    assert orders == [Change(10, "b", on(2)), Change(11, "a", on(1), ("b",))]
+
+
+def test_two_that_swap_stop_one_of_them_and_start_it_behind_the_other() -> None:
+    orders = World(a=on(0), b=on(1)).to(a=on(1), b=on(0))
+    assert orders == [
+        Stop(10, "a"),
+        Change(11, "b", on(0), ("a",)),
+        Start(12, "a", on(1), ("a", "b")),
+    ]
+
+
+def test_a_circle_of_three_is_broken_once() -> None:
+    orders = World(a=on(0), b=on(1), c=on(2)).to(a=on(1), b=on(2), c=on(0))
+    assert [(type(order), order.job) for order in orders] == [
+        (Stop, "a"),
+        (Change, "c"),
+        (Change, "b"),
+        (Start, "a"),
+    ]
+
+
+def test_a_job_that_waits_for_a_circle_is_not_the_one_that_stops() -> None:
+    """a and b swap; d, which comes first, wants a device that a leaves."""
+    orders = World(a=on(0, 4), b=on(1), d=on(3)).to(d=on(4), a=on(1), b=on(0))
+    assert [(type(order), order.job) for order in orders] == [
+        (Stop, "a"),
+        (Change, "d"),
+        (Change, "b"),
+        (Start, "a"),
+    ]
+
+
+def test_the_same_devices_in_another_turn_are_a_change() -> None:
+    assert World(a=on(0)).to(a=on(0, turn=1)) == [Change(10, "a", on(0, turn=1))]
+
+
+def test_a_second_turn_waits_for_nobody() -> None:
+    assert World(a=on(0)).to(b=on(0, turn=1)) == [Start(10, "b", on(0, turn=1))]
+
+
+def test_growing_over_ones_own_devices_waits_for_nobody() -> None:
+    assert World(a=on(0)).to(a=on(0, 1)) == [Change(10, "a", on(0, 1))]
+
+
+@pytest.mark.parametrize("changes", [{"b": on(1, 2)}, {"b": on(1, 2), "a": on(1)}])
+def test_a_device_that_its_holder_keeps_cannot_be_given_away(
+    changes: dict[str, Allocation],
+) -> None:
+    with pytest.raises(DoubleBookingError) as refusal:
+        World(a=on(0, 1)).to(**changes)
+    assert str(refusal.value) == ("device n0:1 turn 0 is held by job a and was also given to job b")
+
+
+def test_a_device_cannot_be_given_to_two() -> None:
+    with pytest.raises(DoubleBookingError) as refusal:
+        World().to(a=on(0, 1), b=on(1, 2))
+    assert str(refusal.value) == ("device n0:1 turn 0 is held by job a and was also given to job b")
+
+
+def test_an_unknown_job_is_refused() -> None:
+    with pytest.raises(PolicyError) as refusal:
+        World().to(z=on(0))
+    assert str(refusal.value) == "job z is not known and cannot be scheduled"
+
+
+@pytest.mark.parametrize("wish", [None, on(0)])
+def test_a_job_on_its_way_out_is_refused(wish: Allocation | None) -> None:
+    world = World()
+    world.jobs["a"] = world.jobs["a"]._replace(phase=Phase.STOPPING)
+    with pytest.raises(PolicyError) as refusal:
+        world.to(a=wish)
+    assert str(refusal.value) == "job a is stopping and cannot be scheduled"
+
+
+def test_a_size_the_job_does_not_offer_is_refused() -> None:
+    with pytest.raises(PolicyError) as refusal:
+        World().to(a=on(0, 1, 2))
+    assert str(refusal.value) == "job a was given 3 devices; it runs on (1, 2, 4)"
+
+
+def test_a_plan_the_job_does_not_offer_is_refused() -> None:
+    plan = Plan(tensor=2)
+    with pytest.raises(PolicyError) as refusal:
+        World().to(a=Allocation((Device("n0", 0), Device("n0", 1)), plan))
+    assert str(refusal.value) == f"job a was given {plan}, which it does not offer"
+
+
+def test_another_plan_on_the_same_devices_is_a_change() -> None:
+    tensor = Plan(tensor=2)
+    world = World(a=on(0, 1))
+    spec = JobSpec("a", 1.0, sizes=(2,), plans=(DATA_PARALLEL, tensor))
+    world.jobs["a"] = world.jobs["a"]._replace(spec=spec)
+    wanted = Allocation(on(0, 1).devices, tensor)
+    assert world.to(a=wanted) == [Change(10, "a", wanted)]

@@ -1,0 +1,91 @@
+"""The table of phases: every pair, by rule and as the picture in the module shows it."""
+
+import pytest
+
+from weft.core import actions, events, lifecycle
+from weft.core.lifecycle import TRANSITIONS, Phase
+
+CAUSES = [
+    "Start",
+    "Change",
+    "Stop",
+    "JobStarted",
+    "JobProgressed",
+    "JobStopped",
+    "JobFinished",
+    "JobFailed",
+    "JobRetried",
+    "JobCancelled",
+]
+# The whole table as a person reads it: one row a cause, one column a phase, a dot where a report is
+# stale and an order would be our mistake. Final phases have no column: nothing leads out of them.
+PICTURE = """
+cause          waiting     starting    running     stopping    cancelling
+Start          starting    .           .           starting    .
+Change         .           starting    starting    .           .
+Stop           .           stopping    stopping    .           cancelling
+JobStarted     .           running     .           .           .
+JobProgressed  .           .           running     .           .
+JobStopped     .           waiting     waiting     waiting     cancelled
+JobFinished    .           finished    finished    finished    finished
+JobFailed      .           failed      failed      failed      cancelled
+JobRetried     .           waiting     waiting     waiting     cancelled
+JobCancelled   cancelled   cancelling  cancelling  cancelling  .
+"""
+
+
+def test_the_table_is_this_one() -> None:
+    live = [phase for phase in Phase if not phase.ended]
+    lines = ["cause          " + "".join(f"{phase:<12}" for phase in live).rstrip()]
+    for cause in CAUSES:
+        cells = "".join(f"{TRANSITIONS.get((phase, cause), '.'):<12}" for phase in live)
+        lines.append(f"{cause:<15}{cells}".rstrip())
+    assert "\n".join(lines) == PICTURE.strip()
+
+
+def test_every_cause_in_the_table_is_an_event_or_an_action() -> None:
+    causes = {cause for _, cause in TRANSITIONS}
+    assert causes == set(CAUSES)
+    retried = {"JobRetried"}  # a JobFailed with attempts left
+    for cause in causes - retried:
+        assert hasattr(events, cause) or hasattr(actions, cause)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_phase_is_final_if_nothing_leads_out_of_it(phase: Phase) -> None:
+    assert phase.ended == (not any(start is phase for start, _ in TRANSITIONS))
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if not phase.ended])
+def test_from_every_phase_a_job_can_still_end(phase: Phase) -> None:
+    reached = {phase}
+    for _ in Phase:
+        reached |= {end for (start, _), end in TRANSITIONS.items() if start in reached}
+    assert any(end.ended for end in reached)
+
+
+def test_a_cancelled_job_never_waits_or_runs_again() -> None:
+    ends = {end for (start, _), end in TRANSITIONS.items() if start is Phase.CANCELLING}
+    assert ends == {Phase.CANCELLING, Phase.CANCELLED, Phase.FINISHED}
+
+
+@pytest.mark.parametrize(
+    ("start", "cause", "end"),
+    [
+        ("WAITING", "Start", "STARTING"),
+        ("STARTING", "JobStarted", "RUNNING"),
+        ("RUNNING", "JobFinished", "FINISHED"),
+        ("RUNNING", "Change", "STARTING"),
+        ("RUNNING", "Stop", "STOPPING"),
+        ("STOPPING", "JobStopped", "WAITING"),
+    ],
+)
+def test_the_arrows_of_the_picture_are_rows_of_the_table(start: str, cause: str, end: str) -> None:
+    picture = lifecycle.__doc__ or ""
+    assert all(word in picture for word in (start, cause, end))
+    assert TRANSITIONS[Phase[start], cause] is Phase[end]
+
+
+def test_phases_read_as_words_and_hash_as_words() -> None:
+    assert f"job a is {Phase.CANCELLING}" == "job a is cancelling"
+    assert hash(Phase.RUNNING) == hash("running")

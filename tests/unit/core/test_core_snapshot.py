@@ -1,0 +1,67 @@
+"""What a policy sees and answers, and the answers that it inherits."""
+
+from math import inf
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.events import JobSubmitted
+from weft.core.ports import Policy
+from weft.core.ranking import Rank
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from weft.testing.builders import job
+
+
+def on(*numbers: int) -> Allocation:
+    return Allocation(tuple(Device("n0", number) for number in numbers))
+
+
+class First(Policy):
+    """Gives the first device to the first job and writes nothing but `decide`."""
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        first = next(snapshot.waiting(), None)
+        if first is None or not snapshot.free.total:
+            return KEEP
+        return Schedule({first.id: Allocation((next(iter(snapshot.free)),))})
+
+
+def scheduler(*names: str) -> Scheduler:
+    one = Scheduler(First(), Cluster.grid(1, 2))
+    one.step([JobSubmitted(job(name)) for name in names], 0.0)
+    return one
+
+
+def test_a_policy_ranks_by_arrival_unless_it_says_otherwise() -> None:
+    world = scheduler("a", "b", "c")
+    assert [row.id for row in world.snapshot(0.0).waiting()] == ["b", "c"]
+    assert [row.id for row in world.snapshot(0.0).holding()] == ["a"]
+    assert First().rank(world.jobs["a"], 0.0) == Rank(0.0, 0.0, inf)
+
+
+def test_a_job_larger_than_the_cluster_never_fits_unless_a_policy_knows_better() -> None:
+    policy, cluster = First(), Cluster.grid(1, 2)
+    assert policy.never_fits(job("a", size=2), cluster) is None
+    assert policy.never_fits(job("a", size=4, sizes=(1, 4)), cluster) is None
+    assert policy.never_fits(job("a", size=3), cluster) == (
+        "it asks for 3 devices and the cluster has 2"
+    )
+
+
+def test_a_policy_has_something_to_say_about_every_job() -> None:
+    world = scheduler("a", "b")
+    assert world.why("a", 0.0) == Reason("running", "it runs")
+    assert world.why("b", 0.0) == Reason("rank", "it waits for its turn")
+
+
+def test_a_whole_schedule_names_only_what_differs() -> None:
+    world = scheduler("a", "b")
+    world.step([JobSubmitted(job("c"))], 1.0)
+    snapshot = world.snapshot(2.0)
+    assert {row.id for row in snapshot.holding()} == {"a", "b"}
+    whole = Schedule.whole(snapshot, {"a": on(0), "c": on(1)}, valid_until=9.0)
+    assert whole == Schedule({"b": None, "c": on(1)}, 9.0)
+
+
+def test_to_keep_everything_is_to_change_nothing_for_ever() -> None:
+    assert (dict(KEEP.changes), KEEP.valid_until) == ({}, inf)

@@ -1,0 +1,166 @@
+"""A journal as a file: written step by step, read back, cut off, replayed."""
+
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from weft.core.actions import Start
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.errors import InvalidInputError
+from weft.core.events import JobFinished, JobStarted, JobSubmitted
+from weft.core.scheduler import Scheduler
+from weft.journal import journal as module
+from weft.journal.codec import Opened, encode
+from weft.journal.journal import JournalWriter, Step, read, replay
+from weft.models.scaling import ScalingModel
+from weft.sim.costs import Constant
+from weft.sim.engine import SimulatedEngine
+from weft.sim.faults import Faults, FaultSettings
+from weft.sim.run import Simulation
+from weft.testing.builders import job, policy
+from weft.testing.checks import check
+
+CLUSTER = Cluster.grid(2, 2)
+OPENED = Opened("test", CLUSTER, {"policy": "fifo"})
+
+
+def write(path: Path, *lines: bytes) -> Path:
+    path.write_bytes(encode(0.0, OPENED) + b"\n" + b"".join(lines))
+    return path
+
+
+def recorded(path: Path, name: str, until: float) -> Simulation:
+    """A busy run with losses and restarts, written to a journal up to a moment."""
+    jobs = [
+        job(f"j{i}", size=1 + i % 4, length_s=20.0 + i, at=3.0 * i, retries=1) for i in range(12)
+    ]
+    faults = FaultSettings(seed=2, node_mtbf_s=60.0, node_repair_s=9.0, checkpoint_every_s=5.0)
+    engine = SimulatedEngine(
+        jobs, ScalingModel(), cost=Constant(1.0), faults=Faults(faults, CLUSTER)
+    )
+    with path.open("wb") as file:
+        writer = JournalWriter(file, OPENED)
+        run = Simulation(Scheduler(policy(name), CLUSTER), engine, observers=(writer,))
+        run.run(until)
+    return run
+
+
+@pytest.mark.parametrize("name", ["fifo", "srtf", "tiresias?limits=9:40&promote=1", "max-min"])
+def test_a_replayed_scheduler_equals_the_one_that_wrote_the_journal(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "run.jsonl"
+    for until in (10.0, 33.0, 70.0, inf):
+        first = recorded(path, name, until).scheduler
+        journal = read(path)
+        again = replay(journal, policy(name))
+        check(again)
+        assert not journal.cut_off
+        assert journal.opened == OPENED
+        assert dict(again.jobs) == dict(first.jobs)
+        assert again.tenancy.tenants == first.tenancy.tenants
+        assert (again.wake_at, again.decisions) == (first.wake_at, first.decisions)
+        assert again.cluster == first.cluster
+
+
+@pytest.mark.parametrize("until", [10.0, 33.0, 70.0])
+def test_a_replayed_scheduler_gives_the_orders_the_first_would_have_given(
+    tmp_path: Path, until: float
+) -> None:
+    path = tmp_path / "run.jsonl"
+    run = recorded(path, "srtf", until)
+    again = replay(read(path), policy("srtf"))
+    twin = Simulation(again, run.engine.fork())
+    twin.now = run.now
+    both: list[list[object]] = [[], []]
+    for log, simulation in zip(both, (run.fork(), twin), strict=True):
+        simulation.observe(lambda now, events, actions, _, log=log: log.append((now, actions)))
+        simulation.run()
+    assert both[0] == both[1]
+    assert both[0]
+
+
+def test_a_step_is_its_facts_then_its_decision_then_its_orders(tmp_path: Path) -> None:
+    allocation = Allocation((Device("n0", 0),))
+    start = Start(0, "a", allocation)
+    path = tmp_path / "run.jsonl"
+    with path.open("wb") as file:
+        writer = JournalWriter(file, OPENED)
+        scheduler = Scheduler(policy("fifo"), CLUSTER)
+        for now, event in (
+            (0.0, JobSubmitted(job("a"))),
+            (0.0, JobStarted("a", 0, 0.0, 1.0)),
+            (9.0, JobFinished("a", 0)),
+        ):
+            writer(now, [event], scheduler.step([event], now), scheduler)
+    assert read(path).steps == [
+        Step(0.0, [JobSubmitted(job("a"))], [start], inf),
+        Step(0.0, [JobStarted("a", 0, 0.0, 1.0)], [], None),
+        Step(9.0, [JobFinished("a", 0)], [], inf),
+    ]
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    whole = encode(1.0, JobFinished("a", 0)) + b"\n"
+    path = write(tmp_path / "run.jsonl", whole, whole[:-20])
+    journal = read(path)
+    assert journal.cut_off
+    assert journal.steps == [Step(1.0, [JobFinished("a", 0)])]
+
+
+def test_a_last_line_without_its_end_may_be_half_a_number_and_is_left_out(tmp_path: Path) -> None:
+    whole = encode(1.0, JobFinished("a", 0))
+    assert read(write(tmp_path / "run.jsonl", whole)).steps == []
+
+
+def test_a_second_opening_is_passed_over(tmp_path: Path) -> None:
+    finished = encode(1.0, JobFinished("a", 0)) + b"\n"
+    journal = read(write(tmp_path / "run.jsonl", finished, encode(1.0, OPENED) + b"\n"))
+    assert [step.events for step in journal.steps] == [[JobFinished("a", 0)]]
+
+
+def test_a_bad_line_is_named_by_its_number(tmp_path: Path) -> None:
+    good = encode(1.0, JobFinished("a", 0)) + b"\n"
+    path = write(tmp_path / "run.jsonl", good, b'{"at":2,"kind":"Stop","id":1}\n', good)
+    with pytest.raises(InvalidInputError) as refusal:
+        read(path)
+    assert str(refusal.value) == ("run.jsonl line 3: Object missing required field `job`")
+
+
+def test_a_bad_allocation_is_named_by_its_line_too(tmp_path: Path) -> None:
+    bad = b'{"at":1,"kind":"Start","id":1,"job":"a","allocation":{"devices":[]}}\n'
+    with pytest.raises(InvalidInputError) as refusal:
+        read(write(tmp_path / "run.jsonl", bad))
+    assert str(refusal.value) == (
+        "run.jsonl line 2: an allocation needs at least one device; to hold none, hold nothing"
+    )
+
+
+def test_what_is_not_a_journal_is_asked_whether_it_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_bytes(encode(0.0, JobFinished("a", 0)) + b"\n")
+    with pytest.raises(InvalidInputError) as refusal:
+        read(path)
+    assert str(refusal.value) == "other.jsonl line 1: expected the kind Opened; is it a journal?"
+    path.write_bytes(b"")
+    with pytest.raises(InvalidInputError) as refusal:
+        read(path)
+    assert str(refusal.value) == "other.jsonl line 1: Input data was truncated"
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        read(tmp_path / "none.jsonl")
+    assert str(refusal.value) == (
+        f"{tmp_path / 'none.jsonl'} cannot be read: No such file or directory"
+    )
+
+
+def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINE_MAX", 400)
+    path = write(tmp_path / "run.jsonl", b'{"at":1,"kind":"' + b"x" * 500 + b'"}\n')
+    with pytest.raises(InvalidInputError) as refusal:
+        read(path)
+    assert str(refusal.value) == "run.jsonl line 2: longer than 400 bytes"

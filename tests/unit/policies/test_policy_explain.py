@@ -1,0 +1,108 @@
+"""Why a job waits or holds what it holds, word for word."""
+
+import pytest
+
+from tests.unit.stories import Story
+from weft.core.events import JobCancelled, JobSubmitted, NodeLost
+from weft.core.snapshot import Reason
+from weft.testing.builders import job
+
+
+def why(story: Story, name: str, now: float) -> tuple[str, str]:
+    reason = story.scheduler.why(name, now)
+    assert isinstance(reason, Reason)
+    return reason.cause, reason.sentence
+
+
+def test_a_job_that_starts_and_then_runs() -> None:
+    story = Story("fifo", "2x4")
+    story.tell(10.0, JobSubmitted(job("a", size=6, length_s=40.0)))
+    where = "it holds 6 devices (4 on n0, 2 on n1; all it asked for)"
+    assert why(story, "a", 10.0) == ("starting", f"{where} since 0 s ago, 0.0 % done")
+    story.runs(10.0, "a")
+    assert why(story, "a", 12.5) == ("running", f"{where} since 2.5 s ago, 6.2 % done")
+
+
+def test_a_job_that_holds_less_than_it_asked_for() -> None:
+    story = Story("max-min", "1x1")
+    story.tell(0.0, JobSubmitted(job("a", size=2, sizes=(1, 2))))
+    assert why(story, "a", 0.0) == (
+        "starting",
+        "it holds 1 device (1 on n0; it asked for 2) since 0 s ago, 0.0 % done",
+    )
+
+
+@pytest.mark.parametrize("name", ["fifo", "backfill", "srtf", "max-min", "themis"])
+def test_a_job_for_which_too_few_devices_are_free(name: str) -> None:
+    story = Story(name, "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=3, length_s=1.0)))
+    story.tell(1.0, JobSubmitted(job("b", size=2)))
+    assert why(story, "b", 1.0) == (
+        "devices",
+        "it asks for 2 devices and 1 of 4 are free; 0 waiting jobs are ahead of it",
+    )
+    story.tell(2.0, JobSubmitted(job("c", size=2)))
+    assert why(story, "c", 2.0) == (
+        "devices",
+        "it asks for 2 devices and 1 of 4 are free; 1 waiting job is ahead of it",
+    )
+
+
+def test_a_job_for_which_enough_are_free_in_the_wrong_places() -> None:
+    story = Story("backfill", "2x4")
+    for name in ("a", "b"):
+        story.tell(0.0, JobSubmitted(job(name, size=3)))
+    story.tell(1.0, JobSubmitted(job("c", size=2)))
+    cause, sentence = why(story, "c", 1.0)
+    assert cause == "fragmentation"
+    assert sentence == (
+        "it asks for 2 devices and 2 are free, but not where it needs them: "
+        "the emptiest node has 1 free"
+    )
+
+
+def test_a_job_that_fits_and_may_not_overtake() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=2)))
+    story.tell(1.0, JobSubmitted(job("b", size=4)), JobSubmitted(job("c", size=1)))
+    cause, sentence = why(story, "c", 1.0)
+    assert cause == "order"
+    assert sentence == (
+        "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
+        "and job b ahead of it waits for 4"
+    )
+    story.tell(2.0, JobCancelled("b"))
+    story.tell(2.0, JobSubmitted(job("d", size=2)))
+    story.tell(2.0, JobSubmitted(job("e", size=1)))
+    assert why(story, "e", 2.0)[1].startswith("1 device is free and it asks for 1, but")
+
+
+def test_a_job_that_fits_and_is_about_to_be_started() -> None:
+    """Between two looks of a policy a job may wait although it fits."""
+    story = Story("backfill", "1x4")
+    story.scheduler.take([JobSubmitted(job("a")), JobSubmitted(job("b"))], 0.0)
+    assert why(story, "b", 0.0) == (
+        "rank",
+        "it ranks behind 1 waiting job and is started when its turn comes",
+    )
+
+
+def test_a_job_that_is_on_its_way_out_ranks_behind_everybody() -> None:
+    story = Story("fifo", "2x4")
+    story.tell(0.0, JobSubmitted(job("a", size=4)))
+    story.tell(0.0, JobSubmitted(job("b", size=4)), JobSubmitted(job("c", size=4)))
+    story.tell(1.0, NodeLost("n0"))
+    assert story.phases() == "a:stopping b:starting c:waiting"
+    assert why(story, "a", 1.0) == (
+        "devices",
+        "it asks for 4 devices and 0 of 4 are free; 1 waiting job is ahead of it",
+    )
+
+
+def test_a_job_that_never_fits() -> None:
+    story = Story("srtf", "2x4")
+    story.tell(0.0, JobSubmitted(job("a", size=9)))
+    assert why(story, "a", 0.0) == (
+        "never fits",
+        "it can never run here: it asks for 9 devices and the cluster has 8",
+    )

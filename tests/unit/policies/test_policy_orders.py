@@ -1,0 +1,221 @@
+"""The policies that are an order, each in a story small enough to compute by hand."""
+
+from math import inf
+
+import pytest
+
+from tests.unit.stories import play
+from weft.core.errors import InvalidInputError
+from weft.testing.builders import job, policy
+
+# On four devices: a leaves room for c and not for b.
+BLOCKED = [
+    job("a", size=3, length_s=10.0),
+    job("b", size=2, length_s=5.0, at=1.0),
+    job("c", size=1, length_s=5.0, at=2.0),
+]
+
+
+def test_fifo_lets_nobody_pass_a_job_that_does_not_fit() -> None:
+    assert play("fifo", BLOCKED) == [
+        "0 start a n0:0,1,2",
+        "10 finish a",
+        "10 start b n0:0,1",
+        "10 start c n0:2",
+        "15 finish b",
+        "15 finish c",
+    ]
+
+
+def test_backfill_lets_those_pass_that_fit() -> None:
+    assert play("backfill", BLOCKED) == [
+        "0 start a n0:0,1,2",
+        "2 start c n0:3",
+        "7 finish c",
+        "10 finish a",
+        "10 start b n0:0,1",
+        "15 finish b",
+    ]
+
+
+def test_what_is_too_large_once_is_not_looked_at_again_in_a_decision() -> None:
+    """b and c ask for two where one is free; d asks for one."""
+    jobs = [
+        job("a", size=3, length_s=10.0),
+        job("b", size=2, length_s=1.0),
+        job("c", size=2, length_s=1.0),
+        job("d", size=1, length_s=1.0),
+    ]
+    assert play("backfill", jobs, until=0.0) == ["0 start a n0:0,1,2", "0 start d n0:3"]
+
+
+def test_sjf_starts_the_shortest_first_and_preempts_nobody() -> None:
+    jobs = [
+        job("busy", size=4, length_s=10.0),
+        job("long", size=4, length_s=9.0, at=1.0),
+        job("short", size=4, length_s=3.0, at=2.0),
+    ]
+    assert play("sjf", jobs) == [
+        "0 start busy n0:0,1,2,3",
+        "10 finish busy",
+        "10 start short n0:0,1,2,3",
+        "13 finish short",
+        "13 start long n0:0,1,2,3",
+        "22 finish long",
+    ]
+
+
+@pytest.mark.parametrize(("strict", "starts"), [("on", []), ("off", ["1 start c n0:3"])])
+def test_sjf_is_strict_or_lets_those_pass_that_fit(strict: str, starts: list[str]) -> None:
+    jobs = [
+        job("a", size=3, length_s=10.0),
+        job("b", size=2, length_s=1.0, at=1.0),
+        job("c", size=1, length_s=5.0, at=1.0),
+    ]
+    lines = play(f"sjf?strict={strict}", jobs, until=1.0)
+    assert lines == ["0 start a n0:0,1,2", *starts]
+
+
+def test_srtf_preempts_for_a_job_with_less_left() -> None:
+    jobs = [job("long", size=4, length_s=100.0), job("short", size=4, length_s=5.0, at=10.0)]
+    assert play("srtf", jobs) == [
+        "0 start long n0:0,1,2,3",
+        "10 stop long",
+        "10 start short n0:0,1,2,3",
+        "15 finish short",
+        "15 start long n0:0,1,2,3",
+        "105 finish long",
+    ]
+
+
+def test_srtf_leaves_a_job_alone_that_has_as_much_left_as_the_one_that_arrives() -> None:
+    jobs = [job("first", size=4, length_s=10.0), job("second", size=4, length_s=5.0, at=5.0)]
+    assert play("srtf", jobs) == [
+        "0 start first n0:0,1,2,3",
+        "10 finish first",
+        "10 start second n0:0,1,2,3",
+        "15 finish second",
+    ]
+
+
+def test_srsf_counts_devices_as_well_as_time() -> None:
+    """At 1 s `wide` has 4 s left on four devices, `narrow` 10 s on one: 16 against 10."""
+    jobs = [job("wide", size=4, length_s=5.0), job("narrow", size=1, length_s=10.0, at=1.0)]
+    assert play("srsf", jobs) == [
+        "0 start wide n0:0,1,2,3",
+        "1 stop wide",
+        "1 start narrow n0:0",
+        "11 finish narrow",
+        "11 start wide n0:0,1,2,3",
+        "15 finish wide",
+    ]
+    assert play("srtf", jobs, until=1.0) == ["0 start wide n0:0,1,2,3"]
+
+
+def test_las_preempts_when_the_margin_is_passed_and_not_before() -> None:
+    """With a margin of 3 s, looking every second. b waits from 2 s on with nothing.
+
+    a is 3 s ahead at 3 s and more at 4 s; b is 3 s ahead of a's 4 s at 11 s and more at 12 s.
+    """
+    jobs = [job("a", size=4, length_s=20.0), job("b", size=4, length_s=20.0, at=2.0)]
+    assert play("las?margin_s=3&quantum_s=1", jobs, until=12.0) == [
+        "0 start a n0:0,1,2,3",
+        "4 stop a",
+        "4 start b n0:0,1,2,3",
+        "12 stop b",
+        "12 start a n0:0,1,2,3",
+    ]
+
+
+def test_las_without_a_margin_preempts_at_once() -> None:
+    jobs = [job("a", size=4, length_s=20.0), job("b", size=4, length_s=20.0, at=2.0)]
+    assert play("las?margin_s=0", jobs, until=2.0) == [
+        "0 start a n0:0,1,2,3",
+        "2 stop a",
+        "2 start b n0:0,1,2,3",
+    ]
+
+
+def test_las_looks_again_only_at_events_unless_it_has_a_quantum() -> None:
+    jobs = [job("a", size=4, length_s=20.0), job("b", size=4, length_s=20.0, at=2.0)]
+    assert play("las?margin_s=3", jobs, until=19.0) == ["0 start a n0:0,1,2,3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("las?margin_s=-1", "las margin_s must be 0 or more, not -1"),
+        ("las?quantum_s=0", "las quantum_s must be above 0, not 0"),
+        ("tiresias?limits=5:5", "tiresias limits must ascend from above 0, not (5.0, 5.0)"),
+        ("tiresias?limits=0", "tiresias limits must ascend from above 0, not (0.0,)"),
+        ("tiresias?promote=-1", "tiresias promote must be 0 (never) or above, not -1"),
+        ("max-min?quantum_s=0", "max-min quantum_s must be above 0, not 0"),
+        ("themis?lease_s=-3", "themis lease_s must be above 0, not -3"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        policy(text)
+    assert str(refusal.value) == sentence
+
+
+def test_what_is_infinite_may_be_said() -> None:
+    jobs = [job("a", size=4, length_s=5.0), job("b", size=4, length_s=5.0, at=1.0)]
+    lines = play("las?margin_s=inf", jobs)
+    assert lines == play("fifo", jobs)
+    assert inf == float("inf")
+
+
+# -- tiresias ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "limit"), [(1, 5), (2, 10)])
+def test_tiresias_demotes_at_the_moment_a_limit_of_service_is_reached(
+    size: int, limit: int
+) -> None:
+    """Service is devices times time: two devices reach 10 when one reaches 5, at 5 s.
+
+    Then b, in the first queue, takes over; from 10 s on both are in the second queue, where first
+    come is first served and nobody preempts.
+    """
+    jobs = [job("a", size=size, length_s=30.0), job("b", size=size, length_s=30.0, at=1.0)]
+    devices = ",".join(map(str, range(size)))
+    assert play(f"tiresias?limits={limit}", jobs, f"1x{size}") == [
+        f"0 start a n0:{devices}",
+        "5 stop a",
+        f"5 start b n0:{devices}",
+        "35 finish b",
+        f"35 start a n0:{devices}",
+        "60 finish a",
+    ]
+
+
+def test_tiresias_has_as_many_queues_as_limits_and_one() -> None:
+    """a falls at 2 and at 4; b, which arrives at 5, falls at 7 to a's... and past it at 9."""
+    jobs = [job("a", length_s=30.0), job("b", length_s=30.0, at=5.0)]
+    assert play("tiresias?limits=2:4", jobs, "1x1", until=40.0) == [
+        "0 start a n0:0",
+        "5 stop a",
+        "5 start b n0:0",
+        "35 finish b",
+        "35 start a n0:0",
+    ]
+
+
+def test_tiresias_promotes_a_job_that_has_waited_so_many_times_as_long_as_it_ran() -> None:
+    """limit 5, promote 2.
+
+    1. a runs 5 s and falls.  2. It waits twice as long, to 15 s, and is promoted: b, which fell at
+    10 s, gives way.  3. a falls again at 20 s, 5 s into its spell, but b is down there too.
+    4. b ran 10 s and has waited 20 at 35 s: it is promoted.
+    """
+    jobs = [job("a", length_s=100.0), job("b", length_s=100.0, at=1.0)]
+    assert play("tiresias?limits=5&promote=2", jobs, "1x1", until=36.0) == [
+        "0 start a n0:0",
+        "5 stop a",
+        "5 start b n0:0",
+        "15 stop b",
+        "15 start a n0:0",
+        "35 stop a",
+        "35 start b n0:0",
+    ]

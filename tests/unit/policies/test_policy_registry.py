@@ -1,0 +1,137 @@
+"""From `name?parameter=value` to a policy, and what is said when that does not work."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.stories import play
+from weft.core.errors import InvalidInputError
+from weft.models.scaling import ScalingModel
+from weft.policies import registry
+from weft.policies.placement import placement
+from weft.testing.builders import job
+
+THIRD_PARTY = '''
+from weft.policies.ordered import Ordered
+from weft.core.ranking import Rank
+
+
+def latest(placement, belief, *, tag="x", rounds=3):
+    """Last come, first served.
+
+    More about it.
+    """
+    return Ordered(lambda job, now: Rank(-job.sequence), placement)
+
+
+def bare(placement, belief):
+    return latest(placement, belief)
+'''
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed distribution with policies of its own, one of which claims the name fifo."""
+    (tmp_path / "latest_first.py").write_text(THIRD_PARTY)
+    info = tmp_path / "latest_first-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: latest-first\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[weft.policies]\n"
+        "latest = latest_first:latest\n"
+        "bare = latest_first:bare\n"
+        "fifo = latest_first:latest\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "latest_first", raising=False)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        registry.policy(text, placement("count"), ScalingModel())
+    return str(caught.value)
+
+
+def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
+    assert refusal("tiresia") == (
+        "there is no policy 'tiresia'; did you mean tiresias? (`weft policies` lists them all)"
+    )
+    assert refusal("qqqqqq") == "there is no policy 'qqqqqq' (`weft policies` lists them all)"
+
+
+def test_an_unknown_parameter_is_answered_with_those_there_are() -> None:
+    assert refusal("las?margins=3") == (
+        "policy las has no parameter 'margins' (it takes margin_s, quantum_s); "
+        "did you mean margin_s?"
+    )
+    assert refusal("max-min?zzz=3") == (
+        "policy max-min has no parameter 'zzz' (it takes quantum_s)"
+    )
+    assert refusal("fifo?strict=on") == "policy fifo has no parameter 'strict' (it takes none)"
+
+
+def test_a_parameter_without_a_value_is_told_how_to_write_one() -> None:
+    assert refusal("las?margin_s") == "policy las needs a value for margin_s: write margin_s=VALUE"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("las?margin_s=soon", "policy las parameter margin_s takes a number, not 'soon'"),
+        ("las?margin_s=nan", "policy las parameter margin_s takes a number, not 'nan'"),
+        ("las?margin_s=", "policy las parameter margin_s takes a number, not ''"),
+        ("sjf?strict=maybe", "policy sjf parameter strict takes on or off, not 'maybe'"),
+        (
+            "tiresias?limits=1:b",
+            "policy tiresias parameter limits takes numbers as a:b:c, not '1:b'",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_which_kind(text: str, sentence: str) -> None:
+    assert refusal(text) == sentence
+
+
+def test_a_whole_number_is_asked_for_where_the_default_is_one(third_party: None) -> None:
+    assert refusal("latest?rounds=2.5") == (
+        "policy latest parameter rounds takes a whole number, not '2.5'"
+    )
+
+
+def test_parameters_reach_the_policy() -> None:
+    jobs = [job("a", size=4, length_s=9.0), job("b", size=4, length_s=9.0, at=1.0)]
+    assert play("las?margin_s=inf", jobs) == play("fifo", jobs)
+    assert play("las?margin_s=0", jobs) != play("fifo", jobs)
+
+
+@pytest.mark.parametrize("word", ["on", "True", "OFF", "false"])
+def test_yes_and_no_are_written_as_words(word: str) -> None:
+    policy = registry.policy(f"sjf?strict={word}", placement("count"), ScalingModel())
+    assert policy.in_order == (word in ("on", "True"))
+
+
+def test_every_built_in_policy_says_what_it_is_in_one_line() -> None:
+    assert registry.names() == list(registry.BUILT_IN)
+    for name in registry.names():
+        line = registry.summary(name)
+        assert line[0].isupper(), name
+        assert 20 < len(line) <= 90, name
+
+
+def test_a_third_partys_policy_is_found_listed_and_run(third_party: None) -> None:
+    assert registry.names() == [*registry.BUILT_IN, "bare", "latest"]
+    assert registry.summary("latest") == "Last come, first served."
+    assert registry.summary("bare") == "(no description)"
+    jobs = [job("a", size=4, length_s=2.0), job("b", size=4, length_s=2.0, at=1.0)]
+    jobs.append(job("c", size=4, length_s=2.0, at=1.0))
+    starts = [line for line in play("latest?tag=anything&rounds=4", jobs) if "start" in line]
+    assert [line.split()[2] for line in starts] == ["a", "c", "b"]
+
+
+def test_a_built_in_name_cannot_be_taken_over(third_party: None) -> None:
+    assert registry.summary("fifo").startswith("First come, first served")
+    assert registry.names().count("fifo") == 1
+
+
+def test_a_near_miss_of_a_third_partys_name_is_answered_too(third_party: None) -> None:
+    assert "did you mean latest?" in refusal("lates")

@@ -1,0 +1,121 @@
+"""A preemptive decision: who gives way, who stays, who moves."""
+
+from tests.unit.stories import Story, on, play
+from weft.core.actions import Start, Stop
+from weft.core.cluster import Node
+from weft.core.events import JobStarted, JobSubmitted, NodeDrained, NodeJoined
+from weft.testing.builders import job
+
+
+def test_the_last_in_order_gives_way_and_nobody_else() -> None:
+    """Four jobs of one device each with 10, 20, 30 and 40 s; a newcomer needs two devices."""
+    jobs = [job(f"r{length}", length_s=float(length)) for length in (10, 20, 30, 40)]
+    new = job("new", size=2, length_s=1.0, at=5.0)
+    lines = play("srtf", [*jobs, new], until=5.0)
+    assert [line for line in lines if line.startswith("5")] == [
+        "5 stop r30",
+        "5 stop r40",
+        "5 start new n0:2,3",
+    ]
+
+
+def test_nobody_is_stopped_if_stopping_everybody_behind_would_not_help() -> None:
+    """`new` ranks before r40 and r30 but needs three devices, and the third is r10's."""
+    jobs = [job("r10", size=2, length_s=10.0), job("r30", length_s=30.0), job("r40", length_s=40.0)]
+    lines = play("srtf", [*jobs, job("new", size=3, length_s=9.0, at=5.0)], until=5.0)
+    assert lines[-1].startswith("0")
+
+
+def test_those_who_turn_out_not_to_be_in_the_way_stay() -> None:
+    """`new` needs two devices. The last in order has one and the one before it two: both are
+    asked, and then the last may stay.
+    """
+    jobs = [
+        job("last", length_s=40.0),
+        job("before", size=2, length_s=30.0),
+        job("short", length_s=20.0),
+        job("new", size=2, length_s=1.0, at=5.0),
+    ]
+    assert play("srtf", jobs, place="count", until=5.0) == [
+        "0 start short n0:0",
+        "0 start before n0:1,2",
+        "0 start last n0:3",
+        "5 stop before",
+        "5 start new n0:1,2",
+    ]
+
+
+def test_one_who_gives_way_moves_where_there_is_room() -> None:
+    """n0 holds `small`, n1 is half free: `new` takes the whole of n0 and `small` moves."""
+    jobs = [
+        job("half", size=2, length_s=50.0),
+        job("gone", size=2, length_s=1.0),
+        job("small", size=1, length_s=60.0),
+    ]
+    lines = play("srtf", [*jobs, job("new", size=4, length_s=5.0, at=2.0)], "2x4", until=2.0)
+    assert lines == [
+        "0 start gone n0:0,1",
+        "0 start half n0:2,3",
+        "0 start small n1:0",
+        "1 finish gone",
+        "2 change small n0:0",
+        "2 start new n1:0,1,2,3",
+    ]
+
+
+def test_an_evicted_job_takes_the_place_of_one_behind_it() -> None:
+    """`new` needs all of one node; `mid` goes there no more, but ranks before `last` on n1."""
+    jobs = [job("mid", size=4, length_s=20.0), job("last", size=4, length_s=90.0)]
+    lines = play("srtf", [*jobs, job("new", size=4, length_s=5.0, at=1.0)], "2x4", until=1.0)
+    assert lines == [
+        "0 start mid n0:0,1,2,3",
+        "0 start last n1:0,1,2,3",
+        "1 stop last",
+        "1 start new n1:0,1,2,3",
+    ]
+
+
+def test_what_runs_on_a_drained_node_helps_nobody_by_giving_way() -> None:
+    """`long` runs on n1, which is drained. `short` fits nowhere, and stopping `long` is no help."""
+    story = Story("srtf", "2x4")
+    story.tell(0.0, JobSubmitted(job("mid", size=4, length_s=50.0)))
+    story.tell(0.0, JobSubmitted(job("long", size=4, length_s=90.0)))
+    story.runs(0.0, "mid", "long")
+    assert story.tell(1.0, NodeDrained("n1")) == []
+    orders = story.tell(2.0, JobSubmitted(job("short", size=4, length_s=9.0)))
+    assert orders == [Stop(2, "mid"), Start(3, "short", on(0, 1, 2, 3), ("mid",))]
+    assert story.tell(3.0, JobSubmitted(job("middling", size=4, length_s=30.0))) == []
+    story.tell(4.0, JobStarted("short", 3, 0.0, 1.0))
+    back = story.tell(5.0, NodeJoined(Node("n1", 4)))
+    assert back == [Stop(4, "long"), Start(5, "middling", on(0, 1, 2, 3, node="n1"), ("long",))]
+
+
+def test_a_job_half_on_a_drained_node_can_give_way_for_the_other_half() -> None:
+    story = Story("srtf", "2x4", place="count")
+    story.tell(0.0, JobSubmitted(job("wide", size=8, length_s=90.0)))
+    story.runs(0.0, "wide")
+    story.tell(1.0, NodeDrained("n1"))
+    orders = story.tell(2.0, JobSubmitted(job("short", size=4, length_s=9.0)))
+    assert orders == [Stop(1, "wide"), Start(2, "short", on(0, 1, 2, 3), ("wide",))]
+
+
+def test_repacking_places_everybody_afresh_in_order() -> None:
+    """`short` ranks first and gets the first device; `long` moves; `wide` fits no more."""
+    jobs = [
+        job("long", length_s=50.0),
+        job("wide", size=3, length_s=60.0),
+        job("short", length_s=5.0, at=1.0),
+    ]
+    assert play("srtf?repack=on", jobs, until=1.0) == [
+        "0 start long n0:0",
+        "0 start wide n0:1,2,3",
+        "1 stop wide",
+        "1 change long n0:1",
+        "1 start short n0:0",
+    ]
+
+
+def test_repacking_leaves_ties_as_they_are() -> None:
+    """At 5 s `first` has as much left as `second`, which has just arrived."""
+    jobs = [job("first", size=4, length_s=10.0), job("second", size=4, length_s=5.0, at=5.0)]
+    assert play("srsf?repack=on", jobs, until=9.0) == ["0 start first n0:0,1,2,3"]

@@ -1,0 +1,73 @@
+"""The engine of the replications: every interval between two events pays the restart cost."""
+
+from weft.core.cluster import Cluster
+from weft.core.events import Event, JobFinished, JobProgressed
+from weft.core.scheduler import Scheduler
+from weft.models.scaling import ScalingModel
+from weft.sim.costs import Constant
+from weft.sim.faults import Faults, FaultSettings
+from weft.sim.interrupting import InterruptingEngine
+from weft.sim.run import Simulation
+from weft.testing.builders import job, policy
+
+
+def ends(*jobs, cost_s: float, cluster: Cluster, faults: Faults | None = None):
+    """When each job ends, and the progress that was reported on the way."""
+    finished: dict[str, float] = {}
+    progress: list[tuple[float, str, float]] = []
+
+    def observe(now: float, events: list[Event], actions, scheduler) -> None:
+        for event in events:
+            if isinstance(event, JobFinished):
+                finished[event.job] = now
+            elif isinstance(event, JobProgressed):
+                progress.append((now, event.job, event.iterations_done))
+
+    engine = InterruptingEngine(
+        jobs,
+        ScalingModel(),
+        cost=Constant(cost_s),
+        faults=faults or Faults(FaultSettings()),
+    )
+    scheduler = Scheduler(policy("fifo"), cluster)
+    Simulation(scheduler, engine, observers=(observe,)).run()  # type: ignore[arg-type]
+    return finished, progress
+
+
+def test_every_interval_pays_and_the_predicted_end_ignores_the_interval_to_come() -> None:
+    """a takes 20 s, b arrives at 10 and takes 5; a restart takes 2.
+
+    1. 0 to 10: a pays 2 and does 8; it is to end at 10 + 12 = 22.
+    2. 10 to 15: b was to end at 15 and does; a pays 2 and does 3; it is to end at 15 + 9 = 24.
+    3. Nothing else happens, so it ends then.
+    """
+    jobs = job("a", length_s=20.0), job("b", length_s=5.0, at=10.0)
+    finished, progress = ends(*jobs, cost_s=2.0, cluster=Cluster.grid(1, 2))
+    assert finished == {"b": 15.0, "a": 24.0}
+    assert progress == [(10.0, "a", 8.0), (15.0, "a", 11.0)]
+
+
+def test_a_job_that_nothing_interrupts_pays_nothing() -> None:
+    finished, _ = ends(job("a", length_s=20.0), cost_s=2.0, cluster=Cluster.grid(1, 2))
+    assert finished == {"a": 20.0}
+
+
+def test_an_interval_shorter_than_the_cost_brings_no_progress() -> None:
+    jobs = job("a", length_s=20.0), job("b", length_s=5.0, at=1.0)
+    finished, progress = ends(*jobs, cost_s=3.0, cluster=Cluster.grid(1, 2))
+    assert progress[0] == (1.0, "a", 0.0)
+    assert finished == {"b": 6.0, "a": 6.0 + 20.0 - 2.0}
+
+
+def test_without_a_cost_it_is_the_ordinary_engine() -> None:
+    jobs = job("a", length_s=20.0), job("b", length_s=5.0, at=10.0)
+    finished, _ = ends(*jobs, cost_s=0.0, cluster=Cluster.grid(1, 2))
+    assert finished == {"a": 20.0, "b": 15.0}
+
+
+def test_a_lost_node_is_survived() -> None:
+    cluster = Cluster.grid(2, 1)
+    settings = FaultSettings(seed=4, node_mtbf_s=50.0, node_repair_s=5.0, checkpoint_every_s=10.0)
+    jobs = [job(f"j{number}", length_s=60.0, at=float(number)) for number in range(4)]
+    finished, _ = ends(*jobs, cost_s=1.0, cluster=cluster, faults=Faults(settings, cluster))
+    assert sorted(finished) == ["j0", "j1", "j2", "j3"]

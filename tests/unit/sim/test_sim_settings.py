@@ -1,0 +1,169 @@
+"""The words a person types for time, restart costs and effects, and what they mean."""
+
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobSpec, Profile
+from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
+from weft.sim.costs import MEASURED, ByModel, Constant
+from weft.sim.settings import effects, elastic_sizes, look, restart_cost
+
+
+def of(model: str) -> JobSpec:
+    return JobSpec("a", 1.0, profile=Profile(model=model))
+
+
+def refusal(function, text: str) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        function(text)
+    return str(caught.value)
+
+
+def test_no_cost_and_a_constant_one() -> None:
+    assert restart_cost("none").seconds(of("bert"), 8) == 0.0
+    assert restart_cost("12.5") == Constant(12.5)
+    assert restart_cost("12.5").seconds(of("bert"), 8) == 12.5
+
+
+def test_the_measured_cost_is_by_model_and_size_and_10_s_for_what_was_not_measured() -> None:
+    cost = restart_cost("measured")
+    assert cost is MEASURED
+    assert [cost.seconds(of("a2c"), size) for size in (1, 2, 8, 32)] == [38, 39, 46, 46]
+    assert cost.seconds(of("nobody's"), 1) == 10.0
+
+
+def test_between_two_sizes_the_larger_ones_cost_holds_and_beyond_all_the_last() -> None:
+    cost = ByModel({"m": {8: 3.0, 1: 1.0, 4: 2.0}})
+    assert [cost.seconds(of("m"), size) for size in (1, 2, 4, 5, 99)] == [1.0, 2.0, 2.0, 3.0, 3.0]
+
+
+def test_a_cost_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text("model,size,seconds\nbert,1,5\nbert,4,7.5\n")
+    cost = restart_cost(str(path))
+    assert [cost.seconds(of("bert"), size) for size in (1, 3)] == [5.0, 7.5]
+    assert cost.seconds(of("gpt2"), 1) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "line 1: expected model,size,seconds and found nothing"),
+        ("a,b\n", "line 1: expected model,size,seconds and found a,b"),
+        (
+            "model,size,seconds\nbert,1,5\nbert,two,5\n",
+            "line 3: expected a model, a whole size and seconds, found ['bert', 'two', '5']",
+        ),
+        (
+            "model,size,seconds\nbert,1\n",
+            "line 2: expected a model, a whole size and seconds, found ['bert', '1']",
+        ),
+        ("model,size,seconds\nbert,0,5\n", "line 2: size and seconds cannot be ['0', '5']"),
+        ("model,size,seconds\nbert,1,nan\n", "line 2: size and seconds cannot be ['1', 'nan']"),
+        ("model,size,seconds\nbert,1,-1\n", "line 2: size and seconds cannot be ['1', '-1']"),
+    ],
+)
+def test_a_fault_in_a_cost_file_is_named_with_its_line(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text(text)
+    assert refusal(restart_cost, str(path)) == f"{path} {sentence}"
+
+
+def test_a_cost_file_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.csv"
+    assert refusal(restart_cost, str(missing)).startswith(f"{missing} cannot be read: ")
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert refusal(restart_cost, str(binary)).startswith(f"{binary} cannot be read: ")
+    endless = tmp_path / "endless.csv"
+    endless.write_text("x" * 200_000)
+    assert refusal(restart_cost, str(endless)).startswith(f"{endless} cannot be read: ")
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf"])
+def test_a_cost_is_0_or_more_seconds(text: str) -> None:
+    assert refusal(restart_cost, text) == f"a restart cost must be 0 or more seconds, not {text}"
+
+
+def test_an_unknown_cost_is_told_what_there_is() -> None:
+    assert refusal(restart_cost, "some") == (
+        "restart cost 'some' is not known; expected none, seconds, measured or a .csv file"
+    )
+
+
+def test_effects_by_name_and_by_factor() -> None:
+    assert effects("none") is NO_EFFECTS
+    assert effects("philly") is PHILLY
+    assert effects("nodes=0.5,sharing=0.25") == Effects(across_nodes=0.5, shared=0.25)
+    assert effects("racks=1") == NO_EFFECTS
+
+
+UNKNOWN = (
+    "effect 'nodse' is not known; expected none, philly, "
+    "or nodes=, racks= and sharing= with factors"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "nodse=0.5",
+            UNKNOWN,
+        ),
+        (
+            "nodes=0",
+            "the effect nodes must be a number above 0, not '0'; write a factor up to 1",
+        ),
+        (
+            "nodes",
+            "the effect nodes must be a number above 0, not ''; write a factor up to 1",
+        ),
+        ("racks=1.5", "the effect racks must be a factor up to 1, not 1.5"),
+    ],
+)
+def test_effects_that_make_no_sense(text: str, sentence: str) -> None:
+    assert refusal(effects, text) == sentence
+
+
+def test_time_is_looked_at_by_event_or_by_round() -> None:
+    assert look("event")(123.4) == 123.4
+    assert look("rounds:300")(301.0) == 600.0
+    assert refusal(look, "rounds:0") == (
+        "the length of a round must be a number above 0, not '0'; write rounds:300"
+    )
+    assert refusal(look, "hourly") == (
+        "time 'hourly' is not known; expected event or rounds:SECONDS"
+    )
+
+
+@pytest.mark.parametrize("every_s", [300.0, 60.1, 0.1, 0.7])
+def test_the_end_of_a_round_is_in_that_round(every_s: float) -> None:
+    by_round = look(f"rounds:{every_s}")
+    for number in range(2000):
+        end = number * every_s
+        assert by_round(end) == end
+        assert by_round(end + every_s / 2) == (number + 1) * every_s
+    assert by_round(inf) == inf
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "sizes"),
+    [
+        (1, 8, (1, 2)),
+        (3, 8, (1, 2, 3, 4)),
+        (4, 8, (1, 2, 4, 8)),
+        (4, 6, (1, 2, 4)),
+        (8, 4, (1, 2, 4, 8)),
+    ],
+)
+def test_elastic_sizes_are_powers_of_two_up_to_twice_the_asked_size(
+    asked: int, devices: int, sizes: tuple[int, ...]
+) -> None:
+    assert elastic_sizes(asked, Cluster.grid(1, devices)) == sizes
