@@ -1,0 +1,91 @@
+"""Muri's interleaving model: its formula by hand, and its published predictions."""
+
+from itertools import combinations_with_replacement, permutations
+from statistics import median
+
+import pytest
+
+from weft.core.job import JobSpec
+from weft.models.catalogue import MURI, muri_profile
+from weft.models.staggered import (
+    ALONE,
+    PENALTIES,
+    PENALTIES_UNMATCHED,
+    StaggeredModel,
+    cycle,
+)
+
+
+def spec(model: str, size: int, name: str = "a") -> JobSpec:
+    return JobSpec(name, 1.0, sizes=(size,), profile=muri_profile(model, size))
+
+
+def test_two_jobs_with_different_bottlenecks_overlap_wholly() -> None:
+    """One loads for 2 s and the other computes for 2 s: in the right order, a cycle is 2 s."""
+    loads, computes = (2.0, 0.0, 0.0), (0.0, 2.0, 0.0)
+    assert min(cycle([loads, computes]), cycle([computes, loads])) == pytest.approx(2.0)
+
+
+def test_a_cycle_is_at_least_the_longest_job_and_at_most_all_one_after_another() -> None:
+    for names in combinations_with_replacement(MURI, 3):
+        stages = [(p.load_s, p.compute_s, p.sync_s) for p in (muri_profile(n, 8) for n in names)]
+        for order in permutations(stages):
+            assert 0 < cycle(order) <= sum(map(sum, stages)) + 1e-9
+
+
+def ratios(size: int, jobs: int) -> list[float]:
+    """Time alone, one after another, over time together, for every group of Muri's models."""
+    model = StaggeredModel()
+    values = []
+    for names in combinations_with_replacement(MURI, jobs):
+        group = [spec(name, size) for name in names]
+        values.append(sum(s.profile.iteration_s * ALONE for s in group) / model.cycle_s(group))
+    return values
+
+
+@pytest.mark.parametrize(
+    ("size", "jobs", "middle", "losing"),
+    [(1, 2, 1.02, 0.50), (32, 2, 1.33, 0.06), (1, 4, 1.46, 0.11), (32, 4, 1.84, 0.02)],
+)
+def test_the_published_predictions(size: int, jobs: int, middle: float, losing: float) -> None:
+    """The median gain of a group, and the share of groups that lose by sharing."""
+    values = ratios(size, jobs)
+    assert median(values) == pytest.approx(middle, abs=0.02)
+    assert sum(value < 1 for value in values) / len(values) == pytest.approx(losing, abs=0.01)
+    assert max(values) <= 2.335
+
+
+def test_two_jobs_that_load_much_are_predicted_to_pair_best() -> None:
+    """A quirk of fusing storage and CPU into one stage over two slots."""
+    pairs = {
+        names: sum(spec(n, 8).profile.iteration_s * ALONE for n in names)
+        / StaggeredModel().cycle_s([spec(n, 8) for n in names])
+        for names in combinations_with_replacement(MURI, 2)
+    }
+    assert max(pairs, key=pairs.__getitem__) == ("dqn", "dqn")
+
+
+def test_the_worst_order_is_never_better_than_the_best() -> None:
+    best, worst = StaggeredModel(), StaggeredModel(ordering="worst")
+    for names in combinations_with_replacement(MURI, 3):
+        group = [spec(name, 4) for name in names]
+        assert worst.cycle_s(group) >= best.cycle_s(group)
+
+
+def test_groups_move_at_one_pace_and_alone_a_job_keeps_its_own() -> None:
+    model = StaggeredModel()
+    pair = [spec("bert", 1), spec("dqn", 1, "b")]
+    assert model.together(pair) == (1.0 / model.cycle_s(pair),) * 2
+    assert model.together(pair[:1]) == (1.0 / (0.178 * ALONE),)
+
+
+def test_efficiency_is_stage_time_over_four_resources() -> None:
+    model = StaggeredModel()
+    pair = [spec("bert", 1), spec("dqn", 1, "b")]
+    work = 0.0005 + 0.160 + 0.446 + 0.008
+    assert model.efficiency(pair) == pytest.approx(work / (4 * model.cycle_s(pair)))
+
+
+def test_penalties_are_the_authors() -> None:
+    assert PENALTIES[4] == 1.37 / 1.015
+    assert PENALTIES_UNMATCHED[4] == 1.30 / 1.015
