@@ -196,7 +196,7 @@ MISTAKES = [
         ["--restart-cost", "cheap"],
         "restart cost 'cheap' is not known; expected none, seconds, measured or a .csv file",
     ),
-    (["--restart-cost", "nan"], "a restart cost must be 0 or more seconds, not nan"),
+    (["--restart-cost", "nan"], "a restart cost must be 0 to 1e+08 seconds, not nan"),
     (
         ["--effects", "wind=2"],
         (
@@ -214,7 +214,7 @@ def test_a_mistake_gets_one_clear_sentence(trace: str, words: list[str], sentenc
 
 def test_a_job_larger_than_the_cluster_is_named_with_its_line(trace: str) -> None:
     assert refused("simulate", trace, "--cluster", "1x2") == (
-        "small.csv line 3: job 1 asks for 4 devices and the cluster has 2 (1 such jobs); "
+        f"{trace} line 3: job 1 asks for 4 devices and the cluster has 2 (jobs like it: 1); "
         "give a larger --cluster, or --oversize skip or cut"
     )
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from weft.cli.options import Number, read, run_options, settings, trace_options
+from weft.cli.options import (
+    Number,
+    interactive,
+    policy_option,
+    read,
+    run_options,
+    settings,
+    trace_options,
+)
+from weft.cli.progress import Progress
 from weft.core.errors import InvalidInputError
 from weft.core.scheduler import Scheduler
 from weft.reports.recorder import Story
@@ -27,7 +36,7 @@ from weft.traces.workload import Workload
     help="On the trace's clock.",
 )
 @click.option("--job", "identity", required=True, metavar="ID", help="The job's id in the trace.")
-@click.option("--policy", default="fifo", show_default=True, help="One of `weft policies`.")
+@policy_option
 @run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(
@@ -45,7 +54,11 @@ def explain(
     _check_job(workload, identity)
     chosen = settings(policy, options)
     experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    progress = Progress(len(workload.jobs), policy)
+    if interactive() and not as_json:
+        experiment.simulation.observe(progress)
     experiment.simulation.run(until=at_s)
+    progress.done()
     facts = explanation(experiment, workload, identity, at_s)
     if as_json:
         click.echo(json.dumps(facts, indent=1))

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 something failed on our side or in the world, 2 bad input 
 130 interrupted.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -54,14 +55,38 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
     try:
-        cli(prog_name="weft")
+        sys.exit(run(sys.argv[1:]))
+    except BrokenPipeError:
+        # The reader of a pipe went away (`weft ... | head`). Python would complain once more when
+        # it flushes at exit, so standard output leads nowhere from here on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def run(words: list[str]) -> int:
+    """Run one command; its exit code."""
+    try:
+        code = cli.main(words, prog_name="weft", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return 2
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "weft"
+        click.echo(f"weft: {error.format_message().rstrip('.')} (see {path} --help)", err=True)
+        return 2
+    except click.ClickException as error:
+        click.echo(f"weft: {error.format_message()}", err=True)
+        return 2
     except InvalidInputError as error:
         click.echo(f"weft: {error}", err=True)
-        sys.exit(2)
+        return 2
     except WeftError as error:
         click.echo(f"weft: {error}", err=True)
-        sys.exit(1)
-    except BrokenPipeError:
-        # The reader of a pipe went away (`weft ... | head`); closing stderr keeps Python quiet.
-        sys.stderr.close()
-        sys.exit(0)
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("weft: interrupted", err=True)
+        return 130
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return code if isinstance(code, int) else 0

@@ -1,7 +1,7 @@
 """Options that several verbs share, and what they build."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf, isnan
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.policies.placement import PLACEMENTS
+from weft.policies.registry import names as policy_names
 from weft.sim.experiment import fit_to
 from weft.sim.faults import FaultSettings
 from weft.sim.settings import Settings
@@ -32,9 +33,27 @@ class Number(click.FloatRange):
         return number
 
 
+def _beginning(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """Shell completion by names that begin with what was typed."""
+    return lambda _context, _option, typed: [name for name in names() if name.startswith(typed)]
+
+
+def policy_option(command: Command) -> Command:
+    """One policy."""
+    return click.option(
+        "--policy",
+        default="fifo",
+        show_default=True,
+        metavar="NAME[?PARAMETER=VALUE&...]",
+        shell_complete=_beginning(policy_names),
+        help="One of `weft policies`.",
+    )(command)
+
+
 _RUN_OPTIONS = (
     click.option(
         "--placement",
+        shell_complete=_beginning(lambda: PLACEMENTS),
         default="consolidate",
         show_default=True,
         metavar="|".join(PLACEMENTS),

@@ -5,6 +5,7 @@ from inspect import Parameter
 
 import click
 
+from weft.core.errors import PolicyError
 from weft.policies import registry
 
 
@@ -12,10 +13,13 @@ from weft.policies import registry
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def policies(as_json: bool) -> None:
     """List the policies, and the parameters each takes as NAME?parameter=value."""
-    rows = []
+    rows: list[tuple[str, str, dict[str, str]]] = []
     for name in registry.names():
-        known = registry.parameters(registry.factory(name))
-        rows.append((name, registry.summary(name), {k: _text(p) for k, p in known.items()}))
+        try:
+            known = registry.parameters(registry.factory(name))
+            rows.append((name, registry.summary(name), {k: _text(p) for k, p in known.items()}))
+        except PolicyError as error:
+            rows.append((name, f"({error})", {}))
     if as_json:
         keys = ("name", "summary", "parameters")
         click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))

@@ -10,6 +10,7 @@ import click
 
 from weft.cli.options import (
     interactive,
+    policy_option,
     read,
     run_options,
     settings,
@@ -22,7 +23,7 @@ from weft.sim.experiment import prepare
 
 @click.command()
 @trace_options
-@click.option("--policy", default="fifo", show_default=True, help="One of `weft policies`.")
+@policy_option
 @run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--journal", type=Path, metavar="FILE", help="Write every event and action there.")
@@ -58,6 +59,7 @@ def simulate(
             "time": chosen.time,
             "seed": chosen.seed,
             "trace": workload.name,
+            "notes": list(workload.notes),
             "cpu_s": round(time.process_time(), 3),
         }
         click.echo(json.dumps(facts, indent=1))

@@ -14,7 +14,7 @@ import click
 from weft.cli.compare import names
 from weft.cli.options import interactive, run_options, settings, trace_options
 from weft.cli.progress import Progress
-from weft.core.errors import InvalidInputError
+from weft.core.errors import InvalidInputError, WeftError
 from weft.reports.export import check_writable, write_text
 from weft.reports.metrics import Summary
 from weft.reports.table import duration
@@ -56,6 +56,8 @@ def sweep(
     """Run TRACE under every combination, over all cores."""
     if out is not None:
         check_writable(out)
+        if out.suffix not in {".csv", ".json"}:
+            raise InvalidInputError(f"--out {out} ends in {out.suffix!r}; expected .csv or .json")
     base = settings("fifo", options)
     combinations = product(
         names(policies),
@@ -79,16 +81,22 @@ def sweep(
         )
         for policy, placement, time_text, seed in combinations
     ]
-    results = _run(tasks, workers or os.cpu_count() or 1, show=interactive() and not as_json)
-    rows = [_row(task, summary) for task, summary in zip(tasks, results, strict=True)]
+    ended = _run(tasks, workers or os.cpu_count() or 1, show=interactive() and not as_json)
+    failed = [one for one in ended if isinstance(one, WeftError)]
+    if len(failed) == len(tasks):
+        raise failed[0]
+    done = [(t, one) for t, one in zip(tasks, ended, strict=True) if not isinstance(one, WeftError)]
+    rows = [_row(task, summary) for task, summary in done]
     if out is not None:
         write_text(out, json.dumps(rows, indent=1) if out.suffix == ".json" else _csv(rows))
     if as_json:
         click.echo(json.dumps(rows, indent=1))
-        return
-    click.echo(_table(tasks, results))
-    if out is not None:
-        click.echo(f"written {len(rows)} rows to {out}")
+    else:
+        click.echo(_table([task for task, _ in done], [summary for _, summary in done]))
+        if out is not None:
+            click.echo(f"written {len(rows)} rows to {out}")
+    if failed:
+        raise WeftError(f"{len(failed)} of {len(tasks)} runs failed, the first because {failed[0]}")
 
 
 def seed_list(text: str) -> list[int]:
@@ -116,11 +124,11 @@ def with_seed(trace: str, seed: int) -> str:
     return f"{kind}?{'&'.join([*kept, f'seed={seed}'])}"
 
 
-def _run(tasks: list[Task], workers: int, *, show: bool) -> list[Summary]:
+def _run(tasks: list[Task], workers: int, *, show: bool) -> list[Summary | WeftError]:
     progress = Progress(len(tasks), f"{len(tasks)} simulations")
-    results: dict[int, Summary] = {}
-    for place, summary in run_sweep(tasks, workers):
-        results[place] = summary
+    results: dict[int, Summary | WeftError] = {}
+    for place, one in run_sweep(tasks, workers):
+        results[place] = one
         if show:
             progress.advance(1)
     progress.done()

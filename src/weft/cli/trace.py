@@ -1,13 +1,21 @@
 """`weft trace`: describe, convert and generate traces."""
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from weft.cli.progress import Progress
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.traces.advance import Advance, counted, ignore
 from weft.traces.clusters import cluster as cluster_of
-from weft.traces.convert import write
+from weft.traces.convert import check_writable, write
 from weft.traces.describe import describe as describe_workload
+from weft.traces.load import GENERATE
 from weft.traces.load import load as load_workload
 from weft.traces.own import text_lines
 from weft.traces.synthetic import KINDS, generate
@@ -27,8 +35,8 @@ def trace() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
     """Say what is in FILE, a trace of any known format or generate:KIND?jobs=1000&seed=0."""
-    machines = cluster_of(cluster) if cluster else None
-    described = describe_workload(load_workload(file, cluster=machines), machines)
+    machines = None if cluster is None else cluster_of(cluster)
+    described = describe_workload(_read(file, machines), machines)
     if as_json:
         click.echo(json.dumps(described.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -41,7 +49,8 @@ def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def convert(file: str, out: str, *, force: bool) -> None:
     """Write FILE as Weft's own CSV to OUT; - is the standard output, .gz packs it."""
-    _put(load_workload(file), out, force=force, then=f"weft trace describe {out}")
+    _check_out(out, force=force)
+    _put(_read(file), out, force=force, then=f"weft trace describe {out}")
 
 
 @trace.command("generate")
@@ -54,6 +63,12 @@ def convert(file: str, out: str, *, force: bool) -> None:
 @click.option("--load", type=float, default=0.9, show_default=True, help="Work over capacity.")
 @click.option("--cluster", default="8x8", show_default=True, help=_CLUSTER_HELP)
 @click.option("--arrivals", default="", help="For aiturbo: bursts, daily or poisson.")
+@click.option(
+    "--longest",
+    type=int,
+    metavar="SECONDS",
+    help="For philly: no job takes longer.  [default: 60 days]",
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
 def generate_trace(
@@ -65,12 +80,24 @@ def generate_trace(
     load: float,
     cluster: str,
     arrivals: str,
+    longest: int | None,
     force: bool,
     as_json: bool,
 ) -> None:
     """Draw a workload of KIND for a cluster and write it to OUT; - is the standard output."""
     machines = cluster_of(cluster)
-    drawn = generate(kind, jobs=jobs, seed=seed, load=load, cluster=machines, arrivals=arrivals)
+    _check_out(out, force=force)
+    with _progress(jobs, f"drawing {kind}") as advance:
+        drawn = generate(
+            kind,
+            jobs=jobs,
+            seed=seed,
+            load=load,
+            cluster=machines,
+            arrivals=arrivals,
+            longest_s=longest,
+            advance=advance,
+        )
     then = "" if as_json else f"weft simulate {out} --cluster {cluster}"
     _put(drawn, out, force=force, then=then)
     if as_json:
@@ -81,15 +108,48 @@ def generate_trace(
 generate_trace.epilog = "\b\n" + "\n".join(f"{name:<9} {line}" for name, line in KINDS.items())
 
 
+def _check_out(out: str, *, force: bool) -> None:
+    """Refuse an OUT that cannot be written before any work is done for it."""
+    if not out:
+        raise InvalidInputError("OUT is empty; expected the name of a file, or - for the output")
+    if out != "-":
+        check_writable(Path(out), force=force)
+
+
+def _read(file: str, machines: Cluster | None = None) -> Workload:
+    """The workload, with a bar over the bytes of a file that takes long."""
+    path = Path(file)
+    if file.startswith(GENERATE) or not path.is_file():
+        return load_workload(file, cluster=machines)
+    with _progress(path.stat().st_size, f"reading {path.name}") as advance:
+        return load_workload(file, cluster=machines, advance=advance)
+
+
 def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
     """Write the workload and say so, with what to do next."""
-    if out == "-":
-        for line in text_lines(workload):
-            click.echo(line, nl=False)
-        return
-    write(workload, Path(out), force=force)
+    # A bar between the lines of a trace on the same screen would help nobody.
+    shown = out != "-" or not sys.stdout.isatty()
+    with _progress(len(workload.jobs), f"writing {Path(out).name}", shown=shown) as advance:
+        if out == "-":
+            for line in counted(text_lines(workload), advance):
+                click.echo(line, nl=False)
+            return
+        write(workload, Path(out), force=force, advance=advance)
     if then:
         click.echo(f"wrote {len(workload.jobs):,} jobs to {out}")
         for note in workload.notes:
             click.echo(f"  note: {note}")
         click.echo(f"next: {then}")
+
+
+@contextmanager
+def _progress(total: int, label: str, *, shown: bool = True) -> Iterator[Advance]:
+    """What to tell of progress: a bar where a person looks on, nobody elsewhere."""
+    if not (shown and sys.stderr.isatty()):
+        yield ignore
+        return
+    progress = Progress(total, label)
+    try:
+        yield progress.advance
+    finally:
+        progress.done()

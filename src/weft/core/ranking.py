@@ -36,17 +36,23 @@ class Rank(NamedTuple):
     until: float = inf  # the line holds until then; ask again
 
 
+# A place is a moment's number, then a bit for arrivals and a count within the moment.
+_WITHIN = 33
+_ARRIVES = 1 << (_WITHIN - 1)
+_COUNT = (1 << _WITHIN) - 1
+
 Ranker = Callable[[Job, float], Rank]
 
 
 class Ranking:
     """Every job that waits, in order; every job that holds devices, by slope."""
 
-    __slots__ = ("_entries", "_expiries", "_lines", "_place", "_rank", "queue")
+    __slots__ = ("_entries", "_expiries", "_lines", "_place", "_placed_at", "_rank", "queue")
 
     def __init__(self, rank: Ranker) -> None:
         self._rank = rank
-        self._place = 0  # counts up: the order in which jobs came to where they are
+        self._place = 0  # the order in which jobs came to where they are
+        self._placed_at = -inf
         self.queue: list[tuple[float, int, JobId]] = []  # (value, place, job), ascending
         # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
@@ -57,6 +63,7 @@ class Ranking:
     def copy(self) -> Self:
         twin = type(self)(self._rank)
         twin._place = self._place
+        twin._placed_at = self._placed_at
         twin.queue = self.queue.copy()
         twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
         twin._entries = self._entries.copy()
@@ -77,19 +84,30 @@ class Ranking:
             if holds and known[0] == slope and known[1][0] == value - slope * now and until == inf:
                 return  # The same line as before.
             self.drop(identity)
-        place = self._place
-        self._place = place + 1
+        place = self._next_place(now, arrives=job.starts == 0 and job.submitted_at == now)
         if job.allocation is None:
             entry = (value, place, identity)
             insort(self.queue, entry)
             self._entries[identity] = (None, entry)
         else:
-            # Whoever came later was ahead of equals that fall, and behind any others.
-            entry = (value - slope * now, -place if slope < 0 else place, identity)
+            # Whoever came at a later moment was ahead of equals that fall, and behind any others.
+            place = -(place ^ _COUNT) if slope < 0 else place
+            entry = (value - slope * now, place, identity)
             insort(self._lines.setdefault(slope, []), entry)
             self._entries[identity] = (slope, entry)
         if until < inf:
             heappush(self._expiries, (until, place, identity))
+
+    def _next_place(self, now: float, *, arrives: bool) -> int:
+        """Counts up moment by moment; within one, those that arrive come after those that return.
+
+        They are put before them, as a job is preempted only once the arrivals are known.
+        """
+        if now != self._placed_at:
+            self._placed_at = now
+            self._place = ((self._place >> _WITHIN) + 1) << _WITHIN
+        self._place += 1
+        return self._place | _ARRIVES if arrives else self._place
 
     def drop(self, identity: JobId) -> None:
         known = self._entries.pop(identity, None)
@@ -107,7 +125,7 @@ class Ranking:
         while self._expiries and self._expiries[0][0] <= now:
             _, place, identity = heappop(self._expiries)
             known = self._entries.get(identity)
-            if known is not None and abs(known[1][1]) == place:
+            if known is not None and known[1][1] == place:
                 due[identity] = None
         if len(self._expiries) > 2 * len(self._entries) + 64:
             self._forget_replaced()
@@ -139,6 +157,6 @@ class Ranking:
         self._expiries = [
             (until, place, identity)
             for until, place, identity in self._expiries
-            if identity in self._entries and abs(self._entries[identity][1][1]) == place
+            if identity in self._entries and self._entries[identity][1][1] == place
         ]
         heapify(self._expiries)

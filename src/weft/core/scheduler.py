@@ -80,7 +80,7 @@ class Scheduler:
         """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
         self._refresh(now)
         schedule = self.policy.decide(self.snapshot(now))
-        if schedule.valid_until <= now:
+        if not schedule.valid_until > now:
             raise PolicyError(
                 f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
                 "it must hold for some time"

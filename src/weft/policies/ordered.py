@@ -135,6 +135,7 @@ class _Walk:
         self._pulled = 0  # how many came out of _back
         self._seen: list[_Entry] = []  # pulled and not evicted, the last first
         self._evicted: list[_Entry] = []  # a heap; they are tried again when their turn comes
+        self._stopped: list[_Entry] = []  # all that were evicted, whatever became of them
         self._too_large = inf  # no job of this size or above can be had any more
         self._changes: dict[JobId, Allocation | None] = {}
 
@@ -154,7 +155,15 @@ class _Walk:
                     self._changes[identity] = Allocation(devices)
         while self._evicted:
             self._try_again(heappop(self._evicted))
+        if len(self._stopped) > 1:
+            self._stop_in_order()
         return self._changes
+
+    def _stop_in_order(self) -> None:
+        """Let jobs that stop come back to the queue in the order in which they ran."""
+        for _, _, _, identity, _ in sorted(self._stopped):
+            if self._changes.get(identity, self) is None:
+                self._changes[identity] = self._changes.pop(identity)
 
     def _try_again(self, entry: _Entry) -> None:
         """An evicted job's own turn: elsewhere, or in place of others behind it."""
@@ -239,6 +248,7 @@ class _Walk:
         for entry in self._seen:
             if entry[3] in gone:
                 heappush(self._evicted, entry)
+                self._stopped.append(entry)
         self._seen = [entry for entry in self._seen if entry[3] not in gone]
         self._changes.update(gone)
         return devices

@@ -53,15 +53,19 @@ def las(
     placement: Placement,
     belief: PerformanceModel,  # noqa: ARG001
     *,
+    share: float = 0.5,
     margin_s: float = 300.0,
     quantum_s: float = inf,
 ) -> Ordered:
     """Least attained service first: whoever has run least goes next, preempting.
 
-    A job that runs is preempted only by one that has run margin_s less: without a margin, jobs of
-    about equal service take each other's devices at every event and gain nothing by it. While
-    somebody waits, the policy looks again every quantum_s, besides at every event.
+    A job that runs is preempted only by one that has run less than a share of its time, less
+    margin_s: otherwise jobs of about equal service take each other's devices at every event and
+    gain nothing by it (share=1&margin_s=0 is that). While somebody waits, the policy looks again
+    every quantum_s, besides at every event.
     """
+    if not 0 < share <= 1:
+        raise InvalidInputError(f"las share must be above 0 and up to 1, not {share:g}")
     if not margin_s >= 0:
         raise InvalidInputError(f"las margin_s must be 0 or more, not {margin_s:g}")
     if not quantum_s > 0:
@@ -70,7 +74,7 @@ def las(
     def order(job: Job, now: float) -> Rank:
         if job.allocation is None:
             return Rank(job.held_s)
-        return Rank(job.held_at(now) - margin_s, 1.0)
+        return Rank(share * job.held_at(now) - margin_s, share)
 
     return Ordered(order, placement, preemptive=True, quantum_s=quantum_s)
 

@@ -13,12 +13,12 @@ from inspect import Parameter, signature
 from math import isnan
 from typing import TYPE_CHECKING
 
-from weft.core.errors import InvalidInputError
+from weft.core.errors import InvalidInputError, PolicyError, WeftError
 from weft.core.ports import PerformanceModel, Policy
 from weft.policies.placement import Placement
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
 Factory = Callable[..., Policy]
 
@@ -45,7 +45,13 @@ def policy(text: str, placement: Placement, belief: PerformanceModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`."""
     name, _, query = text.partition("?")
     make = factory(name)
-    return make(placement, belief, **_parameters(name, make, query))
+    parameters = _parameters(name, make, query)
+    try:
+        return make(placement, belief, **parameters)
+    except WeftError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"policy {name} cannot be made: {error!r}") from error
 
 
 def factory(name: str) -> Factory:
@@ -54,7 +60,7 @@ def factory(name: str) -> Factory:
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     for entry in _third_parties():
         if entry.name == name:
-            return entry.load()  # type: ignore[no-any-return]
+            return _load(entry)
     near = get_close_matches(name, names(), n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InvalidInputError(f"there is no policy {name!r}{hint} (`weft policies` lists them all)")
@@ -78,6 +84,16 @@ def parameters(make: Factory) -> dict[str, Parameter]:
         for name, parameter in signature(make, eval_str=True).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY
     }
+
+
+def _load(entry: "EntryPoint") -> Factory:
+    """A third party's factory; whatever goes wrong there is told in one sentence."""
+    try:
+        return entry.load()  # type: ignore[no-any-return]
+    except Exception as error:
+        raise PolicyError(
+            f"policy {entry.name} ({entry.value}) cannot be loaded: {error!r}"
+        ) from error
 
 
 def _third_parties() -> "EntryPoints":

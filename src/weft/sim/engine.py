@@ -15,6 +15,7 @@ from typing import Literal, Self
 from weft.core.actions import Action, Change, Start, Stop
 from weft.core.allocation import Allocation
 from weft.core.cluster import Device
+from weft.core.errors import InvalidInputError
 from weft.core.events import (
     Event,
     JobFailed,
@@ -30,6 +31,8 @@ from weft.core.job import JobId, JobSpec
 from weft.core.ports import PerformanceModel
 from weft.sim.costs import Constant, RestartCost
 from weft.sim.faults import NO_FAULTS, Faults
+
+LOST_IN_A_ROW_MAX = 1000  # times
 
 _Due = Literal["begin", "finish", "fail"]
 
@@ -82,6 +85,7 @@ class SimulatedEngine:
         self._heap: list[tuple[float, int, JobId, _Due]] = []
         self._sequence = 0
         self._reports: list[Event] = []
+        self._lost_in_a_row: dict[JobId, int] = {}
         self._begun: list[tuple[Running, float]] = []  # by the orders of this moment, with costs
         self._disturbed: dict[JobId, None] = {}  # jobs whose sharers changed
         self._now = 0.0
@@ -99,6 +103,7 @@ class SimulatedEngine:
             twin._sharers = {device: jobs.copy() for device, jobs in self._sharers.items()}
         twin._heap = self._heap.copy()
         twin._reports = self._reports.copy()
+        twin._lost_in_a_row = self._lost_in_a_row.copy()
         twin._begun, twin._disturbed = [], self._disturbed.copy()
         twin._faults = self._faults.fork()
         return twin
@@ -224,6 +229,7 @@ class SimulatedEngine:
         self._settle(run, now)
         self._leave(identity)
         kept = self._kept(run)
+        self._count_lost(run, kept)
         self._paused[identity] = (kept, run.starts)
         self._failures[identity] = self._failures.get(identity, 0) + 1
         return JobFailed(identity, run.action, kept, run.reason)
@@ -243,7 +249,9 @@ class SimulatedEngine:
             for run in self._runs.values():
                 if not lost.isdisjoint(run.allocation.nodes()):
                     self._settle(run, now)
-                    run.done, run.speed, run.due = self._kept(run), 0.0, -1
+                    kept = self._kept(run)
+                    self._count_lost(run, kept)
+                    run.done, run.speed, run.due = kept, 0.0, -1
         assert all(isinstance(event, NodeLost | NodeJoined) for event in happened)
         return happened
 
@@ -265,6 +273,19 @@ class SimulatedEngine:
         """What it costs to begin, after so many starts."""
         free = self._first_start_free and not starts
         return 0.0 if free else self._cost.seconds(run.spec, run.allocation.size)
+
+    def _count_lost(self, run: Running, kept: float) -> None:
+        """Give up on a run in which a job starts again and again and never keeps anything."""
+        identity = run.spec.id
+        if kept > run.began_with:
+            self._lost_in_a_row[identity] = 0
+            return
+        self._lost_in_a_row[identity] = lost = self._lost_in_a_row.get(identity, 0) + 1
+        if lost > LOST_IN_A_ROW_MAX:
+            raise InvalidInputError(
+                f"job {identity} lost all its work {lost} times in a row and may never end; "
+                "let faults be rarer, or checkpoints more frequent"
+            )
 
     def _kept(self, run: Running) -> float:
         """What a job that was cut off can resume from: its last checkpoint, or where it began."""

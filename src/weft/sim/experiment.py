@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from weft.core.actions import Action
 from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
+from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event
 from weft.core.job import JobSpec
 from weft.core.ports import PerformanceModel, Policy
@@ -68,8 +68,9 @@ class Experiment:
 class Spent:
     """A policy that times another; live and simulated decisions are timed the same way."""
 
-    def __init__(self, inner: Policy, stopwatch: Stopwatch) -> None:
+    def __init__(self, inner: Policy, name: str, stopwatch: Stopwatch) -> None:
         self._inner = inner
+        self._name = name
         self._stopwatch = stopwatch
         self.decide_s = 0.0
         self.in_order = inner.in_order
@@ -80,9 +81,19 @@ class Spent:
     def decide(self, snapshot: Snapshot) -> Schedule:
         begun_s = self._stopwatch()
         try:
-            return self._inner.decide(snapshot)
-        finally:
-            self.decide_s += self._stopwatch() - begun_s
+            schedule = self._inner.decide(snapshot)
+        except Exception as error:
+            # A third party's policy may raise anything; the user gets a sentence and no traceback.
+            raise PolicyError(
+                f"policy {self._name} failed at {snapshot.now:g} s: {error!r}"
+            ) from error
+        self.decide_s += self._stopwatch() - begun_s
+        if not isinstance(schedule, Schedule):
+            raise PolicyError(
+                f"policy {self._name} gave {schedule!r} at {snapshot.now:g} s, "
+                "where a Schedule was expected"
+            )
+        return schedule
 
 
 def prepare(
@@ -100,7 +111,8 @@ def prepare(
         from weft.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
 
         belief = Noisy(truth, spread=settings.belief_error, seed=settings.seed)
-    spent = Spent(policy(settings.policy, placement(settings.placement), belief), stopwatch)
+    chosen = policy(settings.policy, placement(settings.placement), belief)
+    spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
     if kind is None:
         raise InvalidInputError(
@@ -147,14 +159,16 @@ def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
         job = large[0]
         raise InvalidInputError(
             f"{workload.place(job.id)}: job {job.id} asks for {job.asked} devices and the cluster "
-            f"has {devices} ({len(large)} such jobs); give a larger --cluster, "
+            f"has {devices} (jobs like it: {len(large)}); give a larger --cluster, "
             "or --oversize skip or cut"
         )
     names = {job.id for job in large}
     jobs: Iterable[JobSpec] = (job for job in workload.jobs if job.id not in names)
     if oversize == "cut":
         jobs = (_cut(job, devices) if job.id in names else job for job in workload.jobs)
-    note = f"{len(large)} jobs larger than the cluster's {devices} devices were {oversize}"
+    done = {"skip": "left out", "cut": "cut down to it"}[oversize]
+    count = "1 job was" if len(large) == 1 else f"{len(large)} jobs were"
+    note = f"{count} larger than the cluster's {devices} devices and {done}"
     return replace(workload, jobs=tuple(jobs), notes=(*workload.notes, note))
 
 

@@ -2,7 +2,7 @@
 
 import csv
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 
 from weft.core.cluster import Cluster
@@ -11,6 +11,9 @@ from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
 from weft.sim.costs import MEASURED, ByModel, Constant, RestartCost
 from weft.sim.faults import FaultSettings
 from weft.sim.run import Look, exactly, rounds
+
+COST_FILE_MAX = 1_000_000  # bytes
+SECONDS_MAX = 1e8  # three years: no restart and no round is longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ def restart_cost(text: str) -> RestartCost:
         raise InvalidInputError(
             f"restart cost {text!r} is not known; expected none, seconds, measured or a .csv file"
         ) from None
-    if not (isfinite(seconds) and seconds >= 0):
-        raise InvalidInputError(f"a restart cost must be 0 or more seconds, not {text}")
+    if not 0 <= seconds <= SECONDS_MAX:
+        raise InvalidInputError(f"a restart cost must be 0 to {SECONDS_MAX:g} seconds, not {text}")
     return Constant(seconds)
 
 
@@ -90,13 +93,15 @@ def _above_zero(text: str, what: str, advice: str) -> float:
         value = float(text)
     except ValueError:
         value = -inf
-    if not (isfinite(value) and value > 0):
+    if not 0 < value <= SECONDS_MAX:
         raise InvalidInputError(f"{what} must be a number above 0, not {text!r}; {advice}")
     return value
 
 
 def _cost_file(path: Path) -> ByModel:
     table: dict[str, dict[int, float]] = {}
+    if path.exists() and path.stat().st_size > COST_FILE_MAX:
+        raise InvalidInputError(f"{path} is larger than {COST_FILE_MAX} bytes; is it a cost table?")
     try:
         with path.open(newline="") as file:
             rows = list(csv.reader(file))
@@ -112,7 +117,7 @@ def _cost_file(path: Path) -> ByModel:
             raise InvalidInputError(
                 f"{path} line {line}: expected a model, a whole size and seconds, found {row}"
             ) from None
-        if size < 1 or not (isfinite(seconds) and seconds >= 0):
+        if size < 1 or not 0 <= seconds <= SECONDS_MAX:
             raise InvalidInputError(f"{path} line {line}: size and seconds cannot be {row[1:]}")
         table.setdefault(model, {})[size] = seconds
     return ByModel(table)

@@ -85,12 +85,20 @@ def test_of_equals_on_one_line_the_latest_comer_is_last_unless_they_fall(
 ) -> None:
     """Whoever comes to a falling value later was ahead a moment ago; others come up behind."""
     board = Board()
+    for moment, name in enumerate("abc"):
+        board.runs(name, 9.0 + slope * moment, slope, now=float(moment))
+    if beside:
+        board.runs("other", -50.0, 7.0, now=2.0)
+    found = [name for _, _, name in board.ranking.from_the_back(2.0)]
+    assert " ".join(found) == (f"{back} other" if beside else back)
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.0, -1.0])
+def test_equals_that_come_at_one_moment_keep_their_order(slope: float) -> None:
+    board = Board()
     for name in "abc":
         board.runs(name, 1.0, slope)
-    if beside:
-        board.runs("other", 0.0, 7.0)
-    found = [name for _, _, name in board.ranking.from_the_back(0.0)]
-    assert " ".join(found) == (f"{back} other" if beside else back)
+    assert [name for _, _, name in board.ranking.from_the_back(0.0)] == ["c", "b", "a"]
 
 
 def test_the_same_line_again_keeps_its_place() -> None:

@@ -118,12 +118,22 @@ def test_las_preempts_when_the_margin_is_passed_and_not_before() -> None:
     a is 3 s ahead at 3 s and more at 4 s; b is 3 s ahead of a's 4 s at 11 s and more at 12 s.
     """
     jobs = [job("a", size=4, length_s=20.0), job("b", size=4, length_s=20.0, at=2.0)]
-    assert play("las?margin_s=3&quantum_s=1", jobs, until=12.0) == [
+    assert play("las?share=1&margin_s=3&quantum_s=1", jobs, until=12.0) == [
         "0 start a n0:0,1,2,3",
         "4 stop a",
         "4 start b n0:0,1,2,3",
         "12 stop b",
         "12 start a n0:0,1,2,3",
+    ]
+
+
+def test_las_preempts_only_for_a_job_that_has_run_less_than_a_share() -> None:
+    """b waits from 2 s on with nothing, and half of a's time passes 3 s at 6 s, not before."""
+    jobs = [job("a", size=4, length_s=20.0), job("b", size=4, length_s=20.0, at=2.0)]
+    assert play("las?share=0.5&margin_s=3&quantum_s=1", jobs, until=8.0) == [
+        "0 start a n0:0,1,2,3",
+        "7 stop a",
+        "7 start b n0:0,1,2,3",
     ]
 
 

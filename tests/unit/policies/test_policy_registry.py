@@ -62,7 +62,7 @@ def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
 
 def test_an_unknown_parameter_is_answered_with_those_there_are() -> None:
     assert refusal("las?margins=3") == (
-        "policy las has no parameter 'margins' (it takes margin_s, quantum_s); "
+        "policy las has no parameter 'margins' (it takes share, margin_s, quantum_s); "
         "did you mean margin_s?"
     )
     assert refusal("max-min?zzz=3") == (
