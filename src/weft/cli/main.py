@@ -55,19 +55,19 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
     try:
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+        sys.stderr.flush()
     except BrokenPipeError:
-        # The reader of a pipe went away (`weft ... | head`). Python would complain once more when
-        # it flushes at exit, so standard output leads nowhere from here on.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        code = 0  # The reader of a pipe went away (`weft ... | head`); nobody is left to tell.
+    # Leave without taking a hundred thousand small values apart one by one: a twentieth of a run.
+    os._exit(code)
 
 
 def run(words: list[str]) -> int:
     """Run one command; its exit code."""
     try:
         code = cli.main(words, prog_name="weft", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2

@@ -46,7 +46,8 @@ def difference(
         ready = [
             identity
             for identity in moves
-            if not any(other in moves and other not in stopped for other in after[identity])
+            if not after[identity]
+            or not any(other in moves and other not in stopped for other in after[identity])
         ]
         if not ready:
             identity = _in_a_circle(moves, after, stopped)

@@ -20,8 +20,8 @@ asks again.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import NamedTuple, Self
 
@@ -44,20 +44,65 @@ _COUNT = (1 << _WITHIN) - 1
 Ranker = Callable[[Job, float], Rank]
 
 
+Waiting = tuple[float, int, JobId]  # value, place, job
+
+
+class InOrder(Iterator[tuple[Waiting, int]]):
+    """Waiting jobs in order, each with the size it asked for, but for sizes that were given up.
+
+    Most of a long queue asks for more than there is left; those jobs are not even looked at.
+    """
+
+    def __init__(self, by_size: Mapping[int, Sequence[Waiting]]) -> None:
+        self._by_size = by_size
+        self._heads = [(queue[0], size, 0) for size, queue in by_size.items() if queue]
+        self._limit = inf
+        heapify(self._heads)
+
+    def give_up(self, size: int) -> None:
+        """Look at no more jobs of that size or a larger one."""
+        self._limit = min(self._limit, size)
+
+    def __next__(self) -> tuple[Waiting, int]:
+        heads = self._heads
+        while heads:
+            entry, size, index = heads[0]
+            if size >= self._limit:
+                heappop(heads)
+                continue
+            queue = self._by_size[size]
+            if index + 1 < len(queue):
+                heapreplace(heads, (queue[index + 1], size, index + 1))
+            else:
+                heappop(heads)
+            return entry, size
+        raise StopIteration
+
+
 class Ranking:
     """Every job that waits, in order; every job that holds devices, by slope."""
 
-    __slots__ = ("_entries", "_expiries", "_lines", "_place", "_placed_at", "_rank", "queue")
+    __slots__ = (
+        "_by_size",
+        "_entries",
+        "_expiries",
+        "_lines",
+        "_place",
+        "_placed_at",
+        "_rank",
+        "queue",
+    )
 
     def __init__(self, rank: Ranker) -> None:
         self._rank = rank
         self._place = 0  # the order in which jobs came to where they are
         self._placed_at = -inf
-        self.queue: list[tuple[float, int, JobId]] = []  # (value, place, job), ascending
+        self.queue: list[Waiting] = []  # ascending
+        self._by_size: dict[int, list[Waiting]] = {}  # the same, by the size that was asked for
         # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
-        # job -> (slope or None while it waits, its entry)
-        self._entries: dict[JobId, tuple[float | None, tuple[float, int, JobId]]] = {}
+        # job -> (slope or None while it waits, its entry, the size it asked for)
+        self._entries: dict[JobId, tuple[float | None, Waiting, int]] = {}
         self._expiries: list[tuple[float, int, JobId]] = []  # (until, place, job), a heap
 
     def copy(self) -> Self:
@@ -65,6 +110,7 @@ class Ranking:
         twin._place = self._place
         twin._placed_at = self._placed_at
         twin.queue = self.queue.copy()
+        twin._by_size = {size: queue.copy() for size, queue in self._by_size.items()}
         twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
         twin._entries = self._entries.copy()
         twin._expiries = self._expiries.copy()
@@ -84,40 +130,50 @@ class Ranking:
             if holds and known[0] == slope and known[1][0] == value - slope * now and until == inf:
                 return  # The same line as before.
             self.drop(identity)
-        place = self._next_place(now, arrives=job.starts == 0 and job.submitted_at == now)
+        if now != self._placed_at:
+            self._placed_at = now
+            self._place = (self._place | _COUNT) + 1
+        self._place = place = self._place + 1
         if job.allocation is None:
+            # Arrivals are put before those that return at the same moment, as a job is preempted
+            # only once the arrivals are known; but they come after them.
+            if job.submitted_at == now and not job.starts:
+                place |= _ARRIVES
             entry = (value, place, identity)
             insort(self.queue, entry)
-            self._entries[identity] = (None, entry)
+            size = job.spec.asked
+            queue = self._by_size.get(size)
+            if queue is None:
+                queue = self._by_size[size] = []
+            insort(queue, entry)
+            self._entries[identity] = (None, entry, size)
         else:
             # Whoever came at a later moment was ahead of equals that fall, and behind any others.
             place = -(place ^ _COUNT) if slope < 0 else place
             entry = (value - slope * now, place, identity)
             insort(self._lines.setdefault(slope, []), entry)
-            self._entries[identity] = (slope, entry)
+            self._entries[identity] = (slope, entry, job.spec.asked)
         if until < inf:
             heappush(self._expiries, (until, place, identity))
-
-    def _next_place(self, now: float, *, arrives: bool) -> int:
-        """Counts up moment by moment; within one, those that arrive come after those that return.
-
-        They are put before them, as a job is preempted only once the arrivals are known.
-        """
-        if now != self._placed_at:
-            self._placed_at = now
-            self._place = ((self._place >> _WITHIN) + 1) << _WITHIN
-        self._place += 1
-        return self._place | _ARRIVES if arrives else self._place
 
     def drop(self, identity: JobId) -> None:
         known = self._entries.pop(identity, None)
         if known is None:
             return
-        slope, entry = known
-        line = self.queue if slope is None else self._lines[slope]
+        slope, entry, size = known
+        if slope is None:
+            del self.queue[bisect_left(self.queue, entry)]
+            queue = self._by_size[size]
+            del queue[bisect_left(queue, entry)]
+            return
+        line = self._lines[slope]
         del line[bisect_left(line, entry)]
-        if slope is not None and not line:
+        if not line:
             del self._lines[slope]
+
+    def waiting(self) -> "InOrder":
+        """The queue, for a walk that gives up on sizes as it goes."""
+        return InOrder(self._by_size)
 
     def expired(self, now: float) -> list[JobId]:
         """Jobs whose rank has run out, each once; the caller puts them again."""

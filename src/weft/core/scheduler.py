@@ -294,14 +294,13 @@ class Scheduler:
         if (job.phase, "JobStarted") not in TRANSITIONS:
             return  # Late: it has let go since, or is about to.
         self._leaving.pop(event.job, None)
+        if job.observed_at != now:
+            job = job.settled(now)
         job = job._replace(
             phase=TRANSITIONS[job.phase, "JobStarted"],
             since_at=now,
-            held_s=job.held_at(now),
-            service_s=job.service_at(now),
             iterations_done=event.iterations_done,
             iterations_per_s=event.iterations_per_s,
-            observed_at=now,
         )
         self._jobs[event.job] = job
         self.ranking.put(job, now)

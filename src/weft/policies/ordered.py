@@ -91,24 +91,32 @@ class Ordered(Policy):
 
     def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
         """Start what fits on free devices, in order."""
-        place, jobs = self._placement.place, snapshot.jobs
+        if self.in_order:
+            return self._fill_until_stuck(snapshot)
+        place, free = self._placement.place, snapshot.free.copy()
+        changes: dict[JobId, Allocation | None] = {}
+        waiting = snapshot.ranking.waiting()
+        for (_, _, identity), size in waiting:
+            devices = place(free, size)
+            if devices is None:
+                waiting.give_up(size)
+            else:
+                free.take(devices)
+                changes[identity] = Allocation(devices)
+        return changes
+
+    def _fill_until_stuck(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
+        """The same where nobody overtakes: most often only the head is looked at."""
         free = snapshot.free
         changes: dict[JobId, Allocation | None] = {}
-        too_large = inf
         for _, _, identity in snapshot.ranking.queue:
-            size = jobs[identity].spec.asked
-            devices = place(free, size) if size < too_large else None
+            devices = self._placement.place(free, snapshot.jobs[identity].spec.asked)
             if devices is None:
-                if self.in_order:
-                    break
-                too_large = min(too_large, size)
-                continue
+                break
             if not changes:
                 free = free.copy()
             free.take(devices)
             changes[identity] = Allocation(devices)
-            if not free.total:
-                break
         return changes
 
 
@@ -127,7 +135,7 @@ class _Walk:
     def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
         self._jobs = snapshot.jobs
         self._now = snapshot.now
-        self._queue = snapshot.ranking.queue
+        self._waiting = snapshot.ranking.waiting()
         self._placement = placement
         self._place = placement.place
         self._free: FreeDevices = snapshot.free.copy()
@@ -141,14 +149,10 @@ class _Walk:
 
     def changes(self) -> dict[JobId, Allocation | None]:
         jobs, now = self._jobs, self._now
-        for value, _, identity in self._queue:
-            job = jobs[identity]
-            bound = (value, _ARRIVED if job.submitted_at == now else _WAITS)
+        for (value, _, identity), size in self._waiting:
+            bound = (value, _ARRIVED if jobs[identity].submitted_at == now else _WAITS)
             while self._evicted and self._evicted[0] < bound:
                 self._try_again(heappop(self._evicted))
-            if self._too_large == 1:
-                break
-            size = job.spec.asked
             if size < self._too_large:
                 devices = self._find(size, bound)
                 if devices is not None:
@@ -180,6 +184,7 @@ class _Walk:
             devices = self._make_room(size, bound)
         if devices is None:
             self._too_large = size
+            self._waiting.give_up(size)
         else:
             self._free.take(devices)
         return devices

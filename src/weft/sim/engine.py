@@ -6,7 +6,7 @@ same every time. A restart that costs time shows as it would live: the job is ST
 JobStarted arrives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
@@ -154,7 +154,9 @@ class SimulatedEngine:
             events.append(JobSubmitted(spec))
         return events
 
-    def carry_out(self, actions: Iterable[Action], now: float) -> None:
+    def carry_out(self, actions: Sequence[Action], now: float) -> None:
+        if not actions:
+            return
         for action in actions:
             match action:
                 case Start():

@@ -7,7 +7,7 @@ predicted end ignores the cost of the interval to come (Muri's artifact, SIGCOMM
 default charges a cost where an allocation changes, and nowhere else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from weft.core.actions import Action
 from weft.core.events import Event, JobProgressed
@@ -32,7 +32,7 @@ class InterruptingEngine(SimulatedEngine):
                     events.append(JobProgressed(identity, run.action, run.done, run.speed))
         return events
 
-    def carry_out(self, actions: Iterable[Action], now: float) -> None:
+    def carry_out(self, actions: Sequence[Action], now: float) -> None:
         super().carry_out(actions, now)
         own = {
             identity: self._cost.seconds(run.spec, run.allocation.size)
