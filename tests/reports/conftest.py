@@ -77,3 +77,18 @@ def comparison() -> Comparison:
         cluster=Cluster.grid(1, 2),
         runs=[_run_of(_three_jobs()), _run_of(_three_jobs(), "sjf")],
     )
+
+
+@pytest.fixture
+def with_long_tail() -> Comparison:
+    """Sixteen devices are busy for 100 s; one of them goes on until 10,000 s."""
+    recorder = Recorder()
+    lengths_s = {f"j{number}": 10_000 if number == 0 else 100 for number in range(16)}
+    facts = [JobSubmitted(job(name, length_s=length)) for name, length in lengths_s.items()]
+    places = [Device(f"n{number // 8}", number % 8) for number in range(16)]
+    starts = [Start(n, f"j{n}", Allocation((places[n],))) for n in range(16)]
+    recorder.step(0, facts, starts, free=0)
+    recorder.step(100, [JobFinished(f"j{n}", n) for n in range(1, 16)], [], free=15)
+    recorder.step(10_000, [JobFinished("j0", 0)], [], free=16)
+    recorder.close(10_000)
+    return Comparison("A long tail", "", [], Cluster.grid(2, 8), [_run_of(recorder, devices=16)])

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -128,6 +129,73 @@ def test_the_wheel_zooms_into_time_and_reset_shows_all(look, comparison):
     document, said = look(page(comparison), f'{zoom} click("Reset");')
     assert said == []
     assert ">all 30.0 s<" in document
+
+
+def test_a_long_thin_end_is_cut_and_said_until_all_is_asked_for(look, with_long_tail):
+    document, said = look(page(with_long_tail))
+    assert said == []
+    assert "0.00 s to 103 s" in document
+    assert (
+        "At first the time ends at 103 s: in the 2.75 h after it at most 1 device of 16 was in "
+        "use, 86.1 % of all device time."
+    ) in document
+    document, said = look(page(with_long_tail), 'click("Show all");')
+    assert said == []
+    assert ">all 2.78 h<" in document
+    assert '<p class="cut"></p>' in document
+    document, _ = look(page(with_long_tail), 'click("Show all"); click("Reset");')
+    assert "0.00 s to 103 s" in document
+
+
+def test_the_longest_queue_is_drawn_and_said(look, comparison):
+    document, said = look(page(comparison))
+    assert said == []
+    assert document.count('class="peaks-edge"') == 2
+    assert '<span class="legend-value">0.53, max 2</span>' in document
+
+
+def test_progress_takes_the_place_of_use_when_asked(look, comparison):
+    document, said = look(page(comparison), 'click("turned into progress");')
+    assert said == []
+    assert '<div id="busy" hidden="">' in document
+    assert '<div id="useful">' in document
+    assert 'aria-label="Devices turned into progress over time"' in document
+
+
+def test_more_figures_are_in_a_table_of_their_own(look, comparison):
+    document, said = look(page(comparison))
+    assert said == []
+    table = document[document.index('class="numbers more"') :]
+    for title in ("p90 JCT", "Blocking index", "Restarts", "Lost GPU hours", "Decisions"):
+        assert f">{title}</th>" in table
+    assert "<td>24.8 s</td>" in table
+
+
+def test_ties_are_said_and_nobody_is_marked(look, comparison):
+    document, said = look(page(comparison))
+    assert said == []
+    assert document.count(">same for all<") == 4
+    assert 'class="best"' not in document
+
+
+def test_a_number_has_one_unit_in_table_tile_and_legend(look, comparison):
+    one, two = comparison.runs
+    runs = [
+        replace(one, summary=replace(one.summary, jct_mean_s=6000.0, jct_p50_s=6000.0)),
+        replace(two, summary=replace(two.summary, jct_mean_s=32_220.0, jct_p50_s=32_220.0)),
+    ]
+    document, said = look(page(replace(comparison, runs=runs)))
+    assert said == []
+    shown = document[document.index("<main") :]
+    assert shown.count("537 min") == 3  # the mean, the median and the legend
+    assert "8.95 h" not in document
+
+
+def test_long_names_are_whole_and_may_be_broken_between_parameters(look, comparison):
+    run = replace(comparison.runs[0], policy="tiresias?limits=1:2&promote=8")
+    document, said = look(page(replace(comparison, runs=[run])))
+    assert said == []
+    assert "tiresias?<wbr>limits=1:2&amp;<wbr>promote=8" in document
 
 
 def test_a_legend_button_hides_a_run_everywhere(look, comparison):

@@ -3,6 +3,9 @@
 import csv
 import json
 import os
+import re
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,18 @@ def test_the_json_summary_says_how_to_run_it_again(comparison, tmp_path):
     value = json.loads((tmp_path / "summary.json").read_text())
     assert value["command"] == "weft compare three.csv --cluster 1x2"
     assert value["runs"][0]["jct_p50_s"] == 12
+
+
+def test_exports_hold_no_infinity(comparison, tmp_path):
+    run = comparison.runs[0]
+    run.recorder.stories["b"].lost_s = inf
+    run.recorder.stories["c"].lost_s = 1e300
+    broken = replace(comparison, runs=[replace(run, summary=replace(run.summary, jct_mean_s=inf))])
+    paths = write_tables(broken, tmp_path)
+    assert json.loads(paths[1].read_text())["runs"][0]["jct_mean_s"] is None
+    assert [row["lost_gpu_s"] for row in rows(paths[2])] == ["0", "", "1e+300"]
+    texts = [path.read_text() for path in paths]
+    assert not any(re.search(r"\b(-?inf|nan|Infinity|NaN)\b", text) for text in texts)
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):

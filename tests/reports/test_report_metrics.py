@@ -1,6 +1,8 @@
 """Every number of a summary against one worked out on paper."""
 
 import json
+from dataclasses import replace
+from math import inf, nan
 
 import pytest
 
@@ -136,6 +138,27 @@ def test_jobs_that_never_fit_are_no_part_of_the_queue(run_of):
     assert (summary.queue_length_mean, summary.queue_length_max) == (0, 0)
     assert summary.wait_causes is None
     assert summary.blocking_index is None
+
+
+def test_a_job_that_ran_before_its_node_was_lost_is_unfinished_and_not_never_fit(run_of):
+    recorder = Recorder()
+    start = Start(0, "a", Allocation((D0, D1)))
+    recorder.step(0, [JobSubmitted(job("a", length_s=9, size=2))], [start], free=0)
+    recorder.step(4, [NodeLost("n0")], [Stop(1, "a")], free=0)
+    recorder.step(4, [JobStopped("a", 1, 0)], [], free=0)
+    recorder.close(6)
+    run = run_of(recorder, never_fit=["a"])
+    assert (run.summary.never_fit, run.summary.unfinished) == (0, 1)
+    assert run.summary.wait_causes is not None
+    assert list(run.waiting()) == [0, 1]
+
+
+def test_numbers_that_are_not_finite_are_null_in_json(recorder, run_of):
+    causes = {"devices": nan, "fragmentation": 0.0, "order": 0.0}
+    summary = replace(run_of(recorder).summary, jct_mean_s=inf, wait_causes=causes)
+    value = json.loads(json.dumps(summary.as_dict(), allow_nan=False))
+    assert value["jct_mean_s"] is None
+    assert value["wait_causes"] == {"devices": None, "fragmentation": 0, "order": 0}
 
 
 def test_a_run_without_jobs_has_nulls_and_no_nan(run_of):

@@ -11,12 +11,14 @@ from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster, Device
 from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison
-from weft.reports.curves import binned, sampled
-from weft.reports.figure import figures
+from weft.reports.curves import binned, peaks, sampled
+from weft.reports.figure import check_available, figures
+from weft.reports.focus import Focus, focus
 from weft.reports.page import page
 from weft.reports.page_data import page_data
 from weft.reports.recorder import Hold, Recorder
 
+D0 = Device("n0", 0)
 HOSTILE = "</script><img src=x onerror=document.title='owned'>"
 
 
@@ -109,6 +111,39 @@ def test_bins_hold_time_weighted_means():
     assert values == [4, 3, 2, 0]
 
 
+def test_bins_keep_the_peak_however_short():
+    values = peaks([0, 1.5, 1.6, 3], [4, 62, 2, 9], from_at=0, step_s=1, bins=4)
+    assert values == [4, 62, 2, 0]
+
+
+def test_bins_of_a_part_begin_in_the_middle():
+    # 4 until 3 s and then 2 until 6 s, looked at from 2 s to 4 s.
+    assert binned([0, 3, 6], [4, 2, 0], from_at=2, step_s=1, bins=2) == [4, 2]
+    assert peaks([0, 3, 6], [4, 2, 0], from_at=2, step_s=1, bins=2) == [4, 2]
+
+
+def test_values_that_are_not_finite_do_not_break_the_page(comparison):
+    run = comparison.runs[0]
+    run.recorder.series.useful[0] = float("inf")
+    summary = replace(run.summary, jct_mean_s=float("nan"))
+    text = page(replace(comparison, runs=[replace(run, summary=summary)]))
+    assert json.loads(Reader(text).scripts["data"])["runs"][0]["summary"]["jct_mean_s"] is None
+
+
+def test_a_long_thin_end_is_cut_at_first(with_long_tail):
+    shown_first = focus(with_long_tail)
+    assert 90 < shown_first.length_s < 110
+    assert shown_first.cut_s == pytest.approx(10_000 - shown_first.length_s)
+    assert shown_first.cut_devices == 1
+    data = page_data(with_long_tail)
+    assert [bins for _, _, bins in data["pieces"]] == [1500, 300]
+    assert len(data["runs"][0]["busy"]) == 1801 - 1
+
+
+def test_nothing_is_cut_where_the_end_is_busy(comparison):
+    assert focus(comparison) == Focus(30, 0, 0, 0)
+
+
 def test_long_distributions_keep_their_ends():
     short = json.loads(json.dumps(sampled(range(5001))))
     assert short["count"] == 5001
@@ -127,7 +162,8 @@ def test_a_run_without_jobs_still_makes_a_page(run_of):
 def test_every_figure_is_written_as_png_and_svg(comparison, tmp_path):
     pytest.importorskip("matplotlib")
     paths = figures(comparison, tmp_path / "figures")
-    names = ["completion", "devices", "queue", "sizes", "waits"]
+    names = ["completion", "devices", "efficiency", "queue", "sizes", "tenants", "waits"]
+    names += ["fairness", "gantt-fifo", "gantt-sjf"]
     assert [path.name for path in paths] == [f"{n}.{e}" for n in names for e in ("png", "svg")]
     for path in paths:
         start = path.read_bytes()[:5]
@@ -143,13 +179,37 @@ def test_figures_of_the_same_run_are_the_same(comparison, tmp_path):
 def test_figures_of_nothing_are_empty_and_no_error(run_of, tmp_path):
     pytest.importorskip("matplotlib")
     comparison = Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())])
-    assert len(figures(comparison, tmp_path)) == 10
+    assert len(figures(comparison, tmp_path)) == 16
+
+
+def test_charts_of_devices_get_plain_names_of_their_own(comparison, tmp_path):
+    pytest.importorskip("matplotlib")
+    names = ("las?a=1:2&b=$3", "las?a=1&2:b=3", "../..")
+    runs = [replace(comparison.runs[0], policy=name) for name in names]
+    paths = figures(replace(comparison, runs=runs), tmp_path)
+    assert [path.stem for path in paths[-6::2]] == [
+        "gantt-las-a-1-2-b-3",
+        "gantt-las-a-1-2-b-3-2",
+        "gantt-policy",
+    ]
+
+
+def test_many_bars_are_one_picture_in_the_svg(comparison, tmp_path):
+    pytest.importorskip("matplotlib")
+    holds = comparison.runs[0].recorder.holds
+    holds += [Hold("b", Allocation((D0,)), at / 100, at / 100 + 0.005) for at in range(3000)]
+    figures(comparison, tmp_path)
+    assert "data:image/png" in (tmp_path / "gantt-fifo.svg").read_text()
+    assert "data:image/png" not in (tmp_path / "gantt-sjf.svg").read_text()
+    assert (tmp_path / "gantt-fifo.svg").stat().st_size < 200_000
 
 
 def test_missing_matplotlib_is_said_in_one_sentence(comparison, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(InvalidInputError) as caught:
+    with pytest.raises(InvalidInputError, match="matplotlib"):
         figures(comparison, tmp_path)
+    with pytest.raises(InvalidInputError) as caught:
+        check_available()
     assert str(caught.value) == (
         "figures need matplotlib; install it with pip install 'weft[figures]'"
     )

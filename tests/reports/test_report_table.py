@@ -1,6 +1,7 @@
 """What a person sees in the terminal, literally."""
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 
@@ -37,12 +38,41 @@ def test_missing_numbers_are_dashes_in_plain_ascii(run_of):
     )
 
 
-def test_long_names_are_cut_so_that_lines_stay_within_the_width(summaries):
-    table = comparison_table([replace(summaries[0], policy=LONG), summaries[1]], ascii_only=True)
+def test_long_names_are_wrapped_so_that_variants_can_be_told_apart(summaries):
+    other = LONG.replace("consolidate", "spread")
+    runs = [replace(summaries[0], policy=LONG), replace(summaries[1], policy=other)]
+    table = comparison_table(runs, ascii_only=True)
     lines = table.splitlines()
     assert max(map(len, lines)) == WIDTH_MAX
-    assert lines[2].startswith("tiresias?promote=8&q~  ")
+    assert lines[2].startswith("tiresias?promote=8&  ")
+    assert [line.strip() for line in lines[3:7]] == [
+        "queues=3600,7200,",
+        "36000&",
+        "placement=consolida",
+        "te",
+    ]
     assert table.isascii()
+
+
+def test_huge_and_infinite_numbers_stay_short(summaries):
+    huge = replace(
+        summaries[0],
+        jct_mean_s=1e308,
+        jct_p50_s=inf,
+        queue_mean_s=nan,
+        makespan_s=1e30,
+        queue_length_mean=1e200,
+        fairness_p99=inf,
+        lost_gpu_h=1e300,
+        decide_cpu_s=inf,
+    )
+    table = comparison_table([summaries[0], huge])
+    assert "1.16e+303 d" in table
+    assert max(map(len, table.splitlines())) <= WIDTH_MAX
+    text = summary_text(huge)
+    assert max(map(len, text.splitlines())) < 2 * WIDTH_MAX
+    assert "inf" not in text
+    assert "None" not in text
 
 
 def test_colours_come_only_when_asked(summaries):
@@ -97,3 +127,4 @@ def test_lengths_side_by_side_share_a_unit_unless_they_are_far_apart():
     assert durations([7000, 8568, None, 0]) == ["117 min", "143 min", None, "0.00 min"]
     assert durations([3, 86_400]) == ["3.00 s", "24.0 h"]
     assert durations([None, 0]) == [None, "0.00 s"]
+    assert durations([inf, 90, nan]) == [None, "90.0 s", None]

@@ -29,6 +29,8 @@ from weft.reports.export import (
     write_tables,
     write_text,
 )
+from weft.reports.figure import check_available
+from weft.reports.figure import figures as draw
 from weft.reports.page import page
 from weft.reports.table import comparison_table
 from weft.sim.experiment import prepare
@@ -140,6 +142,8 @@ def check_targets(report: Path | None, figures: Path | None, out: Path | None) -
     """Refuse before a long run what could not be written after it."""
     if report is not None:
         check_writable(report)
+    if figures is not None:
+        check_available()
     for directory in (figures, out):
         if directory is not None:
             check_directory(directory)
@@ -154,8 +158,6 @@ def write(
         write_text(report, page(comparison))
         lines.append(f"report   {report}")
     if figures is not None:
-        from weft.reports.figure import figures as draw  # noqa: PLC0415  # loads matplotlib
-
         lines.append(f"figures  {len(draw(comparison, figures))} files in {figures}")
     if out is not None:
         tables = ", ".join(path.name for path in write_tables(comparison, out))

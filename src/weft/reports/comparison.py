@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId
-from weft.reports.metrics import Summary, finish_time_fairness, queue_lengths
+from weft.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
 from weft.reports.recorder import Recorder
 
 # Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
@@ -41,9 +41,7 @@ class Run:
 
     def waiting(self) -> Sequence[float]:
         """Jobs in the queue after each moment of the series."""
-        stories = self.recorder.stories
-        aside = [stories[identity] for identity in self.never_fit if identity in stories]
-        return queue_lengths(self.recorder, aside)
+        return queue_lengths(self.recorder, never_started(self.recorder, self.never_fit))
 
 
 @dataclass(frozen=True, slots=True)

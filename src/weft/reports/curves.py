@@ -1,6 +1,7 @@
 """Long curves made short: few enough points for a screen, and still true."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 
 BINS_MAX = 1500  # points of a curve over time; no screen shows more
 POINTS_MAX = 1000  # points of a distribution
@@ -11,11 +12,7 @@ def binned(
 ) -> list[float]:
     """The time-weighted mean of a staircase in each bin; nothing lasts past the last moment."""
     sums = [0.0] * bins
-    for index in range(len(at) - 1):
-        value = values[index]
-        if not value:
-            continue
-        start, stop = (at[index] - from_at) / step_s, (at[index + 1] - from_at) / step_s
+    for value, start, stop in _stairs(at, values, from_at=from_at, step_s=step_s, bins=bins):
         first, last = min(int(start), bins - 1), min(int(stop), bins - 1)
         if first == last:
             sums[first] += (stop - start) * value
@@ -24,13 +21,26 @@ def binned(
         for middle in range(first + 1, last):
             sums[middle] += value
         sums[last] += (stop - last) * value
-    used = int((at[-1] - from_at) / step_s) + 1 if at else 0
-    return [short(total) for total in sums[:used]]
+    return [short(total) for total in sums[: _used(at, from_at, step_s)]]
+
+
+def peaks(
+    at: Sequence[float], values: Sequence[float], *, from_at: float, step_s: float, bins: int
+) -> list[float]:
+    """The largest value of a staircase in each bin, however short it lasted."""
+    most = [0.0] * bins
+    for value, start, stop in _stairs(at, values, from_at=from_at, step_s=step_s, bins=bins):
+        first, last = min(int(start), bins - 1), min(int(stop), bins - 1)
+        if last > first and last == stop:
+            last -= 1  # It ends where that bin begins.
+        for place in range(first, last + 1):
+            most[place] = max(most[place], value)
+    return [short(value) for value in most[: _used(at, from_at, step_s)]]
 
 
 def sampled(values: Iterable[float]) -> dict[str, object]:
     """Evenly chosen ranks of a distribution, the smallest and the largest among them."""
-    ordered = sorted(values)
+    ordered = sorted(filter(isfinite, values))
     count = len(ordered)
     if count > POINTS_MAX:
         ranks = [index * (count - 1) // (POINTS_MAX - 1) for index in range(POINTS_MAX)]
@@ -40,5 +50,24 @@ def sampled(values: Iterable[float]) -> dict[str, object]:
 
 def short(value: float) -> float:
     """Two digits after the point, none where they are zeros: it halves the page."""
-    rounded = round(value, 2)
-    return int(rounded) if rounded == int(rounded) else rounded
+    rounded = round(float(value), 2)
+    return int(rounded) if abs(rounded) < 1e15 and rounded.is_integer() else rounded
+
+
+def _stairs(
+    at: Sequence[float], values: Sequence[float], *, from_at: float, step_s: float, bins: int
+) -> Iterator[tuple[float, float, float]]:
+    """Each value that is not zero, with its begin and end in bins, as far as they reach."""
+    for index in range(len(at) - 1):
+        value = values[index]
+        if not value or not isfinite(value):
+            continue
+        start = max((at[index] - from_at) / step_s, 0.0)
+        stop = min((at[index + 1] - from_at) / step_s, bins)
+        if stop > start:
+            yield value, start, stop
+
+
+def _used(at: Sequence[float], from_at: float, step_s: float) -> int:
+    """Bins up to the last moment; those after it say nothing."""
+    return max(int((at[-1] - from_at) / step_s) + 1, 0) if at and at[-1] >= from_at else 0

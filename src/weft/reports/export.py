@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
+from math import isfinite
 from pathlib import Path
 
 from weft.core.errors import InvalidInputError
@@ -13,6 +14,7 @@ from weft.reports.metrics import finish_time_fairness
 from weft.reports.recorder import WAIT_CAUSES, Story
 
 _ROWS_AT_ONCE = 2000
+_WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros
 _JOB_COLUMNS = (
     *("policy", "id", "tenant", "size", "submit_s", "first_start_s", "end_s", "jct_s", "waited_s"),
     *("gpu_s", "status", "starts", "restarts", "preemptions", "interruptions", "resizes", "moves"),
@@ -33,7 +35,7 @@ def write_tables(comparison: Comparison, directory: Path) -> list[Path]:
     make_directory(directory)
     contents: dict[str, Iterable[str]] = {
         "summary.csv": _summary_csv(comparison),
-        "summary.json": [json.dumps(summary_object(comparison), indent=2) + "\n"],
+        "summary.json": [json.dumps(summary_object(comparison), indent=2, allow_nan=False) + "\n"],
         "jobs.csv": _csv(_JOB_COLUMNS, _job_rows(comparison)),
         "series.csv": _csv(_SERIES_COLUMNS, _series_rows(comparison)),
     }
@@ -127,7 +129,8 @@ def _job_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
 def _job_row(run: Run, story: Story) -> Sequence[object]:
     spec, end_at = story.spec, story.ended_at
     finished = story.status == "finished"
-    status = "never_fit" if spec.id in run.never_fit else story.status
+    is_aside = spec.id in run.never_fit and not story.starts
+    status = "never_fit" if is_aside else story.status
     return (
         *(run.policy, spec.id, spec.tenant, spec.asked),
         *(story.submitted_at, story.first_start_at, end_at),
@@ -163,8 +166,12 @@ def _csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
 
 def _cell(value: object) -> object:
-    """Whole numbers without a point: 60 and not 60.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """Whole numbers without a point: 60 and not 60.0. Those that are not finite are empty."""
+    if not isinstance(value, float):
+        return value
+    if not isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < _WHOLE_MAX else value
 
 
 # -- files --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from math import floor
 
 from weft.core.job import JobId
+from weft.reports.finite import finite
 from weft.reports.recorder import WAIT_CAUSES, Recorder, Story
 
 SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")
@@ -27,7 +28,7 @@ class Summary:
     finished: int
     failed: int
     cancelled: int
-    never_fit: int  # jobs that the cluster could not run even empty
+    never_fit: int  # jobs that the cluster could not run even empty, and never ran
     unfinished: int  # still waiting or running when the record ended, never_fit not counted
     jct_mean_s: float | None
     jct_p50_s: float | None
@@ -61,8 +62,8 @@ class Summary:
     decide_cpu_s: float
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON object."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """The JSON object; a number that is not finite is null in it."""
+        return {field.name: finite(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,9 @@ def summarise(
     """The numbers of one run; `never_fit` says why, for jobs that the cluster cannot hold."""
     stories = recorder.stories
     finished = [story for story in stories.values() if story.status == "finished"]
-    queued = [story for identity, story in stories.items() if identity not in never_fit]
-    aside = [stories[identity] for identity in never_fit if identity in stories]
+    aside = never_started(recorder, never_fit)
+    left_out = {story.spec.id for story in aside}
+    queued = [story for identity, story in stories.items() if identity not in left_out]
     ended = {name: _count(queued, name) for name in ("failed", "cancelled")}
     fairness = sorted(finish_time_fairness(story, devices) for story in finished)
     jct_s = sorted(_jct_s(story) for story in finished)
@@ -140,6 +142,15 @@ def summarise(
         decisions=decisions,
         decide_cpu_s=decide_cpu_s,
     )
+
+
+def never_started(recorder: Recorder, never_fit: Iterable[JobId]) -> list[Story]:
+    """Of the jobs that the cluster cannot hold, those that it never held.
+
+    One that ran until its node was lost had its place in the queue and is unfinished.
+    """
+    found = (recorder.stories.get(identity) for identity in never_fit)
+    return [story for story in found if story is not None and not story.starts]
 
 
 def by_size(recorder: Recorder) -> list[Group]:
@@ -212,7 +223,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 def queue_lengths(recorder: Recorder, aside: Iterable[Story]) -> Sequence[float]:
     """Waiting jobs after each moment, without those that wait for a cluster that fits them."""
-    since = sorted(story.submitted_at for story in aside if not story.starts)
+    since = sorted(story.submitted_at for story in aside)
     series = recorder.series
     if not since:
         return series.waiting

@@ -14,12 +14,16 @@ from html import escape
 from importlib.resources import files
 
 from weft.reports.comparison import Comparison
+from weft.reports.finite import finite
 from weft.reports.page_data import page_data
 from weft.reports.table import comparison_table
 from weft.version import __version__
 
 # In the order in which one needs the other.
-_SCRIPTS = ("base.js", "axes.js", "chart.js", "summary.js", "bars.js", "gantt.js", "main.js")
+_SCRIPTS = (
+    *("base.js", "axes.js", "chart.js", "summary.js", "more.js", "bars.js", "gantt.js"),
+    "main.js",
+)
 
 
 def page(comparison: Comparison) -> str:
@@ -43,7 +47,7 @@ def page(comparison: Comparison) -> str:
 
 def as_script_data(value: object) -> str:
     """JSON that no HTML parser can leave early: no angle bracket and no ampersand is literal."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

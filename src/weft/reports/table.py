@@ -1,12 +1,14 @@
 """Results as text for a terminal: one row for each policy, or one run in a few lines."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 from textwrap import fill
 
 from weft.reports.metrics import Summary
 
 WIDTH_MAX = 100
+_UNKNOWN = "-"
+_PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
 _BOLD, _GREEN, _RED, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
@@ -28,9 +30,9 @@ def comparison_table(
     room = WIDTH_MAX - sum(widths[1:]) - 2 * (len(widths) - 1)
     widths[0] = min(widths[0], max(room, len(titles[0])))
     rule = "  ".join(("-" if ascii_only else "─") * width for width in widths)
-    lines = [_line(titles, widths, ascii_only=ascii_only), rule]
+    lines = [_line(titles, widths), rule]
     for summary, cells in zip(summaries, rows, strict=True):
-        line = _line(cells, widths, ascii_only=ascii_only)
+        line = _line(cells, widths)
         lines.append(_painted(line, summary, summaries[0]) if colour else line)
     if colour:
         lines[0] = f"{_BOLD}{lines[0]}{_RESET}"
@@ -48,22 +50,27 @@ def summary_text(summary: Summary) -> str:
 
 def duration(seconds: float | None) -> str | None:
     """A length of time in the unit that a person would choose."""
-    return None if seconds is None else _in_unit(seconds, *_unit(seconds))
+    if seconds is None or not isfinite(seconds):
+        return None
+    return _in_unit(seconds, *_unit(seconds))
 
 
 def durations(values: Sequence[float | None]) -> list[str | None]:
     """Lengths of time in one unit where they are close enough to be compared at a glance."""
-    known = [abs(value) for value in values if value]
+    known = [abs(value) for value in values if value and isfinite(value)]
     if not known:
         return [duration(value) for value in values]
     name, unit_s = _unit(min(known))
     if max(known) >= 1000 * unit_s:
         return [duration(value) for value in values]
-    return [None if value is None else _in_unit(value, name, unit_s) for value in values]
+    return [
+        None if value is None or not isfinite(value) else _in_unit(value, name, unit_s)
+        for value in values
+    ]
 
 
 def percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}%"
+    return None if share is None or not isfinite(share) else f"{_short(100 * share, '.1f')}%"
 
 
 # -- the table ----------------------------------------------------------------------------------
@@ -84,12 +91,23 @@ def _columns(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
     }
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], *, ascii_only: bool) -> str:
-    name = cells[0]
-    if len(name) > widths[0]:
-        name = name[: widths[0] - 1] + ("~" if ascii_only else "…")
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """One row; a name that is too long goes on below, since its end may be what matters."""
+    first, *more = _wrapped(cells[0], widths[0])
     rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-    return "  ".join([name.ljust(widths[0]), *rest])
+    return "\n".join(["  ".join([first.ljust(widths[0]), *rest]), *more])
+
+
+def _wrapped(name: str, width: int) -> list[str]:
+    """A name in pieces, broken after ?, & or a comma where it has one."""
+    pieces = []
+    indent = ""
+    while len(indent + name) > width:
+        room = width - len(indent)
+        fits = max((name.rfind(mark, 0, room) + 1 for mark in "?&,"), default=0) or room
+        pieces.append(indent + name[:fits])
+        name, indent = name[fits:], "  "
+    return [*pieces, indent + name]
 
 
 def _painted(line: str, summary: Summary, baseline: Summary) -> str:
@@ -102,12 +120,13 @@ def _painted(line: str, summary: Summary, baseline: Summary) -> str:
 def _ratio(summary: Summary, baseline: Summary) -> float | None:
     if summary.jct_mean_s is None or not baseline.jct_mean_s:
         return None
-    return summary.jct_mean_s / baseline.jct_mean_s
+    ratio = summary.jct_mean_s / baseline.jct_mean_s
+    return ratio if isfinite(ratio) else None
 
 
 def _ratio_text(summary: Summary, baseline: Summary) -> str | None:
     ratio = _ratio(summary, baseline)
-    return None if ratio is None else f"{ratio:.2f}x"
+    return None if ratio is None else f"{_short(ratio, '.2f')}x"
 
 
 def _footnotes(summaries: Sequence[Summary]) -> list[str]:
@@ -156,14 +175,19 @@ def _key_figures(summary: Summary) -> list[tuple[str, str | None]]:
         ("queue", _queue(summary)),
         ("fairness", _fairness(summary)),
         ("disturbance", _disturbance(summary)),
-        ("decisions", f"{summary.decisions:,} in {duration(summary.decide_cpu_s)} of CPU time"),
+        ("decisions", f"{summary.decisions:,} in {_cpu(summary)} of CPU time"),
     ]
+
+
+def _cpu(summary: Summary) -> str:
+    return duration(summary.decide_cpu_s) or _UNKNOWN
 
 
 def _spread(summary: Summary, what: str) -> str | None:
     if not summary.finished:
         return None
-    values = {key: duration(getattr(summary, f"{what}_{key}_s")) for key in ("mean", *_PERCENTS)}
+    keys = ("mean", *_PERCENTS)
+    values = {key: duration(getattr(summary, f"{what}_{key}_s")) or _UNKNOWN for key in keys}
     return f"mean {values['mean']}, " + ", ".join(f"{key} {values[key]}" for key in _PERCENTS)
 
 
@@ -173,23 +197,26 @@ _PERCENTS = ("p50", "p90", "p99")
 def _causes(summary: Summary) -> str | None:
     if summary.wait_causes is None:
         return None
-    return ", ".join(f"{cause} {percent(share)}" for cause, share in summary.wait_causes.items())
+    shares = summary.wait_causes.items()
+    return ", ".join(f"{cause} {percent(share) or _UNKNOWN}" for cause, share in shares)
 
 
 def _usage(summary: Summary) -> str | None:
     if summary.utilization is None:
         return None
-    text = f"{percent(summary.utilization)} of {summary.devices:,}"
-    if summary.efficiency is None:
+    text = f"{percent(summary.utilization) or _UNKNOWN} of {summary.devices:,}"
+    efficiency = percent(summary.efficiency)
+    if efficiency is None:
         return text
-    return f"{text}, {percent(summary.efficiency)} turned into progress"
+    return f"{text}, {efficiency} turned into progress"
 
 
 def _queue(summary: Summary) -> str | None:
     if summary.queue_length_mean is None or summary.queue_length_max is None:
         return None
     return (
-        f"{summary.queue_length_mean:.1f} jobs on average, {summary.queue_length_max:,.0f} at most"
+        f"{_short(summary.queue_length_mean, '.1f')} jobs on average, "
+        f"{_short(summary.queue_length_max, ',.0f')} at most"
     )
 
 
@@ -198,7 +225,8 @@ def _fairness(summary: Summary) -> str | None:
         return None
     return (
         f"{percent(summary.unfair_share)} of jobs would have done better with their share; "
-        f"rho mean {summary.fairness_mean:.2f}, p99 {summary.fairness_p99:.2f}"
+        f"rho mean {_short(summary.fairness_mean, '.2f')}, "
+        f"p99 {_short(summary.fairness_p99, '.2f')}"
     )
 
 
@@ -212,7 +240,7 @@ def _disturbance(summary: Summary) -> str | None:
     }
     parts = [f"{name} {count:,}" for name, count in counts.items() if count]
     if summary.lost_gpu_h:
-        parts.append(f"{summary.lost_gpu_h:,.1f} GPU hours done again")
+        parts.append(f"{_short(summary.lost_gpu_h, ',.1f')} GPU hours done again")
     return ", ".join(parts) if parts else "none"
 
 
@@ -227,4 +255,11 @@ def _in_unit(seconds: float, name: str, unit_s: int) -> str:
 def _digits(value: float) -> str:
     """Three digits that count; more where the whole part needs them."""
     size = abs(value)
-    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
+    return _short(value, ".2f" if size < 9.995 else ".1f" if size < 99.95 else ",.0f")
+
+
+def _short(value: float, form: str) -> str:
+    """A number in that form, or in powers of ten where it would fill the line."""
+    if not isfinite(value):
+        return _UNKNOWN
+    return format(value, form if abs(value) < _PLAIN_MAX else ".3g")

@@ -18,7 +18,7 @@ function waitCauses(host) {
 }
 
 function causeRow(index, shares) {
-  const name = element("div", { class: "stack-name" }, runs[index].policy);
+  const name = element("div", { class: "stack-name" }, ...broken(runs[index].policy));
   if (!shares) {
     const nobody = element("span", { class: "stack-none" }, "nobody waited");
     return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, nobody));
@@ -64,7 +64,7 @@ function groupTable(title, first, part, key, format) {
   const names = [...new Set(runs.flatMap((run) => run[part].map((group) => group.name)))];
   const head = element("tr", {}, element("th", { scope: "col" }, first),
     element("th", { scope: "col" }, "Jobs"),
-    ...runs.map((run) => element("th", { scope: "col" }, run.policy)));
+    ...runs.map((run) => element("th", { scope: "col" }, ...broken(run.policy))));
   const rows = names.map((name) => groupRow(name, part, key, format));
   return element("div", {}, element("h3", {}, title),
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
@@ -78,11 +78,14 @@ function groupRow(name, part, key, format) {
   const say = format === duration ? durationFor(values) : format;
   const most = Math.max(...values.map((value) => value ?? 0), 1e-12);
   const least = Math.min(...values.map((value) => value ?? Infinity));
-  const isBest = (value) => runs.length > 1 && key !== "gpu_h" && value === least;
+  // What reads the same is as good: all of them are marked, or none where all are the same.
+  const texts = values.map(say);
+  const isTold = key !== "gpu_h" && new Set(texts).size > 1;
+  const isBest = (text) => isTold && text === say(least);
   const jobs = groups.find((group) => group)?.jobs ?? 0;
   return element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, count(jobs)),
     ...values.map((value, index) => element("td", {},
-      element("div", { class: isBest(value) ? "best" : null }, say(value)),
+      element("div", { class: isBest(texts[index]) ? "best" : null }, texts[index]),
       element("div", { class: "bar", "aria-hidden": "true" }, element("i", {
         style: { width: `${(100 * (value ?? 0)) / most}%`, background: runs[index].colour },
       })))));

@@ -7,7 +7,7 @@ const runs = data.runs;
 const state = {
   baseline: 0,
   hidden: new Set(),
-  window: { from: 0, to: Math.max(data.span_s, 1e-9) },
+  window: { from: 0, to: Math.max(data.focus.length_s, 1e-9) },
 };
 const listeners = [];
 let isDrawDue = false;
@@ -44,6 +44,11 @@ function fill(node, attributes, children) {
   }
   node.append(...children.filter((child) => child !== null));
   return node;
+}
+
+// A long name that may be broken between its parameters.
+function broken(name) {
+  return name.split(/(?<=[?&,])/).flatMap((part) => [element("wbr"), part]).slice(1);
 }
 
 function place(id) {
@@ -87,6 +92,7 @@ const MISSING = "–";
 
 function digits(value) {
   const size = Math.abs(value);
+  if (size >= 1e9) return value.toPrecision(3);
   if (size >= 99.95) return Math.round(value).toLocaleString("en");
   return value.toFixed(size >= 9.995 ? 1 : 2);
 }
@@ -114,12 +120,18 @@ function durationFor(values) {
   return known.length && Math.max(...known) < 1000 * unit[1] ? durationIn(unit) : duration;
 }
 
+// One number of all runs: the same unit in tables, tiles and legends.
+function durationOf(key) {
+  return durationFor(runs.map((run) => run.summary[key]));
+}
+
 function percent(share) {
   return share === null || share === undefined ? MISSING : `${(100 * share).toFixed(1)} %`;
 }
 
 function count(value) {
-  return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en");
+  if (value === null || value === undefined) return MISSING;
+  return Math.abs(value) >= 1e12 ? value.toPrecision(3) : Math.round(value).toLocaleString("en");
 }
 
 function decimal(value) {

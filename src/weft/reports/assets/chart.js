@@ -1,6 +1,6 @@
 // Line charts: all runs in one frame, a legend that switches them on and off and reads values out.
 //
-// options: label, lines (of {xs, ys}, one for each run), axis(log) -> {from, to, ticks, format},
+// options: label, lines (of {xs, ys}, one for each run, with `peaks` where a band goes up to them), axis(log) -> {from, to, ticks, format},
 // xTitle, yFormat, yMax, marker (a vertical line), hasLog, zooms (drag sets the time window),
 // read(line, x) -> text at the cursor, at(x) -> what the cursor is at, rest: {title, text(run)} to
 // show without a cursor, isCalm (plain lines, averaged to the width, for what goes up and down).
@@ -44,7 +44,8 @@ function legend(chart) {
       if (!state.hidden.delete(index)) state.hidden.add(index);
       changed();
     },
-  }, swatch(index, !chart.options.isCalm), element("span", { class: "legend-name" }, run.policy), values[index]));
+  }, swatch(index, !chart.options.isCalm),
+    element("span", { class: "legend-name" }, ...broken(run.policy)), values[index]));
   list.append(title, ...buttons);
   const { lines, read, at, rest } = chart.options;
   const update = () => {
@@ -88,6 +89,7 @@ function drawChart(chart) {
   options.lines.forEach((line, index) => {
     if (state.hidden.has(index) || !line.xs.length) return;
     const points = options.isCalm ? averaged(line, axis, (right - left) / 3) : line;
+    if (points.peaks) curves.append(band(points, x, y, axis, runs[index].colour));
     curves.append(curve(points, x, y, axis, {
       stroke: runs[index].colour, "stroke-dasharray": options.isCalm ? null : dashes(index),
     }));
@@ -110,18 +112,42 @@ function vertical(at, bottom, text) {
     drawn("text", { class: "tick", x: at, y: bottom + 18, "text-anchor": "middle" }, text));
 }
 
-// Neighbouring points as their mean, so that at most so many are within the axis.
+// Neighbouring points as their mean over time, so that at most so many are within the axis.
 function averaged(line, axis, most) {
   const [first, last] = visible(line.xs, axis);
   const every = Math.ceil((last - first + 1) / most);
   if (every <= 1) return line;
-  const [xs, ys] = [[], []];
+  const [xs, ys, peaks] = [[], [], []];
   for (let at = first - (first % every); at <= last; at += every) {
-    const part = line.ys.slice(at, at + every);
+    const to = Math.min(at + every, line.xs.length);
+    let [sum, length, peak] = [0, 0, 0];
+    for (let index = at; index < to; index += 1) {
+      const lasts = (line.xs[index + 1] ?? line.end) - line.xs[index];
+      sum += line.ys[index] * lasts;
+      length += lasts;
+      if (line.peaks) peak = Math.max(peak, line.peaks[index]);
+    }
     xs.push(line.xs[at]);
-    ys.push(part.reduce((sum, value) => sum + value, 0) / part.length);
+    ys.push(length ? sum / length : 0);
+    peaks.push(peak);
   }
-  return { ...line, xs, ys };
+  return { ...line, xs, ys, peaks: line.peaks ? peaks : null };
+}
+
+// From the mean up to the largest value: a light area with an edge.
+function band(line, x, y, axis, colour) {
+  const [there, back] = [[], []];
+  const [first, last] = visible(line.xs, axis);
+  for (let at = first; at <= last; at += 1) {
+    const from = x(line.xs[at]).toFixed(1);
+    const to = x(Math.min(line.xs[at + 1] ?? line.end, axis.to)).toFixed(1);
+    const [low, high] = [y(line.ys[at]).toFixed(1), y(line.peaks[at]).toFixed(1)];
+    there.push(`${there.length ? "L" : "M"}${from},${high}H${to}`);
+    back.unshift(`L${to},${low}H${from}`);
+  }
+  return drawn("g", { class: "peaks" },
+    drawn("path", { d: `${there.join("")}${back.join("")}Z`, fill: colour }),
+    drawn("path", { class: "peaks-edge", d: there.join(""), stroke: colour }));
 }
 
 // A staircase: each value holds until the next.

@@ -213,7 +213,7 @@ function drawNote(chart, holds) {
     : "";
   chart.left.textContent = shown;
   chart.note.textContent = "Wheel: zoom in time; with Shift: zoom in devices. Drag: move. "
-    + "Keys: + − ← → ↑ ↓, 0 for all.";
+    + "Keys: + − ← → ↑ ↓, 0 to reset.";
   if (chart.over < 0) chart.readout.textContent = "Point at a rectangle to see its job.";
 }
 

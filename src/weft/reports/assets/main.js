@@ -57,30 +57,61 @@ function distribution(id, { key, xTitle, label, marker, ticks, logMarks, format,
 
 // -- over time ----------------------------------------------------------------------------------
 
-function timeline(id, { key, label, limit, rest }) {
-  const lines = runs.map((run) => ({
-    xs: run[key].map((_, index) => index * data.step_s), ys: run[key], start: true,
-    end: run[key].length * data.step_s,
-  }));
+// Where each bin begins: short bins up to what is shown first, long ones after it.
+const BINS = data.pieces.flatMap(([from, step, bins]) =>
+  Array.from({ length: bins }, (_, index) => from + index * step));
+
+function timeline(id, { key, peaks, label, limit, rest }) {
+  const lines = runs.map((run) => {
+    const used = run[key].length;
+    return {
+      xs: BINS.slice(0, used), ys: run[key], peaks: peaks ? run[peaks] : null, start: true,
+      end: used ? BINS[used] ?? data.span_s : 0,
+    };
+  });
+  const valueAt = (line, values, x) => (x <= line.end ? values[lastUpTo(line.xs, x)] ?? 0 : 0);
   lineChart(place(id), {
     label, lines, rest, zooms: true, isCalm: true, xTitle: "time since the first submission",
-    yMax: (axis) => limit || Math.max(1, ...lines.filter((_, index) => !state.hidden.has(index))
-      .map((line) => largest(line, axis))) * 1.05,
+    yMax: (axis) => Math.max(limit ?? 1, ...lines.filter((_, index) => !state.hidden.has(index))
+      .map((line) => largest(line, axis) * 1.05)),
     yFormat: (value) => value.toLocaleString("en"),
     axis: (_, room) => {
       const { from, to } = state.window;
       return { from, to, ticks: timeTicks(from, to, room), format: momentFormat(to - from) };
     },
-    read: (line, x) => decimal(x <= line.end ? line.ys[lastUpTo(line.xs, x)] ?? 0 : 0),
+    read: (line, x) => decimal(valueAt(line, line.ys, x))
+      + (peaks ? `, max ${count(valueAt(line, line.peaks, x))}` : ""),
     at: (x) => `At ${duration(x)}`,
   });
 }
 
 function largest(line, axis) {
   const [first, last] = visible(line.xs, axis);
+  const values = line.peaks ?? line.ys;
   let most = 0;
-  for (let index = first; index <= last; index += 1) most = Math.max(most, line.ys[index]);
+  for (let index = first; index <= last; index += 1) most = Math.max(most, values[index]);
   return most;
+}
+
+// Devices in use or what came of it, in one place.
+function deviceCharts(host) {
+  const isKnown = runs.some((run) => run.summary.efficiency !== null);
+  const choose = (id) => {
+    for (const other of ["busy", "useful"]) place(other).hidden = other !== id;
+  };
+  timeline("busy", {
+    key: "busy", label: "Devices in use over time", limit: data.devices * 1.03,
+    rest: { title: "On average", text: (run) => percent(run.summary.utilization) },
+  });
+  choose("busy");
+  if (!isKnown) return;
+  timeline("useful", {
+    key: "useful", label: "Devices turned into progress over time", limit: data.devices * 1.03,
+    rest: { title: "On average", text: (run) => percent(run.summary.efficiency) },
+  });
+  host.append(choice("Show", [["busy", "in use"], ["useful", "turned into progress"]], "busy", choose),
+    element("span", { class: "window-text" },
+      "Progress: speeds of the running jobs, each as a multiple of its speed on one device."));
 }
 
 function setWindow(from, to) {
@@ -96,7 +127,12 @@ function zoomWindow(factor, around) {
   setWindow(centre - (centre - from) * factor, centre + (to - centre) * factor);
 }
 
+// Back to what is shown at first; without a long thin end that is all there is.
 function resetWindow() {
+  setWindow(0, data.focus.length_s);
+}
+
+function showAll() {
   setWindow(0, data.span_s);
 }
 
@@ -108,18 +144,30 @@ function windowControls(host) {
   const button = (text, label, act) =>
     element("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
   const shown = element("span", { class: "window-text", "aria-live": "polite" });
+  const isCut = data.focus.cut_s > 0;
   host.append(element("div", { class: "choice", role: "group", "aria-label": "Time shown" },
     element("span", { class: "choice-label" }, "Time shown"),
     button("←", "Earlier", shift(-0.5)), button("→", "Later", shift(0.5)),
     button("+", "Zoom in", () => zoomWindow(0.5)), button("−", "Zoom out", () => zoomWindow(2)),
-    button("Reset", "Show all", resetWindow)), shown);
+    button("Reset", "Show what was shown at first", resetWindow),
+    isCut ? button("Show all", "Show all of the time", showAll) : null), shown);
+  const cut = element("p", { class: "cut" });
+  host.after(cut);
   const say = () => {
     const { from, to } = state.window;
-    const isAll = to - from >= data.span_s;
+    const isAll = to - from >= data.span_s * (1 - 1e-9);
     shown.textContent = isAll ? `all ${duration(data.span_s)}` : `${duration(from)} to ${duration(to)}`;
+    cut.textContent = isCut && to < data.span_s * (1 - 1e-9) ? cutText() : "";
   };
   onChange(say);
   say();
+}
+
+function cutText() {
+  const { length_s: length, cut_s: left, cut_devices: devices, cut_share: share } = data.focus;
+  return `At first the time ends at ${duration(length)}: in the ${duration(left)} after it at most `
+    + `${plural(devices, "device")} of ${count(data.devices)} ${devices === 1 ? "was" : "were"} in use, `
+    + `${percent(share)} of all device time.`;
 }
 
 header();
@@ -128,16 +176,16 @@ distribution("jct", {
   key: "jct", xTitle: "completion time", label: "Completion times of finished jobs, cumulative",
   ticks: timeTicks, logMarks: logTimeTicks,
   format: { log: markFormat, linear: momentFormat, cursor: duration },
-  rest: { title: "Median", text: (run) => duration(run.summary.jct_p50_s) },
+  rest: { title: "Median", text: (run) => durationOf("jct_p50_s")(run.summary.jct_p50_s) },
 });
 windowControls(place("window"));
-timeline("busy", {
-  key: "busy", label: "Devices in use over time", limit: data.devices * 1.03,
-  rest: { title: "On average", text: (run) => percent(run.summary.utilization) },
-});
+deviceCharts(place("devices-choice"));
 timeline("waiting", {
-  key: "waiting", label: "Jobs waiting over time",
-  rest: { title: "On average", text: (run) => decimal(run.summary.queue_length_mean) },
+  key: "waiting", peaks: "waiting_max", label: "Jobs waiting over time",
+  rest: {
+    title: "On average",
+    text: ({ summary }) => `${decimal(summary.queue_length_mean)}, max ${count(summary.queue_length_max)}`,
+  },
 });
 gantt(place("gantt"));
 waitCauses(place("wait"));

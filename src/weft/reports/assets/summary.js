@@ -25,6 +25,7 @@ function drawSummary() {
   place("summary-lead").replaceChildren(...summaryLead());
   place("summary").replaceChildren(element("table", { class: "numbers" }, headRow(), bodyRows()));
   place("summary-note").textContent = missingJobs();
+  place("more").replaceChildren(moreTable());
 }
 
 function summaryLead() {
@@ -39,11 +40,11 @@ function summaryLead() {
 // -- key numbers --------------------------------------------------------------------------------
 
 function tile(column) {
-  const best = bestRun(column);
-  const value = best === null ? null : runs[best].summary[column.key];
+  const best = bestRuns(column);
+  const value = best.length ? runs[best[0]].summary[column.key] : null;
   return element("div", { class: "tile" },
     element("div", { class: "tile-title" }, runs.length > 1 ? column.title : plainTitle(column)),
-    element("div", { class: "tile-value" }, column.format(value)),
+    element("div", { class: "tile-value" }, formatOf(column)(value)),
     element("div", { class: "tile-note" }, ...tileNote(column, best)));
 }
 
@@ -52,21 +53,24 @@ function plainTitle(column) {
 }
 
 function tileNote(column, best) {
-  if (best === null) return ["no job finished"];
-  const name = element("b", {}, runs[best].policy);
-  if (best === state.baseline) return runs.length > 1 ? [name, ", the baseline"] : [name];
+  if (!best.length) return ["no job finished"];
+  if (runs.length === 1) return [element("b", {}, runs[0].policy)];
+  if (best.length === runs.length) return ["same for all"];
+  const names = best.flatMap((index) => [" and ", element("b", {}, runs[index].policy)]).slice(1);
+  if (best.length > 2) return [...names.slice(0, 1), ` and ${plural(best.length - 1, "other")}`];
+  if (best.includes(state.baseline)) return [...names, best.length > 1 ? "" : ", the baseline"];
   const against = element("span", { class: "compared" }, ` vs ${runs[state.baseline].policy}`);
-  return [name, " ", comparedCell(column, best), against];
+  return [...names, " ", comparedCell(column, best[0]), against];
 }
 
-function bestRun(column) {
-  let best = null;
-  runs.forEach((run, index) => {
-    const value = run.summary[column.key];
-    if (value === null) return;
-    if (best === null || (value - runs[best].summary[column.key]) * column.better > 0) best = index;
-  });
-  return best;
+// The runs with the best value; those that a reader could not tell apart are all among them.
+function bestRuns(column) {
+  const known = runs.map((_, index) => index).filter((index) => runs[index].summary[column.key] !== null);
+  const value = (index) => runs[index].summary[column.key];
+  const best = known.reduce((one, other) =>
+    (one === null || (value(other) - value(one)) * column.better > 0 ? other : one), null);
+  const say = formatOf(column);
+  return known.filter((index) => say(value(index)) === say(value(best)));
 }
 
 // -- table --------------------------------------------------------------------------------------
@@ -110,7 +114,7 @@ function bodyRow(index) {
   }, isBaseline ? "baseline" : "compare");
   return element("tr", { class: isBaseline ? "is-baseline" : null },
     element("th", { scope: "row" },
-      element("div", { class: "policy" }, swatch(index), element("span", {}, runs[index].policy)), button),
+      element("div", { class: "policy" }, swatch(index), element("span", {}, ...broken(runs[index].policy))), button),
     ...COLUMNS.map((column) => element("td", {},
       element("div", {}, formatOf(column)(runs[index].summary[column.key])),
       isBaseline || runs.length < 2 ? null : comparedCell(column, index))));
@@ -118,7 +122,7 @@ function bodyRow(index) {
 
 function formatOf(column) {
   if (column.format !== duration) return column.format;
-  return durationFor(runs.map((run) => run.summary[column.key]));
+  return durationOf(column.key);
 }
 
 // A value against the baseline's: an arrow, how much, and a colour for better or worse.

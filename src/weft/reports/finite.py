@@ -1,0 +1,17 @@
+"""Numbers that JSON can hold: what is not finite becomes null, never NaN or Infinity."""
+
+from collections.abc import Mapping
+from math import isfinite
+
+
+def finite(value: object) -> object:
+    """The same value with None for each number in it that is not finite."""
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case Mapping():
+            return {key: finite(part) for key, part in value.items()}
+        case list() | tuple():
+            return [finite(part) for part in value]
+        case _:
+            return value
