@@ -142,7 +142,7 @@ def test_explain_says_why(trace: str, job: str, at: str, expected: str) -> None:
 
 def test_explain_names_the_nearest_job(trace: str) -> None:
     assert refused("explain", trace, "--at", "1", "--job", "33") == (
-        "small.csv has no job '33'; did you mean 3?"
+        f"{trace} has no job '33'; did you mean 3?"
     )
 
 

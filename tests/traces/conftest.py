@@ -15,12 +15,13 @@ def real() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Callable[..., str]:
-    """Write a file and give its path."""
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Write a file into a folder of its own, go there, and give its name."""
+    monkeypatch.chdir(tmp_path)
 
     def write(text: str | bytes, name: str = "trace.csv") -> str:
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return str(path)
+        return name
 
     return write

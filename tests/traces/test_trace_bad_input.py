@@ -2,10 +2,13 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from weft.core.errors import InvalidInputError
+from weft.traces.convert import write
+from weft.traces.formats import BARE_FORMATS, FORMATS
 from weft.traces.load import load
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
@@ -49,14 +52,94 @@ def test_a_bad_line_is_named_with_what_was_expected(written, line, message):
     assert complaint(written(HEADER + GOOD + line + "\n")) == f"trace.csv line 3: {message}"
 
 
+def test_messages_name_the_file_as_it_was_typed(written, tmp_path):
+    name = written(HEADER + GOOD + "b,1,0,1,m,-5,0\n")
+    for typed in (name, f"./{name}", f"{tmp_path}/{name}", f"{tmp_path}/../{tmp_path.name}/{name}"):
+        assert complaint(typed) == f"{typed} line 3: duration is '-5'; expected seconds above 0"
+
+
+def test_a_job_is_placed_in_its_file_as_it_was_typed(written):
+    workload = load("./" + written(HEADER + GOOD))
+    assert (workload.name, workload.source) == ("trace.csv", "./trace.csv")
+    assert workload.place("a") == "./trace.csv line 2"
+    assert load("generate:poisson?jobs=1").place("0") == "generate:poisson?jobs=1&seed=0&load=0.9"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("b,1,0,1,m,3.2e9,0", ""),
+        ("b,1,1e12,1,m,5,0", ""),
+        ("b,1,0,1,m,3.3e9,0", "duration is '3.3e9'; expected at most 3.2e+09 seconds"),
+        ("b,1,0,1,m,1e308,0", "duration is '1e308'; expected at most 3.2e+09 seconds"),
+        ("b,1,1e308,1,m,5,0", "submit_time is '1e308'; expected at most 1e+12 seconds"),
+        (
+            f"b,{10**30},0,1,m,5,0",
+            f"num_gpu is '{10**30}'; expected at most 1,000,000,000,000",
+        ),
+    ],
+)
+def test_times_and_counts_have_a_limit(written, line, message):
+    path = written(HEADER + GOOD + line + "\n")
+    if not message:
+        assert len(load(path).jobs) == 2
+    else:
+        assert complaint(path) == f"trace.csv line 3: {message}"
+
+
+def test_a_limit_is_told_in_the_unit_of_the_file(written):
+    header = "job_id,user,num_gpu,submit_time,duration,expect_time_list,best_effort,model_name\n"
+    assert complaint(written(header + "a,u,1,0,1e308,5,1,m\n")) == (
+        "trace.csv line 2: duration is '1e308'; expected at most 5.33333e+07 minutes"
+    )
+
+
+@pytest.mark.parametrize("cells", ["1e12,1e6", "3.3e9,1", "1,1e10", "1e15,1e12"])
+def test_iterations_times_their_seconds_have_a_limit(written, cells):
+    message = complaint(written(f"id,submit_s,sizes,iterations,compute_s\na,0,1,{cells}\n"))
+    assert message.startswith("trace.csv line 2: job a would take ")
+    assert message.endswith(" seconds; expected at most 3.2e+09, a hundred years")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,submit_s,sizes,iterations\na,0,1,1e308\n",
+        "id,submit_s,sizes,iterations\na,1e308,1,1\n",
+        f"id,submit_s,sizes,iterations\na,0,{'9' * 5000},1\n",
+        "job_id,submit_s,vc,num_gpus,duration_s,status\n0,0,v,1,1e308,Pass\n",
+        "job_id,submission_time,num_gpu,duration\n0,0,1,1e308\n",
+        "app_id,submit_time,service,num_jobs,model_name\n0,0,1e308,1,TransformerModel256\n",
+        "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\np,1,460,1,1e11,2\n",
+        "name,time,application,num_replicas,batch_size\nb,0,cifar10,6," + "9" * 400 + "\n",
+        "A3C\tpython\tx\t--steps\t1\t1e308\t1\t1\t-1\t0\n",
+        "A3C\tpython\tx\t--steps\t1\t1e14\t1\t1\t-1\t0\n",
+    ],
+)
+def test_no_format_takes_a_length_beyond_all_measure(written, text):
+    assert complaint(written(text)).startswith("trace.csv line ")
+
+
 def test_an_unknown_format_lists_the_known_ones(written):
     message = complaint(written("colour,taste\nred,sweet\n"))
-    assert message.startswith(
-        "trace.csv begins with 'colour,taste', which is no known format; expected a header with "
-        "at least the columns of one of: weft (id, submit_s, sizes, iterations); muri ("
+    assert message == (
+        "trace.csv begins with 'colour,taste', which is no known format; expected one of weft, "
+        "muri, chronus, tiresias, philly, elasticflow, itp, pollux, rubick, openb, afs, gavel, "
+        "shockwave, or Philly's job log in JSON; docs/add-a-trace.md has their columns"
     )
-    for name in ("chronus", "tiresias", "philly", "elasticflow", "itp", "pollux", "gavel (10 col"):
-        assert name in message
+    assert len(message) < 300
+
+
+def test_the_page_that_the_message_names_has_every_column():
+    page = (Path(__file__).parents[2] / "docs" / "add-a-trace.md").read_text()
+    for known in FORMATS:
+        assert f"| {known.name} | `{' '.join(known.columns)}` |" in page
+    for bare in BARE_FORMATS:
+        assert f"| {bare.name} | {len(bare.columns)} columns" in page
+
+
+def test_an_empty_name_is_no_trace():
+    assert complaint("") == "the name of the file is empty; expected a path"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a note\n"])
@@ -103,7 +186,7 @@ def test_a_line_too_long_is_refused_before_it_is_read(tmp_path):
         for _ in range(12):
             file.write(block)
     assert complaint(str(path)) == (
-        "t.gz line 2 is longer than 1,048,576 bytes; expected one job or node a line"
+        f"{path} line 2 is longer than 1,048,576 bytes; expected one job or node a line"
     )
 
 
@@ -242,3 +325,21 @@ def test_an_object_without_end_does_not_fill_the_memory(written, monkeypatch):
     monkeypatch.setattr("weft.traces.philly_log.OBJECT_CHARACTERS_MAX", 100)
     text = '[{"jobid": "' + "x" * (2 << 20)
     assert complaint(written(text, "log")).startswith("log line 1: not a list of jobs in JSON")
+
+
+def test_half_a_character_in_the_official_log_can_be_written_again(written, tmp_path):
+    job = json.loads(_log(jobid="\ud800"))[0]
+    workload = load(written(json.dumps([job]), "log"))
+    write(workload, tmp_path / "again.csv")
+    assert load("again.csv").jobs == workload.jobs
+
+
+def test_a_job_of_a_thousand_years_in_the_official_log_is_refused(written):
+    attempt = {
+        "start_time": "1017-10-09 07:00:00",
+        "end_time": "2017-10-09 07:00:09",
+        "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+    }
+    assert "log line 2: job a would take 3.155699521e+10 seconds" in complaint(
+        written(_log(attempts=[attempt]), "log")
+    )

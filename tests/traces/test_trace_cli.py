@@ -3,6 +3,9 @@
 import json
 import subprocess
 import sys
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -73,6 +76,65 @@ def test_generate_writes_the_jobs_that_the_address_draws(tmp_path):
 def test_generate_prints_json(tmp_path):
     result = run("generate", "philly", str(tmp_path / "out.csv"), "--jobs", "20", "--json")
     assert json.loads(result.output)["jobs"] == 20
+
+
+def test_generate_takes_a_longest_duration(tmp_path):
+    out = str(tmp_path / "out.csv")
+    options = ("--jobs", "200", "--longest", "3600", "--json")
+    assert json.loads(run("generate", "philly", out, *options).output)["duration_s"]["max"] <= 3600
+
+
+def test_an_out_that_cannot_be_written_is_refused_before_the_trace_is_read(small):
+    refused = run("convert", "none.csv", f"{small}/o.csv").exception
+    assert str(refused) == f"cannot write {small}/o.csv: {small} is not a directory"
+    refused = run("generate", "philly", f"{small}/d/o.csv", "--jobs", "0").exception
+    assert str(refused).startswith(f"cannot write {small}/d/o.csv: directory {small}/d cannot")
+    refused = run("convert", small, "").exception
+    assert str(refused) == "OUT is empty; expected the name of a file, or - for the output"
+
+
+def test_a_name_that_no_file_system_takes_is_one_sentence():
+    name = "x" * 300
+    refused = run("describe", name).exception
+    assert str(refused) == f"{name} cannot be read: File name too long"
+
+
+def test_an_empty_cluster_is_not_taken_for_none(small):
+    refused = run("describe", small, "--cluster", "").exception
+    assert str(refused).startswith("the cluster is empty; expected NODESxDEVICES such as 8x8")
+
+
+def test_a_person_at_a_terminal_sees_bars_for_reading_drawing_and_writing(
+    small, tmp_path, monkeypatch
+):
+    bars: list[list[object]] = []
+
+    class Bar:
+        def __init__(self, total, label):
+            bars.append([label, total, 0, False])
+
+        def advance(self, count):
+            bars[-1][2] += count
+
+        def done(self):
+            bars[-1][3] = True
+
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("weft.cli.trace.Progress", Bar)
+    monkeypatch.setattr("weft.cli.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO()))
+    run("convert", small, str(tmp_path / "a.csv"))
+    size = Path(small).stat().st_size
+    assert bars == [["reading trace.csv", size, size, True], ["writing a.csv", 2, 0, True]]
+    bars.clear()
+    run("generate", "philly", str(tmp_path / "b.csv"), "--jobs", "3000")
+    assert [(label, total, over) for label, total, _, over in bars] == [
+        ("drawing philly", 3000, True),
+        ("writing b.csv", 3000, True),
+    ]
+    assert bars[1][2] == 3000
 
 
 def test_generate_help_lists_the_kinds():

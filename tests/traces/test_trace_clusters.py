@@ -67,6 +67,13 @@ nodes:
                 "(known: name, count, devices, type, cores, memory_gib, rack)"
             ),
         ),
+        (
+            "nodes:\n  - {colour: red}\n",
+            (
+                "c.yaml line 2: unknown key 'colour' "
+                "(known: name, count, devices, type, cores, memory_gib, rack)"
+            ),
+        ),
         ("node:\n  - devices: 2\n", "c.yaml line 1: unknown key 'node'; expected nodes"),
         ("nodes:\n  - {count: 2}\n", "c.yaml line 2: a node needs devices, such as devices: 8"),
         (
@@ -105,6 +112,33 @@ def test_a_word_that_is_no_cluster_says_what_is():
         "NODESxDEVICES such as 8x8 or 231x8+321x2, one of philly, philly-fixed, philly-mini, "
         "or a file"
     )
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_cluster_says_so(text):
+    assert complaint(text) == (
+        "the cluster is empty; expected NODESxDEVICES such as 8x8 or 231x8+321x2, "
+        "one of philly, philly-fixed, philly-mini, or a file"
+    )
+
+
+def test_a_word_near_a_preset_is_answered_with_it():
+    assert complaint("phily") == (
+        "cluster 'phily' is no file, no preset and no count of nodes and devices; "
+        "did you mean philly?"
+    )
+
+
+def test_a_long_word_that_is_no_cluster_is_cut():
+    assert len(complaint("x" * 5000)) < 400
+
+
+def test_messages_name_the_cluster_file_as_it_was_typed(written, tmp_path):
+    name = written("nodes:\n  - {count: 2}\n", "c.yaml")
+    for typed in (f"./{name}", f"{tmp_path}/{name}"):
+        assert complaint(typed) == f"{typed} line 2: a node needs devices, such as devices: 8"
+    table = written("machineId, number of GPUs, single GPU mem\nm0,x,1\n")
+    assert complaint(f"./{table}").startswith("./trace.csv line 2: number of GPUs is 'x'")
 
 
 @pytest.mark.parametrize("text", ["0x8", "8x0", "999999999x8", "2x8+0x4", "x" * 5000])

@@ -14,8 +14,8 @@ from weft.core.job import JobSpec
 from weft.traces.calibration import DURATION_MINUTES, ENDS, QUANTILES, SIZE_SHARES
 from weft.traces.clusters import cluster
 from weft.traces.load import load
-from weft.traces.philly_like import bucket
-from weft.traces.strata import quantile, quotas
+from weft.traces.philly_like import bucket, duration_knots
+from weft.traces.strata import quantile, quotas, share_below
 from weft.traces.synthetic import generate
 
 SEEDS = (0, 1, 2)
@@ -207,14 +207,32 @@ def test_ten_thousand_jobs_are_drawn_within_their_budget():
             "philly?job=5",
             (
                 "generate:philly has no parameter 'job'; did you mean jobs? "
-                "(known: jobs, seed, load, arrivals)"
+                "(known: jobs, seed, load, arrivals, longest)"
             ),
         ),
         ("philly?jobs=5&jobs=6", "generate:philly is given jobs twice; keep one"),
         ("philly?jobs=many", "jobs is 'many'; expected a whole number, such as 1000"),
-        ("philly?jobs=0", "jobs is 0; expected 1 to 1,000,000"),
-        ("philly?load=nan", "load is nan; expected a number above 0, such as 0.9"),
-        ("philly?load=-1", "load is -1; expected a number above 0, such as 0.9"),
+        ("philly?jobs=0", "jobs is 0; expected 1 to 5,000,000"),
+        ("philly?jobs=5000001", "jobs is 5000001; expected 1 to 5,000,000"),
+        ("philly?load=nan", "load is nan; expected a number from 0.001 to 1000, such as 0.9"),
+        ("philly?load=-1", "load is -1; expected a number from 0.001 to 1000, such as 0.9"),
+        (
+            "philly?load=1e-308",
+            "load is 1e-308; expected a number from 0.001 to 1000, such as 0.9",
+        ),
+        (
+            "philly?load=1e308",
+            "load is 1e+308; expected a number from 0.001 to 1000, such as 0.9",
+        ),
+        ("foo", "no generator is called 'foo' (known: philly, aiturbo, poisson)"),
+        (
+            "philly?zz=5",
+            ("generate:philly has no parameter 'zz' (known: jobs, seed, load, arrivals, longest)"),
+        ),
+        ("philly?longest=59", "longest is 59; expected 60 to 5,184,000 seconds"),
+        ("philly?longest=5184001", "longest is 5184001; expected 60 to 5,184,000 seconds"),
+        ("philly?longest=", "longest is ''; expected a whole number, such as 86400"),
+        ("poisson?longest=600", "longest is for philly; poisson has its own, leave it out"),
         (
             "philly?jobs",
             (
@@ -230,6 +248,51 @@ def test_a_mistake_in_an_address_is_answered_with_the_nearest(address, message):
     with pytest.raises(InvalidInputError) as caught:
         load(f"generate:{address}")
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("longest", [600, 43_200])
+def test_a_longest_cuts_the_distribution_without_piling_up_at_the_cut(seed, longest):
+    workload = load(f"generate:philly?jobs=5000&seed={seed}&longest={longest}", cluster=GRID)
+    assert max(job.iterations for job in workload.jobs) <= longest
+    assert sum(job.iterations > 0.98 * longest for job in workload.jobs) < 0.01 * 5000
+    assert offered(workload, 64) == pytest.approx(0.9, rel=0.01)
+    large = sum(len(burst) for burst in bursts_of(workload) if len(burst) >= 10) / 5000
+    assert large >= 0.5
+    ones = [job.iterations for job in workload.jobs if job.asked == 1]
+    whole = duration_knots("1")
+    kept = share_below(whole, longest)
+    for share in (0.1, 0.25, 0.5, 0.75, 0.9):
+        assert at(ones, share) == pytest.approx(quantile(whole, share * kept), rel=0.15)
+
+
+def test_a_longest_is_in_the_name_and_the_notes():
+    cut = load("generate:philly?jobs=5&longest=43200")
+    assert cut.name == "generate:philly?jobs=5&seed=0&load=0.9&longest=43200"
+    assert cut.notes[1] == "durations follow those of the log's jobs that take at most 43,200 s"
+    whole = load("generate:philly?jobs=5&longest=5184000")
+    assert whole == load("generate:philly?jobs=5")
+    assert whole.notes[1] == "durations follow the log's up to 60 days"
+
+
+def test_the_share_below_a_value_is_the_inverse_of_the_quantile():
+    knots = duration_knots(">8")
+    for share in (0.003, 0.2, 0.5, 0.9995):
+        assert share_below(knots, quantile(knots, share)) == pytest.approx(share)
+    assert (share_below(knots, 1.0), share_below(knots, 1e9)) == (0.0, 1.0)
+
+
+def test_jobs_that_would_arrive_beyond_all_measure_are_refused(monkeypatch):
+    monkeypatch.setattr("weft.traces.synthetic.SUBMIT_MAX_S", 100.0)
+    with pytest.raises(InvalidInputError, match="so ask for fewer jobs or more load"):
+        generate("poisson", jobs=50, seed=0, load=0.9, cluster=GRID)
+
+
+def test_drawing_tells_how_far_it_is():
+    told: list[int] = []
+    generate("philly", jobs=3000, seed=0, load=0.9, cluster=GRID, advance=told.append)
+    assert len(told) > 3
+    assert 2900 < sum(told) <= 3000
 
 
 def test_an_address_without_parameters_draws_a_thousand_jobs_for_64_devices():

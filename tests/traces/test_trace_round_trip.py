@@ -15,15 +15,16 @@ from weft.traces.load import load
 from weft.traces.workload import Workload
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-LENGTHS = st.floats(1e-9, 1e12)
+LENGTHS = st.floats(1e-9, 1e4)
+STAGES = st.floats(0, 1e5)  # together with LENGTHS below a hundred years
 FROM_ZERO = st.floats(0, 1e12)
 SIZES = st.sets(st.integers(1, 4096), min_size=1, max_size=4).map(lambda s: tuple(sorted(s)))
 PROFILES = st.builds(
     Profile,
-    load_s=FROM_ZERO,
-    prepare_s=FROM_ZERO,
+    load_s=STAGES,
+    prepare_s=STAGES,
     compute_s=LENGTHS,
-    sync_s=FROM_ZERO,
+    sync_s=STAGES,
     size=st.integers(1, 4096),
     serial=st.floats(0, 1),
     restart_s=FROM_ZERO,
@@ -119,21 +120,53 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     monkeypatch.setattr("weft.traces.convert.text_lines", full)
     with pytest.raises(InvalidInputError) as caught:
         write(load("generate:poisson?jobs=5"), path, force=True)
-    assert str(caught.value) == f"{path} cannot be written: No space left on device"
+    assert str(caught.value) == f"cannot write {path}: no space left on device"
     assert path.read_text() == "precious"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_directory_or_a_device_is_never_replaced(tmp_path):
-    drawn = load("generate:poisson?jobs=5")
-    for target in (tmp_path, Path("/dev/null")):
-        with pytest.raises(
-            InvalidInputError, match="is a directory or a device; expected the name"
-        ):
-            write(drawn, target, force=True)
+def refusal(path):
+    with pytest.raises(InvalidInputError) as caught:
+        write(load("generate:poisson?jobs=5"), path, force=True)
+    return str(caught.value)
+
+
+def test_a_directory_is_never_replaced(tmp_path):
+    assert refusal(tmp_path) == f"cannot write {tmp_path}: it is a directory; name a file in it"
+
+
+def test_a_device_is_written_and_stays_one():
+    write(load("generate:poisson?jobs=5"), Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_file_is_no_folder(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    assert refusal(file / "o.csv") == f"cannot write {file}/o.csv: {file} is not a directory"
+    assert refusal(file / "d" / "o.csv") == (
+        f"cannot write {file}/d/o.csv: directory {file}/d cannot exist, {file} is a file"
+    )
+
+
+def test_a_folder_that_takes_no_files_is_not_called_absent(tmp_path, monkeypatch):
+    """/proc is such a folder: it is there, and opening a new file in it finds nothing."""
+
+    def refuse(*_, **__):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    path = tmp_path / "o.csv"
+    assert refusal(path) == f"cannot write {path}: {tmp_path} takes no new files"
+
+
+def test_a_name_that_no_file_system_takes_is_refused(tmp_path):
+    path = tmp_path / ("x" * 300)
+    assert refusal(path) == f"cannot write {path}: file name too long"
 
 
 def test_a_folder_that_is_absent_is_named(tmp_path):
     with pytest.raises(InvalidInputError) as caught:
         write(load("generate:poisson?jobs=5"), tmp_path / "none" / "t.csv")
-    assert str(caught.value) == f"{tmp_path / 'none'} does not exist; create it first"
+    none = tmp_path / "none"
+    assert str(caught.value) == f"cannot write {none}/t.csv: directory {none} does not exist"

@@ -17,9 +17,9 @@ from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.describe import describe
 from weft.traces.load import load
 
-# As many jobs as Philly saw on an average day (66,280 in 78 days), submitted within a day, on a
-# cluster a sixteenth of its size: enough of a crowd for policies to differ.
-TRACE = "generate:philly?jobs=850&load=5.1&seed=1"
+# A day's work for 160 devices and a tenth more, without the few jobs that run for weeks, so that
+# the whole of it can be seen. Of five seeds this one has the median result under fifo.
+TRACE = "generate:philly?jobs=1500&seed=4&load=1.1&longest=43200"
 CLUSTER = "20x8"
 POLICIES = "fifo,backfill,srtf,las,tiresias"
 RESTART_COST = "30"

@@ -133,4 +133,4 @@ def _check_job(workload: Workload, identity: str) -> None:
     if identity not in known:
         near = get_close_matches(identity, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidInputError(f"{workload.name} has no job {identity!r}{hint}")
+        raise InvalidInputError(f"{workload.source} has no job {identity!r}{hint}")

@@ -197,7 +197,7 @@ def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluste
     cluster = parse_cluster(cluster_text)
     workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
     if not workload.jobs:
-        raise InvalidInputError(f"{workload.name} holds no jobs to run")
+        raise InvalidInputError(f"{workload.source} holds no jobs to run")
     return workload, cluster
 
 

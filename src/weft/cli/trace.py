@@ -1,6 +1,7 @@
 """`weft trace`: describe, convert and generate traces."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,7 +120,8 @@ def _check_out(out: str, *, force: bool) -> None:
 def _read(file: str, machines: Cluster | None = None) -> Workload:
     """The workload, with a bar over the bytes of a file that takes long."""
     path = Path(file)
-    if file.startswith(GENERATE) or not path.is_file():
+    # Not Path.is_file, which raises for a name that no file system takes; loading has words for it.
+    if file.startswith(GENERATE) or not os.path.isfile(file):  # noqa: PTH113
         return load_workload(file, cluster=machines)
     with _progress(path.stat().st_size, f"reading {path.name}") as advance:
         return load_workload(file, cluster=machines, advance=advance)

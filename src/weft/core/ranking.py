@@ -98,7 +98,8 @@ class Ranking:
         self._place = 0  # the order in which jobs came to where they are
         self._placed_at = -inf
         self.queue: list[Waiting] = []  # ascending
-        self._by_size: dict[int, list[Waiting]] = {}  # the same, by the size that was asked for
+        # The same by the size that was asked for, from the first walk that wants it.
+        self._by_size: dict[int, list[Waiting]] | None = None
         # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
         # job -> (slope or None while it waits, its entry, the size it asked for)
@@ -110,7 +111,6 @@ class Ranking:
         twin._place = self._place
         twin._placed_at = self._placed_at
         twin.queue = self.queue.copy()
-        twin._by_size = {size: queue.copy() for size, queue in self._by_size.items()}
         twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
         twin._entries = self._entries.copy()
         twin._expiries = self._expiries.copy()
@@ -142,10 +142,8 @@ class Ranking:
             entry = (value, place, identity)
             insort(self.queue, entry)
             size = job.spec.asked
-            queue = self._by_size.get(size)
-            if queue is None:
-                queue = self._by_size[size] = []
-            insort(queue, entry)
+            if self._by_size is not None:
+                insort(self._by_size.setdefault(size, []), entry)
             self._entries[identity] = (None, entry, size)
         else:
             # Whoever came at a later moment was ahead of equals that fall, and behind any others.
@@ -163,8 +161,9 @@ class Ranking:
         slope, entry, size = known
         if slope is None:
             del self.queue[bisect_left(self.queue, entry)]
-            queue = self._by_size[size]
-            del queue[bisect_left(queue, entry)]
+            if self._by_size is not None:
+                queue = self._by_size[size]
+                del queue[bisect_left(queue, entry)]
             return
         line = self._lines[slope]
         del line[bisect_left(line, entry)]
@@ -173,6 +172,10 @@ class Ranking:
 
     def waiting(self) -> "InOrder":
         """The queue, for a walk that gives up on sizes as it goes."""
+        if self._by_size is None:
+            self._by_size = {}
+            for entry in self.queue:
+                self._by_size.setdefault(self._entries[entry[2]][2], []).append(entry)
         return InOrder(self._by_size)
 
     def expired(self, now: float) -> list[JobId]:

@@ -52,7 +52,7 @@ def read_afs(table: Table) -> Workload:
     """Seconds; durations are rounded to the whole seconds that Philly's log has."""
     identity, model = table.text("app_id", required=True), table.text("model_name", required=True)
     asked, submit = table.count("num_jobs"), table.moment("submit_time")
-    service = table.length("service", unit="GPU-seconds")
+    service = table.amount("service", "GPU-seconds")
     for row in table.rows():
         profile = _profile(table, model(row), asked(row))
         # The curve's own ratio is the speed-up that the service was multiplied by.

@@ -14,12 +14,12 @@ Nodes without a name are called n0, n1, ... by their place in the whole list.
 """
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 import yaml
 
 from weft.core.cluster import Node
 from weft.core.errors import InvalidInputError
+from weft.traces.suggest import did_you_mean
 
 _KEYS = {
     "name": str,
@@ -89,9 +89,8 @@ def _entry(name: str, item: yaml.Node) -> Entry:
     for key, value in item.value:
         where = f"{name} line {key.start_mark.line + 1}"
         if key.value not in _KEYS:
-            near = get_close_matches(str(key.value), _KEYS, n=1, cutoff=0.0)[0]
             raise InvalidInputError(
-                f"{where}: unknown key {key.value!r}; did you mean {near}? "
+                f"{where}: unknown key {key.value!r}{did_you_mean(str(key.value), _KEYS)} "
                 f"(known: {', '.join(_KEYS)})"
             )
         if key.value in entry:

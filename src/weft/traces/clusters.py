@@ -14,6 +14,7 @@ from pathlib import Path
 from weft.core.cluster import Cluster, Node
 from weft.core.errors import InvalidInputError
 from weft.traces.source import blocks, lines
+from weft.traces.suggest import did_you_mean
 from weft.traces.table import Table
 
 NODES_MAX = 100_000
@@ -28,6 +29,7 @@ PRESETS = {
 _NODES_PER_RACK = 18  # Philly's servers with one InfiniBand domain: 16 to 20
 _GROUPS = re.compile(r"\d+x\d+(\+\d+x\d+)*")
 _GROUPS_LENGTH_MAX = 1000
+_SHOWN = 100  # characters of a text that is no cluster
 
 MACHINE_LIST = ("machineId", "number of GPUs", "single GPU mem")
 NODE_LIST = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -39,13 +41,21 @@ def cluster(text: str) -> Cluster:
         return Cluster(tuple(_groups(PRESETS[text], nodes_per_rack=_NODES_PER_RACK)))
     if _GROUPS.fullmatch(text) and len(text) <= _GROUPS_LENGTH_MAX:
         return Cluster(tuple(_groups(text)))
-    path = Path(text)
-    if not _exists(path):
+    expected = (
+        f"expected NODESxDEVICES such as 8x8 or 231x8+321x2, one of {', '.join(PRESETS)}, or a file"
+    )
+    if not text.strip():
+        raise InvalidInputError(f"the cluster is empty; {expected}")
+    if not _exists(Path(text)):
         raise InvalidInputError(
-            f"cluster {text!r} is no file, no preset and no count of nodes and devices; expected "
-            f"NODESxDEVICES such as 8x8 or 231x8+321x2, one of {', '.join(PRESETS)}, or a file"
+            f"cluster {_shortened(text)!r} is no file, no preset and no count of nodes and devices"
+            f"{did_you_mean(text, PRESETS) or '; ' + expected}"
         )
-    return _from_file(path)
+    return _from_file(text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _exists(path: Path) -> bool:
@@ -71,19 +81,19 @@ def _groups(text: str, *, nodes_per_rack: int = 0) -> Iterator[Node]:
             number += 1
 
 
-def _from_file(path: Path) -> Cluster:
-    text = lines(path.name, blocks(path))
+def _from_file(path: str) -> Cluster:
+    text = lines(path, blocks(path))
     first = next(text, None)
     if first is None:
-        raise InvalidInputError(f"{path.name} is empty; expected a list of nodes")
+        raise InvalidInputError(f"{path} is empty; expected a list of nodes")
     header = tuple(column.strip() for column in first.split(","))
     if header == MACHINE_LIST:
-        return _checked(path.name, _machines(Table(path.name, header, text)))
+        return _checked(path, _machines(Table(path, header, text)))
     if set(NODE_LIST) <= set(header):
-        return _checked(path.name, _openb_nodes(Table(path.name, header, text)))
+        return _checked(path, _openb_nodes(Table(path, header, text)))
     from weft.traces.cluster_file import yaml_nodes  # noqa: PLC0415 (yaml takes 20 ms to import)
 
-    return _checked(path.name, yaml_nodes(path.name, first + "".join(text)))
+    return _checked(path, yaml_nodes(path, first + "".join(text)))
 
 
 def _checked(name: str, nodes: Iterable[Node]) -> Cluster:

@@ -1,19 +1,22 @@
 """The jobs taken from one file so far, where each was written, and what was left out."""
 
 from collections import Counter
+from pathlib import Path
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId, JobSpec, Profile
 from weft.traces.workload import Workload
 
 JOBS_MAX = 10_000_000
+DURATION_MAX_S = 3.2e9  # a hundred years
+SUBMIT_MAX_S = 1e12  # 30,000 years; today in seconds since 1970 is 1.8e9, in milliseconds 1.8e12
 
 
 class Collector:
     """Takes jobs one by one; whoever reads the file keeps `line` at the newest."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, path: str) -> None:
+        self.path = path  # as the user typed it
         self.line = 1  # of the file, where the newest row ends
         self._jobs: list[JobSpec] = []
         self._lines: dict[JobId, int] = {}
@@ -22,7 +25,7 @@ class Collector:
         self._shapes: dict[tuple[int, str, float], tuple[tuple[int, ...], Profile]] = {}
 
     def error(self, message: str) -> InvalidInputError:
-        return InvalidInputError(f"{self.name} line {self.line}: {message}")
+        return InvalidInputError(f"{self.path} line {self.line}: {message}")
 
     def shape(
         self, size: int, model: str = "", compute_s: float = 1.0
@@ -43,6 +46,17 @@ class Collector:
                 f"job {spec.id} was already given on line {self._lines[spec.id]}; "
                 "every job needs its own id"
             )
+        if spec.submit_at > SUBMIT_MAX_S:
+            raise self.error(
+                f"job {spec.id} is submitted at second {spec.submit_at:.13g}; "
+                f"expected at most {SUBMIT_MAX_S:g}"
+            )
+        lasts_s = spec.iterations * spec.profile.iteration_s
+        if lasts_s > DURATION_MAX_S:
+            raise self.error(
+                f"job {spec.id} would take {lasts_s:.10g} seconds; "
+                f"expected at most {DURATION_MAX_S:g}, a hundred years"
+            )
         if len(self._jobs) >= JOBS_MAX:
             raise self.error(f"more than {JOBS_MAX:,} jobs; cut the trace into parts")
         self._lines[spec.id] = self.line
@@ -59,12 +73,13 @@ class Collector:
         skipped = [f"left out {count:,} {what}" for what, count in sorted(self._skipped.items())]
         if not self._jobs:
             why = f" ({'; '.join(skipped)})" if skipped else ""
-            raise InvalidInputError(f"{self.name} holds no jobs{why}; expected at least one")
+            raise InvalidInputError(f"{self.path} holds no jobs{why}; expected at least one")
         return Workload.of(
-            self.name,
+            Path(self.path).name,
             self._jobs,
             format=format_name,
             notes=(*notes, *skipped),
             lines=self._lines,
             statuses=self._statuses,
+            path=self.path,
         )

@@ -8,7 +8,7 @@ from weft.traces.workload import Workload
 
 def read_gavel(table: Table) -> Workload:
     """The work is in steps; the speed is that of the job type on V100s, as no duration is given."""
-    kind, steps = table.text("job_type", required=True), table.length("total_steps", unit="steps")
+    kind, steps = table.text("job_type", required=True), table.amount("total_steps", "steps")
     size, arrival = table.count("scale_factor"), table.moment("arrival_time")
     for number, row in enumerate(table.rows()):
         sizes, profile = table.shape(

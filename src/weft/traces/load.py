@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
+from weft.traces.advance import Advance, ignore
 from weft.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
 from weft.traces.source import blocks, lines
 from weft.traces.table import Table
@@ -13,27 +13,31 @@ from weft.traces.workload import Workload
 
 GENERATE = "generate:"
 _NOTES_MAX = 1000  # lines of notes before a header
+_SHOWN = 40  # characters of a first line that nobody understands
 
 
-def load(source: str, *, cluster: Cluster | None = None) -> Workload:
-    """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster."""
+def load(source: str, *, cluster: Cluster | None = None, advance: Advance = ignore) -> Workload:
+    """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster.
+
+    While a file is read, `advance` is told of its bytes as they are taken, packed or not.
+    """
     if source.startswith(GENERATE):
         # Drawing needs tables that reading does not: 4 ms of every start.
         from weft.traces.synthetic import from_address  # noqa: PLC0415
 
         return from_address(source.removeprefix(GENERATE), cluster or Cluster.grid(8, 8))
-    return _read(Path(source))
+    return _read(source, advance)
 
 
-def _read(path: Path) -> Workload:
-    parts = blocks(path)
+def _read(path: str, advance: Advance) -> Workload:
+    parts = blocks(path, advance)
     first = next(parts, b"")
     whole = chain((first,), parts)
     if first.lstrip()[:1] in {b"[", b"{"}:
         from weft.traces.philly_log import read_philly_log  # noqa: PLC0415 (as above)
 
-        return read_philly_log(path.name, whole)
-    return _read_table(path.name, lines(path.name, whole))
+        return read_philly_log(path, whole)
+    return _read_table(path, lines(path, whole))
 
 
 def _read_table(name: str, text: Iterator[str]) -> Workload:
@@ -75,10 +79,8 @@ def _unknown(name: str, first: str, header: list[str]) -> InvalidInputError:
     for columns, what in NOT_JOBS:
         if set(columns) <= set(header):
             return InvalidInputError(f"{name} is {what}; expected a trace of jobs")
-    known = "; ".join(f"{one.name} ({', '.join(one.columns)})" for one in FORMATS)
-    bare = ", ".join(f"{one.name} ({len(one.columns)} columns)" for one in BARE_FORMATS)
+    known = ", ".join(one.name for one in (*FORMATS, *BARE_FORMATS))
     return InvalidInputError(
-        f"{name} begins with {first.strip()[:60]!r}, which is no known format; expected a header "
-        f"with at least the columns of one of: {known}; or tab-separated without a header: {bare}; "
-        "or Philly's job log in JSON"
+        f"{name} begins with {first.strip()[:_SHOWN]!r}, which is no known format; expected one of "
+        f"{known}, or Philly's job log in JSON; docs/add-a-trace.md has their columns"
     )

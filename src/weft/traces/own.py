@@ -59,19 +59,26 @@ def text_lines(workload: Workload) -> Iterator[str]:
     for note in workload.notes:
         yield f"# {' '.join(note.split())}\n"
     yield ",".join(COLUMNS) + "\n"
+    shapes: dict[int, str] = {}  # by identity: jobs share profiles, and hashing one is slow
     for spec in workload.jobs:
-        yield ",".join(map(_cell, _cells(spec, workload.statuses.get(spec.id, "")))) + "\n"
+        shape = shapes.get(id(spec.profile))
+        if shape is None:
+            shape = shapes[id(spec.profile)] = _joined(_profile_cells(spec.profile))
+        rest = _joined(_rest_cells(spec, workload.statuses.get(spec.id, "")))
+        yield f"{_joined(_first_cells(spec))},{shape},{rest}\n"
 
 
-def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
-    profile = spec.profile
-    plans = "" if spec.plans == _DEFAULT_PLANS else json.dumps([asdict(p) for p in spec.plans])
+def _joined(cells: tuple[str | float, ...]) -> str:
+    return ",".join(map(_cell, cells))
+
+
+def _first_cells(spec: JobSpec) -> tuple[str | float, ...]:
+    sizes = " ".join(map(str, spec.sizes))
+    return (spec.id, spec.submit_at, sizes, spec.asked, spec.iterations)
+
+
+def _profile_cells(profile: Profile) -> tuple[str | float, ...]:
     return (
-        spec.id,
-        spec.submit_at,
-        " ".join(map(str, spec.sizes)),
-        spec.asked,
-        spec.iterations,
         profile.load_s,
         profile.prepare_s,
         profile.compute_s,
@@ -83,6 +90,12 @@ def _cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
         profile.memory_gib,
         profile.model,
         " ".join(f"{size}:{seconds!r}" for size, seconds in profile.curve),
+    )
+
+
+def _rest_cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
+    plans = "" if spec.plans == _DEFAULT_PLANS else json.dumps([asdict(p) for p in spec.plans])
+    return (
         spec.owner,
         spec.tenant,
         int(spec.guaranteed),
@@ -107,7 +120,7 @@ def _cell(value: str | float) -> str:
 def read_own(table: Table) -> Workload:
     """The same jobs again; columns that a hand-written file lacks have a JobSpec's defaults."""
     identity, status = table.text("id", required=True, exact=True), table.text("status", exact=True)
-    submit, iterations = table.moment("submit_s"), table.length("iterations", unit="iterations")
+    submit, iterations = table.moment("submit_s"), table.amount("iterations", "iterations")
     sizes, asked = _sizes(table), table.count("asked", least=0, default=0)
     profile, retries = _profiles(table), table.count("retries", least=0, default=0)
     owner, tenant = table.text("owner", exact=True), table.text("tenant", exact=True)
@@ -151,7 +164,7 @@ def _sizes(table: Table) -> Callable[[Row], tuple[int, ...]]:
         written = text(row)
         if written not in known:
             words = written.split()
-            sizes = tuple(int(word) for word in words if word.isdecimal())
+            sizes = tuple(int(word) for word in words if word.isdecimal() and len(word) < 13)
             if len(sizes) != len(words) or sizes[0] < 1 or list(sizes) != sorted(set(sizes)):
                 raise table.error(
                     f"sizes is {written!r}; expected ascending whole numbers from 1, such as 1 2 4"

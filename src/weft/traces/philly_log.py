@@ -107,7 +107,7 @@ def _run(jobs: Collector, record: object) -> _Run | None:
         raise jobs.error(
             "not a job of Philly's log; expected an object with jobid, submitted_time and attempts"
         )
-    identity = str(record.get("jobid") or "")
+    identity = _word(record.get("jobid"))
     if not identity:
         raise jobs.error("the job has no jobid; expected a name")
     submitted = _moment(jobs, record.get("submitted_time"))
@@ -121,17 +121,22 @@ def _run(jobs: Collector, record: object) -> _Run | None:
         size = size or _gpus(attempt.get("detail"))
     if submitted is None or not duration_s or not size:
         return None
-    status = str(record.get("status") or "")
+    status = _word(record.get("status"))
     return _Run(
         jobs.line,
         identity,
         submitted,
         duration_s,
         size,
-        str(record.get("vc") or ""),
-        str(record.get("user") or ""),
+        _word(record.get("vc")),
+        _word(record.get("user")),
         ENDS.get(status.lower(), status),
     )
+
+
+def _word(value: object) -> str:
+    """Text that can be written again: JSON may hold half a character, UTF-8 may not."""
+    return str(value or "").encode(errors="backslashreplace").decode()
 
 
 def _gpus(detail: object) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from zlib import error as ZlibError  # noqa: N812
 
 from weft.core.errors import InvalidInputError
+from weft.traces.advance import Advance, ignore
 
 LINE_BYTES_MAX = 1 << 20
 _BLOCK_BYTES = LINE_BYTES_MAX  # a block holds no line above the limit but at its two ends
@@ -39,16 +40,22 @@ def lines(name: str, parts: Iterable[bytes]) -> Iterator[str]:
         yield _decoded(carry, name, number)
 
 
-def blocks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, unpacked, without a byte order mark."""
+def blocks(path: str, advance: Advance = ignore) -> Iterator[bytes]:
+    """The file's bytes, unpacked, without a byte order mark; messages name the path as typed."""
+    if not path:
+        raise InvalidInputError("the name of the file is empty; expected a path")
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             packed = file.peek(2)[:2] == _GZIP_MAGIC
             stream = GzipFile(fileobj=file) if packed else file
             block = stream.read(_BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
+            taken = 0
             while block:
                 yield block
                 block = stream.read(_BLOCK_BYTES)
+                if advance is not ignore:  # A pipe cannot say where it is.
+                    taken, before = file.tell(), taken
+                    advance(taken - before)
     except FileNotFoundError:
         raise InvalidInputError(f"{path} does not exist; check the path") from None
     except IsADirectoryError:
@@ -57,14 +64,14 @@ def blocks(path: Path) -> Iterator[bytes]:
         raise InvalidInputError(f"{path} may not be read; check its permissions") from None
     except EOFError:
         raise InvalidInputError(
-            f"{path.name} ends in the middle of its gzip data; copy or download it again"
+            f"{path} ends in the middle of its gzip data; copy or download it again"
         ) from None
     except ZlibError as error:
         raise InvalidInputError(
-            f"{path.name} is damaged gzip data ({error}); copy or download it again"
+            f"{path} is damaged gzip data ({error}); copy or download it again"
         ) from None
     except OSError as error:  # gzip.BadGzipFile is one too
-        raise InvalidInputError(f"{path.name} cannot be read: {error}") from None
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _decoded(data: bytes, name: str, number: int) -> str:

@@ -1,6 +1,7 @@
 """Samples that cannot miss their distribution: counts by quota, values by strata."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import exp, inf, log
 from random import Random
 from typing import TypeVar
@@ -43,3 +44,11 @@ def quantiles(knots: Knots, shares: Iterable[float]) -> list[float]:
                 slope = (log(knots[upper][1]) - base) / (knots[upper][0] - low)
         values.append(exp(base + slope * (share - low)) if slope else exp(base))
     return values
+
+
+def share_below(knots: Knots, value: float) -> float:
+    """The share whose value lies below this one: the inverse of `quantile`."""
+    for (low, floor), (high, ceiling) in pairwise(knots):
+        if value < ceiling:
+            return low + (high - low) * max(0.0, log(value / floor) / log(ceiling / floor))
+    return 1.0

@@ -9,24 +9,25 @@ same cluster always gives the same jobs.
 
 from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
-from math import isfinite
 from random import Random
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
+from weft.traces.advance import Advance, ignore
 from weft.traces.aiturbo import ARRIVALS, draw_aiturbo
-from weft.traces.philly_like import draw_philly
+from weft.traces.collector import SUBMIT_MAX_S
+from weft.traces.philly_like import LONGEST_S, draw_philly
 from weft.traces.poisson import draw_poisson
+from weft.traces.suggest import did_you_mean
 from weft.traces.workload import Workload
 
 Number = TypeVar("Number", int, float)
 
-JOBS_MAX = 1_000_000
-LOAD_MAX = 1000.0
-_PARAMETERS = ("jobs", "seed", "load", "arrivals")
+JOBS_MAX = 5_000_000
+LOAD_MIN, LOAD_MAX = 0.001, 1000.0
+_PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest")
 
 # name -> one line for people
 KINDS = {
@@ -44,21 +45,31 @@ def generate(
     load: float = 0.9,
     cluster: Cluster,
     arrivals: str = "",
+    longest_s: int | None = None,
+    advance: Advance = ignore,
 ) -> Workload:
-    """Draw jobs that offer the cluster this load; none is larger than the cluster."""
+    """Draw jobs that offer the cluster this load; none is larger than the cluster.
+
+    While jobs are drawn, `advance` is told how many.
+    """
     _check(kind, jobs, load, cluster)
     if arrivals and kind != "aiturbo":
         raise InvalidInputError(f"arrivals is for aiturbo; {kind} has its own, leave it out")
+    if longest_s is not None and kind != "philly":
+        raise InvalidInputError(f"longest is for philly; {kind} has its own, leave it out")
     random = Random(f"{kind}/{seed}")
     name = f"generate:{kind}?jobs={jobs}&seed={seed}&load={load:g}"
     match kind:
         case "philly":
-            drawn = draw_philly(random, jobs, load, cluster)
+            longest_s = LONGEST_S if longest_s is None else longest_s
+            drawn = draw_philly(random, jobs, load, cluster, longest_s=longest_s, advance=advance)
+            name += f"&longest={longest_s}" if longest_s != LONGEST_S else ""
         case "poisson":
             drawn = draw_poisson(random, jobs, load, cluster)
         case _:
             drawn = draw_aiturbo(random, jobs, load, cluster, arrivals or ARRIVALS[0])
             name += f"&arrivals={arrivals or ARRIVALS[0]}"
+    _check_span(drawn)
     note = f"drawn for {cluster.device_count:,} devices at load {load:g}: {KINDS[kind]}"
     return replace(drawn, name=name, notes=(note, *drawn.notes))
 
@@ -76,9 +87,8 @@ def from_address(address: str, cluster: Cluster) -> Workload:
         ) from None
     for name, value in pairs:
         if name not in _PARAMETERS:
-            near = get_close_matches(name, _PARAMETERS, n=1, cutoff=0.0)[0]
             raise InvalidInputError(
-                f"generate:{kind} has no parameter {name!r}; did you mean {near}? "
+                f"generate:{kind} has no parameter {name!r}{did_you_mean(name, _PARAMETERS)} "
                 f"(known: {', '.join(_PARAMETERS)})"
             )
         if name in given:
@@ -91,6 +101,7 @@ def from_address(address: str, cluster: Cluster) -> Workload:
         load=_number(given, "load", "0.9", float),
         cluster=cluster,
         arrivals=given.get("arrivals", ""),
+        longest_s=_number(given, "longest", "86400", int) if "longest" in given else None,
     )
 
 
@@ -109,13 +120,25 @@ def _number(
 
 def _check(kind: str, jobs: int, load: float, cluster: Cluster) -> None:
     if kind not in KINDS:
-        near = get_close_matches(kind, KINDS, n=1, cutoff=0.0)[0]
         raise InvalidInputError(
-            f"no generator is called {kind!r}; did you mean {near}? (known: {', '.join(KINDS)})"
+            f"no generator is called {kind!r}{did_you_mean(kind, KINDS)} "
+            f"(known: {', '.join(KINDS)})"
         )
     if not 1 <= jobs <= JOBS_MAX:
         raise InvalidInputError(f"jobs is {jobs}; expected 1 to {JOBS_MAX:,}")
-    if not (isfinite(load) and 0 < load <= LOAD_MAX):
-        raise InvalidInputError(f"load is {load:g}; expected a number above 0, such as 0.9")
+    if not LOAD_MIN <= load <= LOAD_MAX:  # Not-a-number is in no range.
+        raise InvalidInputError(
+            f"load is {load:g}; expected a number from {LOAD_MIN:g} to {LOAD_MAX:g}, such as 0.9"
+        )
     if not cluster.device_count:
         raise InvalidInputError("the cluster has no devices; expected at least one to draw for")
+
+
+def _check_span(drawn: Workload) -> None:
+    """Refuse what no reader would take back."""
+    last_s = drawn.jobs[-1].submit_at
+    if last_s > SUBMIT_MAX_S:
+        raise InvalidInputError(
+            f"the last job would be submitted at second {last_s:g}; expected at most "
+            f"{SUBMIT_MAX_S:g}, so ask for fewer jobs or more load"
+        )

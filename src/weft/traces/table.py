@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from sys import intern
 
-from weft.traces.collector import Collector
+from weft.traces.collector import DURATION_MAX_S, SUBMIT_MAX_S, Collector
 
 Row = list[str]
+COUNT_MAX = 10**12
+AMOUNT_MAX = 1e15  # of work in iterations, steps or GPU-seconds
 
 
 class Table(Collector):
@@ -20,14 +22,14 @@ class Table(Collector):
 
     def __init__(
         self,
-        name: str,
+        path: str,
         header: Sequence[str],
         lines: Iterable[str],
         *,
         delimiter: str = ",",
         lines_before: int = 1,  # lines of the file already taken, the header's among them
     ) -> None:
-        super().__init__(name)
+        super().__init__(path)
         self.header = tuple(header)
         # Commands in tab-separated traces hold quotation marks that mean nothing.
         self._reader = (
@@ -86,6 +88,8 @@ class Table(Collector):
             if value < least:
                 found = repr(row[index]) if row[index].strip() else "missing"
                 raise self.error(f"{column} is {found}; expected a whole number from {least}")
+            if value > COUNT_MAX:
+                raise self.error(f"{column} is {row[index][:40]!r}; expected at most {COUNT_MAX:,}")
             return value
 
         return read
@@ -94,7 +98,11 @@ class Table(Collector):
         self, column: str, *, unit: str = "seconds", times: int = 1, over: int = 1
     ) -> Callable[[Row], float]:
         """A number above 0 of a unit, times so much over so much."""
-        return self._number(column, f"{unit} above 0", times, over, zero=False)
+        return self._number(column, unit, times, over, most=DURATION_MAX_S, zero=False)
+
+    def amount(self, column: str, unit: str) -> Callable[[Row], float]:
+        """A number above 0 of work, which is no time yet; `add` looks at the time it takes."""
+        return self._number(column, unit, 1, 1, most=AMOUNT_MAX, zero=False)
 
     def moment(
         self,
@@ -108,12 +116,13 @@ class Table(Collector):
         """A number from 0, likewise; the default stands in for a missing column only."""
         if default is not None and column not in self.header:
             return lambda _: default
-        return self._number(column, f"{unit} from 0", times, over, zero=True)
+        return self._number(column, unit, times, over, most=SUBMIT_MAX_S, zero=True)
 
     def _number(
-        self, column: str, expected: str, times: int, over: int, *, zero: bool
+        self, column: str, unit: str, times: int, over: int, *, most: float, zero: bool
     ) -> Callable[[Row], float]:
         index = self.header.index(column)
+        expected = f"{unit} from 0" if zero else f"{unit} above 0"
 
         def read(row: Row) -> float:
             try:
@@ -124,6 +133,12 @@ class Table(Collector):
                 found = repr(row[index]) if row[index].strip() else "missing"
                 raise self.error(f"{column} is {found}; expected {expected}")
             # Whole factors, not 0.001: 4,100 milliseconds are 4.1 seconds and nothing more.
-            return value * times / over
+            value = value * times / over
+            if value > most:
+                raise self.error(
+                    f"{column} is {row[index].strip()[:40]!r}; expected at most "
+                    f"{most * over / times:g} {unit}"
+                )
+            return value
 
         return read

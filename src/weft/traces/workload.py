@@ -16,10 +16,11 @@ class Workload:
     jobs: tuple[JobSpec, ...]
     format: str = ""
     notes: tuple[str, ...] = ()  # what a reader should know: units, assumptions, licence
-    # Where a job was written, for messages: "trace.csv line 12". Empty for generated jobs.
+    # Where a job was written, for messages: "/tmp/trace.csv line 12". Empty for generated jobs.
     lines: Mapping[JobId, int] = field(default_factory=dict)
     # How the trace says a job ended (pass, killed, failed); for statistics only.
     statuses: Mapping[JobId, str] = field(default_factory=dict)
+    path: str = ""  # the file as the user typed it; empty for generated jobs
 
     @classmethod
     def of(
@@ -31,10 +32,16 @@ class Workload:
         notes: Sequence[str] = (),
         lines: Mapping[JobId, int] | None = None,
         statuses: Mapping[JobId, str] | None = None,
+        path: str = "",
     ) -> Self:
         """A workload from jobs in any order."""
         in_order = tuple(sorted(jobs, key=attrgetter("submit_at")))
-        return cls(name, in_order, format, tuple(notes), lines or {}, statuses or {})
+        return cls(name, in_order, format, tuple(notes), lines or {}, statuses or {}, path)
+
+    @property
+    def source(self) -> str:
+        """What messages call it: the file as the user typed it, or the generator's address."""
+        return self.path or self.name
 
     def noted(self, notes: Sequence[str]) -> Self:
         """The same workload with these notes before its own."""
@@ -42,4 +49,4 @@ class Workload:
 
     def place(self, job: JobId) -> str:
         """The file and line a job comes from."""
-        return f"{self.name} line {self.lines[job]}" if job in self.lines else self.name
+        return f"{self.source} line {self.lines[job]}" if job in self.lines else self.source
