@@ -90,6 +90,7 @@ class Ranking:
         "_place",
         "_placed_at",
         "_rank",
+        "_unsorted",
         "queue",
     )
 
@@ -100,6 +101,9 @@ class Ranking:
         self.queue: list[Waiting] = []  # ascending
         # The same by the size that was asked for, from the first walk that wants it.
         self._by_size: dict[int, list[Waiting]] | None = None
+        # Jobs that hold devices, to be sorted in when somebody asks; policies that never preempt
+        # never do.
+        self._unsorted: dict[JobId, tuple[float, Waiting]] = {}
         # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
         # job -> (slope or None while it waits, its entry, the size it asked for)
@@ -111,6 +115,7 @@ class Ranking:
         twin._place = self._place
         twin._placed_at = self._placed_at
         twin.queue = self.queue.copy()
+        twin._unsorted = self._unsorted.copy()
         twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
         twin._entries = self._entries.copy()
         twin._expiries = self._expiries.copy()
@@ -149,7 +154,7 @@ class Ranking:
             # Whoever came at a later moment was ahead of equals that fall, and behind any others.
             place = -(place ^ _COUNT) if slope < 0 else place
             entry = (value - slope * now, place, identity)
-            insort(self._lines.setdefault(slope, []), entry)
+            self._unsorted[identity] = (slope, entry)
             self._entries[identity] = (slope, entry, job.spec.asked)
         if until < inf:
             heappush(self._expiries, (until, place, identity))
@@ -165,10 +170,11 @@ class Ranking:
                 queue = self._by_size[size]
                 del queue[bisect_left(queue, entry)]
             return
-        line = self._lines[slope]
-        del line[bisect_left(line, entry)]
-        if not line:
-            del self._lines[slope]
+        if self._unsorted.pop(identity, None) is None:
+            line = self._lines[slope]
+            del line[bisect_left(line, entry)]
+            if not line:
+                del self._lines[slope]
 
     def waiting(self) -> "InOrder":
         """The queue, for a walk that gives up on sizes as it goes."""
@@ -193,6 +199,9 @@ class Ranking:
     def from_the_back(self, now: float) -> Iterator[tuple[float, float, JobId]]:
         """Running jobs as (value, slope, job), the last in order first."""
         lines = self._lines
+        for slope, entry in self._unsorted.values():
+            insort(lines.setdefault(slope, []), entry)
+        self._unsorted.clear()
         if len(lines) == 1:
             ((slope, line),) = lines.items()
             for at_zero, _, identity in reversed(line):
