@@ -28,16 +28,7 @@ def difference(
     next_id: int,
 ) -> list[Action]:
     """Orders that turn what is held into what `changes` asks for, ids counting up from next_id."""
-    actions: list[Action] = []
-    moves: dict[JobId, Allocation] = {}
-    for identity, allocation in changes.items():
-        job = _known(jobs, identity)
-        if allocation is None:
-            if job.allocation is not None:
-                actions.append(Stop(next_id + len(actions), identity))
-        elif job.allocation != allocation:
-            _check(job, allocation)
-            moves[identity] = allocation
+    actions, moves = _sorted_out(jobs, changes, next_id)
     if not moves:
         return actions
     after = _after(tenants, changes, moves)
@@ -63,21 +54,32 @@ def difference(
     return actions
 
 
-def _known(jobs: Mapping[JobId, Job], identity: JobId) -> Job:
-    job = jobs.get(identity)
-    if job is None or job.phase not in _MAY_HOLD:
-        found = "is not known" if job is None else f"is {job.phase}"
-        raise PolicyError(f"job {identity} {found} and cannot be scheduled")
-    return job
+def _sorted_out(
+    jobs: Mapping[JobId, Job], changes: Mapping[JobId, Allocation | None], next_id: int
+) -> tuple[list[Action], dict[JobId, Allocation]]:
+    """Jobs that only let go, as orders, and those that are given something else than they hold."""
+    actions: list[Action] = []
+    moves: dict[JobId, Allocation] = {}
+    for identity, allocation in changes.items():
+        job = jobs.get(identity)
+        if job is None or job.phase not in _MAY_HOLD:
+            found = "is not known" if job is None else f"is {job.phase}"
+            raise PolicyError(f"job {identity} {found} and cannot be scheduled")
+        if allocation is None:
+            if job.allocation is not None:
+                actions.append(Stop(next_id + len(actions), identity))
+        elif job.allocation is None or job.allocation != allocation:
+            spec = job.spec
+            if len(allocation.devices) not in spec.sizes or allocation.plan not in spec.plans:
+                raise PolicyError(_not_offered(job, allocation))
+            moves[identity] = allocation
+    return actions, moves
 
 
-def _check(job: Job, allocation: Allocation) -> None:
-    if len(allocation.devices) not in job.spec.sizes:
-        raise PolicyError(
-            f"job {job.id} was given {allocation.size} devices; it runs on {job.spec.sizes}"
-        )
-    if allocation.plan not in job.spec.plans:
-        raise PolicyError(f"job {job.id} was given {allocation.plan}, which it does not offer")
+def _not_offered(job: Job, allocation: Allocation) -> str:
+    if allocation.size not in job.spec.sizes:
+        return f"job {job.id} was given {allocation.size} devices; it runs on {job.spec.sizes}"
+    return f"job {job.id} was given {allocation.plan}, which it does not offer"
 
 
 def _after(

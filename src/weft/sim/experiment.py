@@ -126,13 +126,26 @@ def prepare(
         first_start_free=settings.restart_charge == "changes",
         faults=Faults(settings.faults, cluster),
     )
-    recorder = Recorder(lambda spec, speed: speed / truth.alone(spec, 1))
+    recorder = Recorder(_speedup(truth))
     scheduler = Scheduler(spent, cluster)
     watch = recording(recorder)
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *observers)
     )
     return Experiment(settings, simulation, recorder, cluster, spent)
+
+
+def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
+    """A job's speed over its speed on one device; jobs alike are asked about once."""
+    single: dict[int, tuple[JobSpec, float]] = {}  # the job keeps the profile's identity alive
+
+    def speedup(spec: JobSpec, speed: float) -> float:
+        known = single.get(id(spec.profile))
+        if known is None:
+            known = single[id(spec.profile)] = (spec, truth.alone(spec, 1))
+        return speed / known[1]
+
+    return speedup
 
 
 def recording(recorder: Recorder) -> Observer:
