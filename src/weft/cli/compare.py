@@ -18,7 +18,6 @@ from weft.cli.options import (
     warn_never_fit,
 )
 from weft.cli.progress import Progress
-from weft.cli.simulate import calm_collector
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison, Run
@@ -69,7 +68,6 @@ def compare(
     **options: Any,
 ) -> None:
     """Run TRACE (a file, or generate:philly?jobs=5000&seed=1) under several policies."""
-    calm_collector()
     check_targets(report, figures, out)
     workload, cluster = read(trace, cluster_text, oversize)
     base = settings("fifo", options)

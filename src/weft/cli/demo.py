@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from weft.cli.compare import names, notes, run_all, write
-from weft.cli.simulate import calm_collector
 from weft.reports.comparison import Comparison
 from weft.reports.export import make_directory
 from weft.reports.table import comparison_table
@@ -37,7 +36,6 @@ RESTART_COST = "30"
 @click.option("--open/--no-open", "open_page", default=None, help="Open it in a browser, or not.")
 def demo(out: Path, open_page: bool | None) -> None:
     """Compare policies on a generated Philly-like day and show the report."""
-    calm_collector()
     make_directory(out)
     cluster = parse_cluster(CLUSTER)
     workload = load(TRACE, cluster=cluster)

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from weft.cli.compare import names
-from weft.cli.simulate import calm_collector
 from weft.core.errors import InvalidInputError
 from weft.replications import afs
 from weft.replications.rows import text
@@ -35,7 +34,6 @@ def replicate(
     as_json: bool,
 ) -> None:
     """Run the experiments of PAPER again and compare; exit 1 where a tolerance is missed."""
-    calm_collector()
     machines = parse_cluster(afs.CLUSTER)
     if trace is not None:
         chosen = names(policies) if policies else ["afs", *afs.POLICIES]

@@ -1,6 +1,5 @@
 """`weft simulate`: one trace, one policy, the key figures."""
 
-import gc
 import json
 import time
 from pathlib import Path
@@ -37,7 +36,6 @@ def simulate(
     **options: Any,
 ) -> None:
     """Run TRACE (a file, or generate:philly?jobs=5000&seed=1) under one policy."""
-    calm_collector()
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
     experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
@@ -69,12 +67,3 @@ def simulate(
     for note in workload.notes:
         click.echo(f"note: {note}")
     click.echo(summary_text(summary))
-
-
-def calm_collector() -> None:
-    """Collect garbage rarely: a run makes millions of small values and no cycles.
-
-    Worth about a twentieth of a run's time.
-    """
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
