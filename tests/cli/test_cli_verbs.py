@@ -194,7 +194,10 @@ MISTAKES = [
     (["--time", "ticks"], "time 'ticks' is not known; expected event or rounds:SECONDS"),
     (
         ["--restart-cost", "cheap"],
-        "restart cost 'cheap' is not known; expected none, seconds, measured or a .csv file",
+        (
+            "restart cost 'cheap' is not known; "
+            "expected none, seconds, profile, measured or a .csv file"
+        ),
     ),
     (["--restart-cost", "nan"], "a restart cost must be 0 to 1e+08 seconds, not nan"),
     (

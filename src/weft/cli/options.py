@@ -71,7 +71,7 @@ _RUN_OPTIONS = (
         "--restart-cost",
         default="none",
         show_default=True,
-        metavar="none|SECONDS|measured|FILE.csv",
+        metavar="none|SECONDS|profile|measured|FILE.csv",
         help="Seconds without progress when a job's allocation changes.",
     ),
     click.option(

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from weft.cli.compare import names
+from weft.cli.options import interactive
+from weft.cli.progress import Progress
 from weft.core.errors import InvalidInputError
 from weft.replications import afs
 from weft.replications.rows import text
@@ -41,9 +43,15 @@ def replicate(
         click.echo(json.dumps([summary.as_dict() for summary in summaries], indent=1))
         return
     missed = False
+    progress = Progress(afs.RUNS * len(afs.PUBLISHED), "replicating afs")
     results: dict[str, list[dict[str, object]]] = {}
     for name in afs.PUBLISHED:
-        rows = afs.compare(load(str(_find(folder, name)), cluster=machines), machines, name)
+        rows = []
+        for row in afs.compare(load(str(_find(folder, name)), cluster=machines), machines, name):
+            rows.append(row)
+            if interactive() and not as_json:
+                progress.advance(1)
+        progress.done()
         missed = missed or not all(row.holds for row in rows)
         results[name] = [row.as_dict() for row in rows]
         if not as_json:

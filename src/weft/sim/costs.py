@@ -25,6 +25,13 @@ class Constant:
         return self.restart_s
 
 
+class AsProfiled:
+    """What the job's own profile says, at any size."""
+
+    def seconds(self, spec: JobSpec, size: int) -> float:  # noqa: ARG002
+        return spec.profile.restart_s
+
+
 @dataclass(frozen=True, slots=True)
 class ByModel:
     """By the job's model and size; between two sizes of the table the larger one's."""

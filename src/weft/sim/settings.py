@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
-from weft.sim.costs import MEASURED, ByModel, Constant, RestartCost
+from weft.sim.costs import MEASURED, AsProfiled, ByModel, Constant, RestartCost
 from weft.sim.faults import FaultSettings
 from weft.sim.run import Look, exactly, rounds
 
@@ -23,7 +23,7 @@ class Settings:
     policy: str = "fifo"
     placement: str = "consolidate"
     time: str = "event"  # event, or rounds:SECONDS
-    restart_cost: str = "none"  # none, seconds, measured, or a CSV file
+    restart_cost: str = "none"  # none, seconds, profile, measured, or a CSV file
     restart_charge: str = "changes"  # changes, starts, warm, or decisions
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
     belief_error: float = 0.0  # spread of the log-normal error in what policies believe
@@ -44,9 +44,11 @@ def look(text: str) -> Look:
 
 
 def restart_cost(text: str) -> RestartCost:
-    """`none`, seconds, `measured`, or a CSV file of model,size,seconds."""
+    """`none`, seconds, `profile`, `measured`, or a CSV file of model,size,seconds."""
     if text == "none":
         return Constant()
+    if text == "profile":
+        return AsProfiled()
     if text == "measured":
         return MEASURED
     if Path(text).suffix == ".csv":
@@ -55,7 +57,8 @@ def restart_cost(text: str) -> RestartCost:
         seconds = float(text)
     except ValueError:
         raise InvalidInputError(
-            f"restart cost {text!r} is not known; expected none, seconds, measured or a .csv file"
+            f"restart cost {text!r} is not known; "
+            "expected none, seconds, profile, measured or a .csv file"
         ) from None
     if not 0 <= seconds <= SECONDS_MAX:
         raise InvalidInputError(f"a restart cost must be 0 to {SECONDS_MAX:g} seconds, not {text}")

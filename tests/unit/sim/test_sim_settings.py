@@ -93,7 +93,7 @@ def test_a_cost_is_0_or_more_seconds(text: str) -> None:
 
 def test_an_unknown_cost_is_told_what_there_is() -> None:
     assert refusal(restart_cost, "some") == (
-        "restart cost 'some' is not known; expected none, seconds, measured or a .csv file"
+        "restart cost 'some' is not known; expected none, seconds, profile, measured or a .csv file"
     )
 
 
@@ -167,3 +167,8 @@ def test_elastic_sizes_are_powers_of_two_up_to_twice_the_asked_size(
     asked: int, devices: int, sizes: tuple[int, ...]
 ) -> None:
     assert elastic_sizes(asked, Cluster.grid(1, devices)) == sizes
+
+
+def test_a_profile_can_say_what_its_own_restart_costs() -> None:
+    spec = JobSpec("a", 1.0, profile=Profile(restart_s=12.5))
+    assert restart_cost("profile").seconds(spec, 4) == 12.5
