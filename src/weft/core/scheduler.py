@@ -94,7 +94,9 @@ class Scheduler:
             if self._leaving:
                 actions = [self._behind_leavers(action) for action in actions]
             self._order(actions, now)
-        self.wake_at = min(schedule.valid_until, self.ranking.next_expiry_at)
+        self.wake_at = schedule.valid_until
+        if self.ranking.queue:  # With nobody waiting, a rank that runs out changes nothing.
+            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:

@@ -1,12 +1,13 @@
 """Max-min fairness: equal shares, one step at a time, to whoever has least."""
 
 from heapq import heapify, heappop, heappush
-from math import inf
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel
+from weft.core.ranking import Rank
 from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.policies.ordered import Ordered
 from weft.policies.placement import Placement
 from weft.policies.shares import Sharing
 
@@ -21,28 +22,34 @@ class MaxMin(Sharing):
     def __init__(self, placement: Placement, *, quantum_s: float) -> None:
         super().__init__(placement)
         self._quantum_s = quantum_s
+        self._in_turns = Ordered(self.rank, placement, preemptive=True)
+
+    def rank(self, job: Job, now: float) -> Rank:
+        """By turns behind it; whoever runs keeps its place to the end of its turn."""
+        turns = self._turns(job, now)
+        if job.allocation is None:
+            return Rank(turns)
+        left_s = (turns + 1) * self._turn_s(job) - job.service_at(now)
+        return Rank(turns, 0.0, now + left_s / job.size)
 
     def decide(self, snapshot: Snapshot) -> Schedule:
+        if self.all_rigid(snapshot):
+            return self._in_turns.decide(snapshot)
         if self.nothing_to_do(snapshot):
             return KEEP
         active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
         sizes, free = self.smallest_each(active, snapshot.supply)
         _grow(snapshot, sizes, free)
-        until = inf
-        if len(sizes) < len(active):
-            until = min(self._turn_ends_at(snapshot, identity) for identity in sizes)
-        return self.schedule(snapshot, sizes, valid_until=until)
+        return self.schedule(snapshot, sizes)
 
     def _turns(self, job: Job, now: float) -> int:
         # A hair more, so that a turn which ends now has ended.
-        return int(job.service_at(now) / (self._quantum_s * job.spec.asked) + 1e-9)
+        return int(job.service_at(now) / self._turn_s(job) + 1e-9)
 
-    def _turn_ends_at(self, snapshot: Snapshot, identity: JobId) -> float:
-        job, now = snapshot.jobs[identity], snapshot.now
-        turn_s = self._quantum_s * job.spec.asked
-        left_s = (self._turns(job, now) + 1) * turn_s - job.service_at(now)
-        return now + max(left_s / max(job.size, job.spec.sizes[0]), 1.0)
+    def _turn_s(self, job: Job) -> float:
+        """Device-seconds of one turn."""
+        return self._quantum_s * job.spec.asked
 
 
 def _grow(snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:

@@ -9,7 +9,9 @@ from heapq import heapify, heappop, heappush
 
 from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel
+from weft.core.ranking import Rank
 from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.policies.ordered import Ordered
 from weft.policies.placement import Placement
 from weft.policies.shares import Sharing
 
@@ -20,8 +22,14 @@ class Optimus(Sharing):
     def __init__(self, placement: Placement, belief: PerformanceModel) -> None:
         super().__init__(placement)
         self._belief = belief
+        self._in_order = Ordered(self.rank, placement)
+
+    def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
+        return Rank(job.sequence)
 
     def decide(self, snapshot: Snapshot) -> Schedule:
+        if self.all_rigid(snapshot):
+            return self._in_order.decide(snapshot)
         if self.nothing_to_do(snapshot):
             return KEEP
         active = [*snapshot.holding(), *snapshot.waiting()]

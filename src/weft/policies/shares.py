@@ -32,6 +32,10 @@ class Sharing(Policy):
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return why_waiting(snapshot, job, self._placement, in_order=False)
 
+    def all_rigid(self, snapshot: Snapshot) -> bool:
+        """Whether there is nothing to decide about sizes; the order alone then decides."""
+        return all(len(job.spec.sizes) == 1 for job in snapshot.jobs.values())
+
     def nothing_to_do(self, snapshot: Snapshot) -> bool:
         """Whether nobody waits and everybody holds the most it can use."""
         return not snapshot.ranking.queue and all(
