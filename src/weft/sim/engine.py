@@ -309,13 +309,15 @@ class SimulatedEngine:
     def _ring(self, run: Running) -> Sequence[tuple[JobSpec, Allocation]]:
         if self._sharers is None:
             return ()
-        others = {
-            other: None
-            for device in run.allocation.devices
-            for other in self._sharers[device]
+        sharers = [self._sharers[device] for device in run.allocation.devices]
+        others = dict.fromkeys(sharers[0])
+        if any(jobs != sharers[0] for jobs in sharers):  # Most rings share all their devices.
+            others = dict.fromkeys(other for jobs in sharers for other in jobs)
+        return [
+            (self._runs[other].spec, self._runs[other].allocation)
+            for other in others
             if other != run.spec.id
-        }
-        return [(self._runs[o].spec, self._runs[o].allocation) for o in others]
+        ]
 
     def _occupy(self, identity: JobId, run: Running) -> None:
         if self._sharers is None:
