@@ -15,6 +15,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+
+from weft.policies.afs import Ladder, shares
 
 ROOT = Path(__file__).parents[1]
 TRACES = Path(os.environ.get("WEFT_SHARED", ROOT.parent / "shared")) / "traces"
@@ -90,6 +93,19 @@ def measure(words: tuple[str, ...]) -> tuple[float, float]:
     return spent_s, after.ru_maxrss / 1024
 
 
+def decide_afs(jobs: int, devices: int) -> float:
+    """CPU seconds of one AFS decision: so many elastic jobs share so many devices."""
+    draw = Random(1)
+    ladders = [
+        Ladder.of(range(1, 65), [n / (1 + serial * (n - 1)) for n in range(1, 65)])
+        for serial in draw.choices((0.02, 0.05, 0.1, 0.2, 0.3), k=jobs)
+    ]
+    work = [draw.uniform(1, 1e5) for _ in range(jobs)]
+    begun_s = time.process_time()
+    shares(ladders, work, devices)
+    return time.process_time() - begun_s
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", choices=["all", "fast"], default="all")
@@ -117,6 +133,10 @@ def main() -> int:
         one, ten = seconds[f"1000 poisson {policy}"], seconds[f"10000 poisson {policy}"]
         print(f"ten times the jobs under {policy}: {ten / one:.1f} times the CPU (at most 13)")
         over += ten / one > 13
+    for jobs, devices, budget_s in ((250, 512, 0.01), (5000, 10_000, 1.0)):
+        spent_s = decide_afs(jobs, devices)
+        print(f"one afs decision, {jobs} jobs on {devices} devices: {spent_s:.4f} s ({budget_s:g})")
+        over += spent_s > budget_s
     return 1 if over else 0
 
 

@@ -60,7 +60,7 @@ def main() -> None:
         sys.stderr.flush()
     except BrokenPipeError:
         code = 0  # The reader of a pipe went away (`weft ... | head`); nobody is left to tell.
-    # Leave without taking a hundred thousand small values apart one by one: a twentieth of a run.
+    # Leave without taking a hundred thousand small values apart one by one.
     os._exit(code)
 
 

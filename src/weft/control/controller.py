@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from weft.core.actions import Action
 from weft.core.events import Event
 from weft.core.ports import Clock, Engine
-from weft.core.scheduler import Scheduler
+from weft.core.scheduler import Observer, Scheduler
 
-Observer = Callable[[float, Sequence[Event], Sequence[Action], Scheduler], None]
 OnError = Callable[[float, Exception], None]
 
 

@@ -15,7 +15,7 @@ class Device(NamedTuple):
     """One GPU, or one CPU slot on a node without GPUs.
 
     A tuple and not a dataclass: devices are dictionary keys in the innermost loops, and a tuple's
-    hash is computed in C (0.05 against 0.4 microseconds).
+    hash is computed in C (0.07 against 0.27 microseconds).
     """
 
     node: str

@@ -7,7 +7,6 @@ from typing import Protocol
 from weft.core.actions import Action
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster
-from weft.core.events import Event
 from weft.core.job import Job, JobId, JobSpec
 from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
@@ -81,19 +80,13 @@ class Abilities:
 
 
 class Engine(Protocol):
-    """Carries orders out and reports facts; reports arrive on the inbox it was given."""
+    """Carries orders out and reports facts; reports arrive on the queue it was given."""
 
     abilities: Abilities
 
     async def carry_out(self, actions: Sequence[Action]) -> None:
         """Begin; do not wait for the end. Every order is answered by an event that names it."""
         ...
-
-
-class Inbox(Protocol):
-    """Where an engine puts its reports."""
-
-    def put_nowait(self, event: Event) -> None: ...
 
 
 class Clock(Protocol):

@@ -56,18 +56,18 @@ class InOrder(Iterator[tuple[Waiting, int]]):
     def __init__(self, by_size: Mapping[int, Sequence[Waiting]]) -> None:
         self._by_size = by_size
         self._heads = [(queue[0], size, 0) for size, queue in by_size.items() if queue]
-        self._limit = inf
+        self.limit = inf  # no job of this size or above is looked at
         heapify(self._heads)
 
     def give_up(self, size: int) -> None:
         """Look at no more jobs of that size or a larger one."""
-        self._limit = min(self._limit, size)
+        self.limit = min(self.limit, size)
 
     def __next__(self) -> tuple[Waiting, int]:
         heads = self._heads
         while heads:
             entry, size, index = heads[0]
-            if size >= self._limit:
+            if size >= self.limit:
                 heappop(heads)
                 continue
             queue = self._by_size[size]

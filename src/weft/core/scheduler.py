@@ -8,7 +8,7 @@ Reports of progress never cause a decision. A stop that was ordered and then rep
 either, unless a decision was taken in between that could not see the job.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -442,3 +442,8 @@ class Scheduler:
         facts.NodeLost: _node_lost,
         facts.NodeDrained: _drained,
     }
+
+
+# Told of every step of a loop after it was carried out: the moment, the facts, the orders, and the
+# scheduler as it then stands.
+Observer = Callable[[float, Sequence[Event], Sequence[Action], Scheduler], None]

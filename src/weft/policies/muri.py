@@ -37,6 +37,8 @@ class Muri(Policy):
         autopack: bool,
         repack: bool,
     ) -> None:
+        if not 1 <= group <= 4:
+            raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
         self._placement = placement
         self._belief = belief
         self._lengths_known = lengths_known
@@ -182,7 +184,15 @@ def muri_s(
     repack: bool = False,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; shortest remaining service first."""
-    return _muri(placement, belief, True, group, matching, autopack, repack)
+    return Muri(
+        placement,
+        belief,
+        lengths_known=True,
+        group=group,
+        matching=matching,
+        autopack=autopack,
+        repack=repack,
+    )
 
 
 def muri_l(
@@ -195,24 +205,10 @@ def muri_l(
     repack: bool = False,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; least attained service first."""
-    return _muri(placement, belief, False, group, matching, autopack, repack)
-
-
-def _muri(
-    placement: Placement,
-    belief: InterleavingModel,
-    lengths_known: bool,
-    group: int,
-    matching: bool,
-    autopack: bool,
-    repack: bool,
-) -> Muri:
-    if not 1 <= group <= 4:
-        raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
     return Muri(
         placement,
         belief,
-        lengths_known=lengths_known,
+        lengths_known=False,
         group=group,
         matching=matching,
         autopack=autopack,

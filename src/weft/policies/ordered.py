@@ -144,7 +144,6 @@ class _Walk:
         self._seen: list[_Entry] = []  # pulled and not evicted, the last first
         self._evicted: list[_Entry] = []  # a heap; they are tried again when their turn comes
         self._stopped: list[_Entry] = []  # all that were evicted, whatever became of them
-        self._too_large = inf  # no job of this size or above can be had any more
         self._changes: dict[JobId, Allocation | None] = {}
 
     def changes(self) -> dict[JobId, Allocation | None]:
@@ -153,10 +152,10 @@ class _Walk:
             bound = (value, _ARRIVED if jobs[identity].submitted_at == now else _WAITS)
             while self._evicted and self._evicted[0] < bound:
                 self._try_again(heappop(self._evicted))
-            if size < self._too_large:
-                devices = self._find(size, bound)
-                if devices is not None:
-                    self._changes[identity] = Allocation(devices)
+            # Trying again may have shown that this size cannot be had either.
+            devices = self._find(size, bound) if size < self._waiting.limit else None
+            if devices is not None:
+                self._changes[identity] = Allocation(devices)
         while self._evicted:
             self._try_again(heappop(self._evicted))
         if len(self._stopped) > 1:
@@ -172,7 +171,7 @@ class _Walk:
     def _try_again(self, entry: _Entry) -> None:
         """An evicted job's own turn: elsewhere, or in place of others behind it."""
         _, _, _, identity, own = entry
-        if len(own) < self._too_large:
+        if len(own) < self._waiting.limit:
             devices = self._find(len(own), entry)
             if devices is not None:
                 self._changes[identity] = Allocation(devices)
@@ -183,7 +182,6 @@ class _Walk:
         if devices is None:
             devices = self._make_room(size, bound)
         if devices is None:
-            self._too_large = size
             self._waiting.give_up(size)
         else:
             self._free.take(devices)

@@ -34,8 +34,7 @@ WAIT_CAUSES = ("devices", "fragmentation", "order")
 class Story:
     """What became of one job.
 
-    Not a dataclass: most of these stay at their defaults, which the class holds, and setting all
-    of them for every job was a twentieth of a run.
+    Not a dataclass: most of these stay at their defaults, and those the class holds for all.
     """
 
     status = "waiting"  # waiting, running, finished, failed, cancelled

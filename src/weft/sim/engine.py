@@ -80,7 +80,7 @@ class SimulatedEngine:
         # fails after an hour of running fails after an hour however often it is stopped.
         self._threatened: dict[JobId, tuple[float, str]] = {}
         # Who is on each device; None until a second turn is given out, since before that nobody
-        # can share and the book-keeping would be a fifth of the engine's time.
+        # can share.
         self._sharers: dict[Device, list[JobId]] | None = None
         self._heap: list[tuple[float, int, JobId, _Due]] = []
         self._sequence = 0

@@ -9,7 +9,7 @@ from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event
 from weft.core.job import JobSpec
 from weft.core.ports import PerformanceModel, Policy
-from weft.core.scheduler import Scheduler
+from weft.core.scheduler import Observer, Scheduler
 from weft.core.snapshot import Schedule, Snapshot
 from weft.models.scaling import ScalingModel
 from weft.policies.placement import placement
@@ -19,7 +19,7 @@ from weft.reports.recorder import Recorder
 from weft.sim.engine import SimulatedEngine
 from weft.sim.faults import Faults
 from weft.sim.interrupting import InterruptingEngine
-from weft.sim.run import Observer, Simulation
+from weft.sim.run import Simulation
 from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost
 from weft.sim.warm import WarmEngine
 from weft.traces.workload import Workload

@@ -2,21 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import Protocol, Self
+from typing import Self
 
-from weft.core.actions import Action
-from weft.core.events import Event
-from weft.core.scheduler import Scheduler
+from weft.core.scheduler import Observer, Scheduler
 from weft.sim.engine import SimulatedEngine
-
-
-class Observer(Protocol):
-    """Told of every step after it was carried out."""
-
-    def __call__(
-        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
-    ) -> None: ...
-
 
 Look = Callable[[float], float]
 

@@ -10,7 +10,7 @@ from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster, Device
 from weft.core.errors import InvalidInputError
 from weft.core.events import JobFinished, JobStarted, JobSubmitted
-from weft.core.scheduler import Scheduler
+from weft.core.scheduler import Observer, Scheduler
 from weft.journal import journal as module
 from weft.journal.codec import Opened, encode
 from weft.journal.journal import JournalWriter, Step, read, replay
@@ -76,7 +76,7 @@ def test_a_replayed_scheduler_gives_the_orders_the_first_would_have_given(
     twin.now = run.now
     both: list[list[object]] = [[], []]
     for log, simulation in zip(both, (run.fork(), twin), strict=True):
-        simulation.observe(lambda now, events, actions, _, log=log: log.append((now, actions)))
+        simulation.observe(_into(log))
         simulation.run()
     assert both[0] == both[1]
     assert both[0]
@@ -164,3 +164,7 @@ def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(InvalidInputError) as refusal:
         read(path)
     assert str(refusal.value) == "run.jsonl line 2: longer than 400 bytes"
+
+
+def _into(log: list[object]) -> Observer:
+    return lambda now, _events, actions, _scheduler: log.append((now, actions))
