@@ -1,6 +1,6 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +59,10 @@ class PerformanceModel(Protocol):
 
 class InterleavingModel(PerformanceModel, Protocol):
     """A performance model that can also say how jobs would run on the same devices."""
+
+    def kind(self, spec: JobSpec) -> Hashable:
+        """Jobs of one kind and size run alike in any company, so that groups can be tabulated."""
+        ...
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         """Iterations a second of each job if all of them take turns on one set of devices."""

@@ -52,6 +52,9 @@ class StaggeredModel:
             return self.alone(spec, allocation.size)
         return 1.0 / self.cycle_s([spec, *(other for other, _ in ring)])
 
+    def kind(self, spec: JobSpec) -> Stages:
+        return stages(spec)
+
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         if len(specs) == 1:
             return (self.alone(specs[0], specs[0].asked),)
