@@ -62,5 +62,5 @@ def test_shortest_first_agrees_to_every_published_digit(
 )
 def test_muri_on_trace3(make, autopack: bool, published_s: float, tolerance: float) -> None:
     """Ties in the matching are broken otherwise than by the authors, so not to the digit."""
-    chosen = make(placement("first-fit"), StaggeredModel(), autopack=autopack, repack=True)
+    chosen = make(placement("first-fit"), StaggeredModel(), autopack=autopack)
     assert average_s("muri_trace3", chosen) == pytest.approx(published_s, rel=tolerance)

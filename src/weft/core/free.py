@@ -58,6 +58,16 @@ class FreeDevices:
         twin._by_count = [positions.copy() for positions in self._by_count]
         return twin
 
+    def emptied(self) -> Self:
+        """A copy in which nobody holds anything."""
+        twin = self.copy()
+        twin.total = sum(self.capacity)
+        twin._masks = [(1 << count) - 1 for count in self.capacity]
+        twin._by_count = [[] for _ in self._by_count]
+        for position, count in enumerate(self.capacity):
+            twin._by_count[count].append(position)
+        return twin
+
     # -- questions ------------------------------------------------------------------------------
 
     def count(self, position: int) -> int:

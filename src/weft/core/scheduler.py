@@ -311,8 +311,12 @@ class Scheduler:
         job = self._current(event)
         if job is None or job.phase is not Phase.RUNNING or event.action != job.action:
             return
-        job = job.settled(now)._replace(
-            iterations_done=event.iterations_done, iterations_per_s=event.iterations_per_s
+        job = job._replace(
+            iterations_done=event.iterations_done,
+            iterations_per_s=event.iterations_per_s,
+            held_s=job.held_at(now),
+            service_s=job.service_at(now),
+            observed_at=now,
         )
         self._jobs[job.id] = job
         self.ranking.put(job, now)

@@ -45,10 +45,7 @@ class Snapshot(NamedTuple):
 
     def emptied(self) -> FreeDevices:
         """The devices as if nobody held any, to plan everything afresh on."""
-        free = self.free.copy()
-        if self.tenants:
-            free.give(list(self.tenants))
-        return free
+        return self.free.emptied()
 
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""

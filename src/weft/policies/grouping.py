@@ -5,15 +5,20 @@ largest group: Muri's multi-round grouping (Zhao et al., SIGCOMM'22). Pairs are 
 while there are more jobs than devices; sharing is a means, not an end.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-import rustworkx
-
-from weft.core.job import JobSpec
+from weft.core.job import JobId, JobSpec
 from weft.core.ports import InterleavingModel
+from weft.policies.matching import Weights, pair_counts
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers
+_REMEMBERED_MAX = 10_000  # matchings; they come again while the same jobs are about
+
+_Kind = tuple[int, ...]  # of a group: the kinds of its members, sorted
+Homes = Mapping[JobId, Hashable]  # a device of those who hold any
+_Wanted = dict[_Kind, dict[_Kind, int]]  # how many pairs of two kinds, entered both ways
 
 
 class Grouping:
@@ -23,10 +28,17 @@ class Grouping:
         self._model = model
         self._largest = largest
         self._matching = matching
-        self._weights: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        self._numbers: dict[Hashable, int] = {}  # of kinds of jobs
+        self._of_job: dict[JobId, int] = {}
+        self._weights: dict[tuple[_Kind, _Kind], int] = {}
+        self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
+        self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
 
-    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int) -> list[Group]:
-        """Groups of every bucket, merged until they fit the devices or can be merged no more."""
+    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int, homes: Homes) -> list[Group]:
+        """Groups of every bucket, merged until they fit the devices or can be merged no more.
+
+        Of jobs that are alike, those are matched that share a home already.
+        """
         demand = sum(spec.asked for bucket in buckets for spec in bucket)
         if not self._matching:
             return self._in_blocks(buckets, demand - devices)
@@ -34,46 +46,87 @@ class Grouping:
         for _ in range(self._largest):
             if demand <= devices:
                 break
-            demand = self._merge(groups, demand, devices)
+            demand = self._merge(groups, demand, devices, homes)
         return [group for bucket in groups for group in bucket]
 
-    def _merge(self, buckets: list[list[Group]], demand: int, devices: int) -> int:
+    def _merge(self, buckets: list[list[Group]], demand: int, devices: int, homes: Homes) -> int:
         """One round: match within each bucket, and merge pairs while there is too much demand."""
-        matched = [self._match(bucket) for bucket in buckets]
-        for place, (bucket, partner) in enumerate(zip(buckets, matched, strict=True)):
+        for place, bucket in enumerate(buckets):
+            if demand <= devices:
+                break
             merged: list[Group] = []
-            for index, group in enumerate(bucket):
-                other = partner.get(index)
-                if other is None:
-                    merged.append(group)
-                elif other < index and demand > devices:
-                    merged.append(bucket[other] + group)
-                    demand -= group[0].asked
-                elif other < index:
-                    merged += [bucket[other], group]
+            for members in self._match(bucket, homes):
+                if len(members) == 1 or demand > devices:
+                    merged.append(tuple(spec for group in members for spec in group))
+                    demand -= bucket[0][0].asked * (len(members) - 1)
+                else:
+                    merged += members
             buckets[place] = merged
         return demand
 
-    def _match(self, groups: Sequence[Group]) -> dict[int, int]:
-        """Partners in a matching of greatest weight, both ways."""
-        kinds = [tuple(id(spec.profile) for spec in group) for group in groups]
-        edges = [
-            (one, other, self._weight(kinds[one], kinds[other], groups[one] + groups[other]))
-            for one in range(len(groups))
-            for other in range(one + 1, len(groups))
-            if len(groups[one]) + len(groups[other]) <= self._largest
-        ]
-        graph: rustworkx.PyGraph[int, int] = rustworkx.PyGraph(multigraph=True)
-        graph.add_nodes_from(range(len(groups)))
-        graph.add_edges_from(edges)
-        pairs = rustworkx.max_weight_matching(graph, max_cardinality=False, weight_fn=int)
-        return {a: b for pair in pairs for a, b in (pair, pair[::-1])}
+    def _match(self, groups: Sequence[Group], homes: Homes) -> Iterator[tuple[Group, ...]]:
+        """Pairs and those left alone, each where its later member stands."""
+        kinds = [self._kind(group) for group in groups]
+        examples = dict(zip(kinds, groups, strict=True))
+        wanted = self._pairs(kinds, examples)
+        partner = _housemates(kinds, wanted, [homes.get(group[0].id) for group in groups])
+        _add_partners(kinds, wanted, partner)
+        for index, group in enumerate(groups):
+            other = partner.get(index)
+            if other is None:
+                yield (group,)
+            elif other < index:
+                yield (groups[other], group)
 
-    def _weight(self, one: tuple[int, ...], other: tuple[int, ...], together: Group) -> int:
+    def _pairs(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> _Wanted:
+        """How many pairs of each two kinds of groups are best."""
+        counts = dict.fromkeys(sorted(examples), 0)
+        for kind in kinds:
+            counts[kind] += 1
+        key = tuple(counts.items())
+        known = self._matched.get(key)
+        if known is None:
+            if len(self._matched) >= _REMEMBERED_MAX:
+                self._matched.clear()
+                self._tables.clear()
+            known = self._matched[key] = self._best(counts, examples)
+        return {kind: others.copy() for kind, others in known.items()}
+
+    def _best(self, counts: Mapping[_Kind, int], examples: Mapping[_Kind, Group]) -> _Wanted:
+        kinds = tuple(counts)
+        weights = self._tables.get(kinds)
+        if weights is None:
+            weights = [[self._weight(one, other, examples) for other in kinds] for one in kinds]
+            self._tables[kinds] = weights
+        wanted: _Wanted = {}
+        for (one, other), count in pair_counts(list(counts.values()), weights).items():
+            wanted.setdefault(kinds[one], {})[kinds[other]] = count
+            wanted.setdefault(kinds[other], {})[kinds[one]] = count
+        return wanted
+
+    def _weight(self, one: _Kind, other: _Kind, examples: Mapping[_Kind, Group]) -> int:
+        """How well two groups would use their devices together; 0 if they are too many."""
+        if len(one) + len(other) > self._largest:
+            return 0
         known = self._weights.get((one, other))
         if known is None:
-            known = round(_SCALE * self._model.efficiency(together))
+            known = round(_SCALE * self._model.efficiency(examples[one] + examples[other]))
             self._weights[one, other] = self._weights[other, one] = known
+        return known
+
+    def _kind(self, group: Group) -> _Kind:
+        if len(group) == 1:
+            return (self._number(group[0]),)
+        return tuple(sorted([self._number(spec) for spec in group]))
+
+    def _number(self, spec: JobSpec) -> int:
+        """A small number for the job's kind."""
+        known = self._of_job.get(spec.id)
+        if known is None:
+            if len(self._of_job) >= _REMEMBERED_MAX:
+                self._of_job.clear()
+            known = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
+            self._of_job[spec.id] = known
         return known
 
     def _in_blocks(self, buckets: Sequence[Sequence[JobSpec]], excess: int) -> list[Group]:
@@ -91,3 +144,49 @@ class Grouping:
                         groups.append((spec,))
                 groups.append(block)
         return groups
+
+
+def _housemates(
+    kinds: Sequence[_Kind], wanted: _Wanted, homes: Sequence[Hashable]
+) -> dict[int, int]:
+    """Pairs of those who share a home and are of kinds that are wanted together."""
+    partner: dict[int, int] = {}
+    at_home: dict[Hashable, list[int]] = {}
+    for index, home in enumerate(homes):
+        if home is None:
+            continue
+        others = at_home.setdefault(home, [])
+        for other in others:
+            if wanted.get(kinds[index], {}).get(kinds[other]):
+                _pair(index, other, kinds, wanted, partner)
+                others.remove(other)
+                break
+        else:
+            others.append(index)
+    return partner
+
+
+def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]) -> None:
+    """Pair the rest: of those of one kind the first, in order."""
+    waiting: dict[_Kind, deque[int]] = {}
+    for index, kind in enumerate(kinds):
+        if index not in partner:
+            waiting.setdefault(kind, deque()).append(index)
+    for index, kind in enumerate(kinds):
+        if index in partner:
+            continue
+        waiting[kind].popleft()
+        others = wanted.get(kind)
+        if others:
+            other = min(others, key=lambda other: waiting[other][0])
+            _pair(index, waiting[other].popleft(), kinds, wanted, partner)
+
+
+def _pair(
+    one: int, other: int, kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]
+) -> None:
+    partner[one], partner[other] = other, one
+    for a, b in {(kinds[one], kinds[other]), (kinds[other], kinds[one])}:
+        wanted[a][b] -= 1
+        if not wanted[a][b]:
+            del wanted[a][b]

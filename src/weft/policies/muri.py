@@ -22,6 +22,8 @@ from weft.policies.explain import why_waiting
 from weft.policies.grouping import Group, Grouping
 from weft.policies.placement import Fit, Placement
 
+_Place = tuple[Group, tuple[Device, ...]]
+
 
 class Muri(Policy):
     """Groups that interleave, chosen by rank and by how well they fit together."""
@@ -35,7 +37,6 @@ class Muri(Policy):
         group: int,
         matching: bool,
         autopack: bool,
-        repack: bool,
     ) -> None:
         if not 1 <= group <= 4:
             raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
@@ -44,7 +45,6 @@ class Muri(Policy):
         self._lengths_known = lengths_known
         self._group = group
         self._autopack = autopack
-        self._repack = repack
         self._grouping = Grouping(belief, largest=group, matching=matching)
         self._fit = Fit(placement)
 
@@ -59,7 +59,8 @@ class Muri(Policy):
             return KEEP
         ranked = self._ranked(snapshot)
         buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
-        groups = self._grouping.form(buckets, snapshot.supply)
+        homes = {job.id: job.allocation.devices[0] for _, job in ranked if job.allocation}
+        groups = self._grouping.form(buckets, snapshot.supply, homes)
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
             groups = self._pack(snapshot, groups, values)
@@ -126,25 +127,46 @@ class Muri(Policy):
         return devices is not None
 
     def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
-        """Devices for each group; without repacking, groups stay where a member already is."""
-        free = snapshot.emptied()
-        places: dict[int, tuple[Device, ...]] = {}
-        if not self._repack:
-            for index, group in enumerate(groups):
-                held = _held(snapshot, group, free)
-                if held is not None:
-                    free.take(held)
-                    places[index] = held
+        """Devices for each group: where a member already is if all that fit find room so."""
+        places = self._stay(snapshot, groups)
+        if places is None:
+            fresh = self._afresh(snapshot, groups)
+            places = self._stay(snapshot, [group for group, _ in fresh]) or fresh
         allocations: dict[JobId, Allocation] = {}
-        for index, group in enumerate(groups):
-            devices = places.get(index)
-            if devices is None:
-                devices = self._placement.place(free, group[0].asked)
-                if devices is None:
-                    continue
-                free.take(devices)
+        for group, devices in places:
             allocations |= _in_turns(snapshot, group, devices)
         return allocations
+
+    def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place] | None:
+        """Places that move as few jobs as can be, or None if a group is left without one."""
+        free = snapshot.emptied()
+        homeless: list[Group] = []
+        places: list[_Place] = []
+        for group in groups:
+            held = _held(snapshot, group, free)
+            if held is None:
+                homeless.append(group)
+            else:
+                free.take(held)
+                places.append((group, held))
+        for group in homeless:
+            devices = self._placement.place(free, group[0].asked)
+            if devices is None:
+                return None
+            free.take(devices)
+            places.append((group, devices))
+        return places
+
+    def _afresh(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place]:
+        """Places on the emptied cluster, the largest groups first; some may find none."""
+        free = snapshot.emptied()
+        places: list[_Place] = []
+        for group in groups:
+            devices = self._placement.place(free, group[0].asked)
+            if devices is not None:
+                free.take(devices)
+                places.append((group, devices))
+        return places
 
 
 def _held(snapshot: Snapshot, group: Group, free: FreeDevices) -> tuple[Device, ...] | None:
@@ -181,7 +203,6 @@ def muri_s(
     group: int = 4,
     matching: bool = True,
     autopack: bool = True,
-    repack: bool = False,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; shortest remaining service first."""
     return Muri(
@@ -191,7 +212,6 @@ def muri_s(
         group=group,
         matching=matching,
         autopack=autopack,
-        repack=repack,
     )
 
 
@@ -202,7 +222,6 @@ def muri_l(
     group: int = 4,
     matching: bool = True,
     autopack: bool = True,
-    repack: bool = False,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; least attained service first."""
     return Muri(
@@ -212,5 +231,4 @@ def muri_l(
         group=group,
         matching=matching,
         autopack=autopack,
-        repack=repack,
     )

@@ -38,13 +38,20 @@ class ByModel:
 
     table: Mapping[str, Mapping[int, float]]  # model -> size -> seconds
     default_s: float = 10.0
-    _sizes: dict[str, list[int]] = field(default_factory=dict)
+    _known: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def seconds(self, spec: JobSpec, size: int) -> float:
-        row = self.table.get(spec.profile.model)
+        key = (spec.profile.model, size)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._look_up(*key)
+        return known
+
+    def _look_up(self, model: str, size: int) -> float:
+        row = self.table.get(model)
         if row is None:
             return self.default_s
-        sizes = self._sizes.setdefault(spec.profile.model, sorted(row))
+        sizes = sorted(row)
         return row[next((known for known in sizes if known >= size), sizes[-1])]
 
 

@@ -6,7 +6,7 @@ same every time. A restart that costs time shows as it would live: the job is ST
 JobStarted arrives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
@@ -35,6 +35,7 @@ from weft.sim.faults import NO_FAULTS, Faults
 LOST_IN_A_ROW_MAX = 1000  # times
 
 _Due = Literal["begin", "finish", "fail"]
+Ring = Sequence[tuple[JobSpec, Allocation]]
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Running:
     due: int = -1  # sequence number of the heap entry that counts; others are stale
     fails_at: float = inf  # moment at which a fault strikes, if it still runs then
     reason: str = ""
+    ring: Ring | None = None  # who shares devices with it; None: to be gathered
 
 
 class SimulatedEngine:
@@ -166,6 +168,7 @@ class SimulatedEngine:
                 case Change():
                     self._change(action, now)
         # Speeds only now: in between, jobs that come and go may crowd a device.
+        self._forget_rings()
         begun, self._begun = self._begun, []
         for run, cost_s in begun:
             self._begin(run, now, cost_s)
@@ -306,18 +309,27 @@ class SimulatedEngine:
     def _speed(self, run: Running) -> float:
         return self._truth.iterations_per_s(run.spec, run.allocation, self._ring(run))
 
-    def _ring(self, run: Running) -> Sequence[tuple[JobSpec, Allocation]]:
+    def _ring(self, run: Running) -> Ring:
         if self._sharers is None:
             return ()
-        sharers = [self._sharers[device] for device in run.allocation.devices]
-        others = dict.fromkeys(sharers[0])
-        if any(jobs != sharers[0] for jobs in sharers):  # Most rings share all their devices.
-            others = dict.fromkeys(other for jobs in sharers for other in jobs)
-        return [
-            (self._runs[other].spec, self._runs[other].allocation)
-            for other in others
-            if other != run.spec.id
-        ]
+        if run.ring is None:
+            others: dict[JobId, None] = {}
+            for sharers in self._sharers_of(run):
+                others.update(dict.fromkeys(sharers))
+            others.pop(run.spec.id, None)
+            runs = [self._runs[other] for other in others]
+            run.ring = [(other.spec, other.allocation) for other in runs]
+        return run.ring
+
+    def _sharers_of(self, run: Running) -> Iterator[list[JobId]]:
+        """Who is on its devices, without saying the same twice in a row: most rings share all."""
+        assert self._sharers is not None, "asked only once somebody shares"
+        said: list[JobId] = []
+        for device in run.allocation.devices:
+            sharers = self._sharers.setdefault(device, [])
+            if sharers != said:
+                said = sharers
+                yield sharers
 
     def _occupy(self, identity: JobId, run: Running) -> None:
         if self._sharers is None:
@@ -327,21 +339,28 @@ class SimulatedEngine:
             for other, earlier in self._runs.items():
                 if other != identity:
                     self._occupy(other, earlier)
-        for device in run.allocation.devices:
-            sharers = self._sharers.setdefault(device, [])
+        for sharers in self._sharers_of(run):
             self._disturbed.update(dict.fromkeys(sharers))
-            sharers.append(identity)
+        for device in run.allocation.devices:
+            self._sharers.setdefault(device, []).append(identity)
+        run.ring = None
 
     def _vacate(self, identity: JobId, run: Running) -> None:
         if self._sharers is None:
             return
         for device in run.allocation.devices:
-            sharers = self._sharers[device]
-            sharers.remove(identity)
+            self._sharers[device].remove(identity)
+        for sharers in self._sharers_of(run):
             self._disturbed.update(dict.fromkeys(sharers))
+
+    def _forget_rings(self) -> None:
+        for identity in self._disturbed:
+            if identity in self._runs:
+                self._runs[identity].ring = None
 
     def _respeed(self, now: float) -> None:
         """Rings changed: their members run at another speed from now on."""
+        self._forget_rings()
         disturbed, self._disturbed = self._disturbed, {}
         for identity in disturbed:
             run = self._runs.get(identity)

@@ -30,18 +30,22 @@ class InterruptingEngine(SimulatedEngine):
                     self._settle(run, now)
                     self._expect_end(run, now)
                     events.append(JobProgressed(identity, run.action, run.done, run.speed))
+            self._costs = {}
         return events
 
     def carry_out(self, actions: Sequence[Action], now: float) -> None:
         super().carry_out(actions, now)
-        own = {
-            identity: self._cost.seconds(run.spec, run.allocation.size)
-            for identity, run in self._runs.items()
-        }
-        self._costs = {
-            identity: own[identity] + sum(own[spec.id] for spec, _ in self._ring(run))
-            for identity, run in self._runs.items()
-        }
+        if actions or not self._costs:
+            self._charge()
+
+    def _charge(self) -> None:
+        """What the interval that begins costs: to each job, its own start and its sharers'."""
+        self._costs = {}
+        for identity, run in self._runs.items():
+            if identity not in self._costs:
+                group = [(run.spec, run.allocation), *self._ring(run)]
+                cost_s = sum(self._cost.seconds(spec, held.size) for spec, held in group)
+                self._costs |= {spec.id: cost_s for spec, _ in group}
 
     def _restart_s(self, run: Running, starts: int) -> float:  # noqa: ARG002
         return 0.0  # Charged as time passes, not as a delay before the start.
