@@ -1,0 +1,177 @@
+"""Weft's interleaving by hand: who waits for whom, and how long."""
+
+import pytest
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.job import JobSpec, Profile
+from weft.core.ports import InterleavingModel
+from weft.models import tokens
+from weft.models.catalogue import MURI, muri_profile
+from weft.models.scaling import Effects, ScalingModel
+from weft.models.stages import Stages, StageTimes
+from weft.models.tokens import LANES, Lanes, TokenModel, iteration_times
+from weft.testing.builders import job
+
+
+def model(lanes: Lanes = LANES, turn_s: float = 0.0, effects: Effects | None = None) -> TokenModel:
+    return TokenModel(ScalingModel(effects or Effects()), StageTimes(), lanes=lanes, turn_s=turn_s)
+
+
+def spec(
+    name: str = "a",
+    *,
+    load: float = 0.0,
+    prepare: float = 0.0,
+    compute: float = 0.0,
+    sync: float = 0.0,
+    alone: float = 0.0,
+) -> JobSpec:
+    return JobSpec(name, 1.0, profile=Profile(load, prepare, compute, sync, alone))
+
+
+def relative(specs: list[JobSpec], **options) -> list[float]:
+    chosen = model(**options)
+    return [v * s.profile.iteration_s for s, v in zip(specs, chosen.together(specs), strict=True)]
+
+
+def test_it_plays_the_role_of_an_interleaving_model() -> None:
+    chosen: InterleavingModel = model()
+    assert chosen.alone(spec(compute=0.5), 1) == 2.0
+    assert chosen.kind(spec(compute=0.5)) == Stages(0.0, 0.0, 0.5, 0.0, 0.5)
+
+
+def test_jobs_that_use_different_resources_do_not_meet() -> None:
+    assert relative([spec(load=2.0), spec(compute=0.1), spec(sync=3.0)]) == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("members", [2, 3, 4, 9])
+def test_jobs_that_only_compute_get_equal_shares(members: int) -> None:
+    specs = [spec(compute=0.3)] * members
+    assert relative(specs) == pytest.approx([1 / members] * members)
+
+
+def test_a_short_job_is_not_held_to_the_pace_of_a_long_one() -> None:
+    assert relative([spec(compute=0.01), spec(compute=5.0)]) == pytest.approx([0.5, 0.5])
+
+
+def test_two_jobs_that_compute_half_the_time() -> None:
+    """Each finds the other computing half of the time, and then waits as long as it computes."""
+    specs = [spec(load=1.0, compute=1.0), spec(prepare=1.0, compute=1.0)]
+    assert relative(specs) == pytest.approx([2.0 / 2.5, 2.0 / 2.5])
+
+
+def test_three_jobs_by_hand() -> None:
+    """Beside two who, in a pair, take 5 s and are at the device for 3 s of them."""
+    specs = [spec(compute=2.0, alone=4.0)] * 3
+    assert relative(specs) == pytest.approx([4.0 / (4.0 + 2.0 * 2 * 3 / 5)] * 3)
+
+
+def test_whoever_is_held_up_at_one_resource_is_less_in_the_way_at_another() -> None:
+    """A third job that only loads slows the second, and the first is the better for it."""
+    computes, both, loads = spec(compute=2.0), spec(load=2.0, compute=2.0), spec(load=9.0)
+    pair, three = relative([computes, both]), relative([computes, both, loads])
+    assert three[0] > pair[0]
+    assert three[1] < pair[1]
+
+
+def test_a_short_stage_waits_for_half_of_a_turn_that_has_begun() -> None:
+    short = spec(prepare=0.9, compute=0.1)
+    fills = spec(compute=10.0)
+    assert relative([short, fills])[0] == pytest.approx(1.0 / 1.1)
+    assert relative([short, fills], turn_s=0.8)[0] == pytest.approx(1.0 / 1.4)
+
+
+def test_a_turn_is_no_longer_than_the_stage_it_serves() -> None:
+    short, other = spec(prepare=0.9, compute=0.1), spec(compute=0.4)
+    assert relative([short, other], turn_s=9.0)[0] == pytest.approx(1.0 / 1.2)
+
+
+def test_with_as_many_lanes_as_jobs_nobody_waits() -> None:
+    assert relative([spec(prepare=1.0)] * 4) == [1.0] * 4
+    assert relative([spec(compute=2.0)] * 2, lanes=Lanes(device=2)) == [1.0] * 2
+
+
+@pytest.mark.parametrize(("members", "lanes"), [(5, 4), (3, 2), (6, 2), (8, 4)])
+def test_more_jobs_than_lanes_share_them(members: int, lanes: int) -> None:
+    specs = [spec(prepare=1.0)] * members
+    assert relative(specs, lanes=Lanes(cpu=lanes)) == pytest.approx([lanes / members] * members)
+
+
+def test_lanes_are_missed_only_when_more_jobs_than_lanes_are_there() -> None:
+    """Both others are there a quarter of the time; then three jobs share two lanes."""
+    specs = [spec(prepare=1.0, alone=4.0)] * 3
+    assert relative(specs, lanes=Lanes(cpu=2)) == pytest.approx([4.0 / (4.0 + 0.5 / 16)] * 3)
+
+
+def test_a_stage_is_never_longer_than_the_iteration() -> None:
+    """Some of Muri's jobs overlap loading and computing."""
+    overlapping = spec(load=3.0, compute=1.0, alone=2.0)
+    assert relative([overlapping, spec(load=5.0)]) == pytest.approx([0.5, 0.5])
+
+
+def test_large_groups_are_worked_out_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven of Muri's models, exactly and by repetition."""
+    profiles = [muri_profile(name, 8) for name in list(MURI)[:7]]
+    specs = [JobSpec(p.model, 1.0, sizes=(8,), profile=p) for p in profiles]
+    nearly = relative(specs)
+    monkeypatch.setattr(tokens, "EXACT_MAX", 7)
+    exactly = relative(specs)
+    assert nearly != exactly
+    assert nearly == pytest.approx(exactly, rel=0.08)
+
+
+def test_efficiency_adds_up_the_relative_speeds() -> None:
+    chosen = model()
+    assert chosen.efficiency([spec(compute=2.0)]) == 1.0
+    assert chosen.efficiency([spec(compute=0.1), spec("b", load=7.0)]) == 2.0
+    assert chosen.efficiency([spec(compute=0.1), spec("b", compute=7.0)]) == pytest.approx(1.0)
+
+
+def test_company_and_place_both_count() -> None:
+    chosen = model(effects=Effects(across_nodes=0.5))
+    two = JobSpec("a", 1.0, sizes=(2,), profile=Profile(compute_s=0.1, size=2))
+    apart = Allocation((Device("n0", 0), Device("n1", 0)))
+    assert chosen.iterations_per_s(two, apart, ()) == pytest.approx(5.0)
+    assert chosen.iterations_per_s(two, apart, [(two, apart)]) == pytest.approx(2.5)
+
+
+def test_jobs_that_know_no_stages_share_as_their_model_does() -> None:
+    chosen = model()
+    gpt = JobSpec("a", 9.0, profile=Profile(model="gpt2"))
+    dqn = JobSpec("b", 9.0, profile=Profile(model="dqn"))
+    assert chosen.efficiency([gpt, dqn]) > 1.9
+    assert chosen.efficiency([gpt, gpt]) < 1.1
+    assert chosen.alone(gpt, 1) == 1.0
+
+
+def test_a_group_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(group, **options) -> list[float]:
+        asked.append(group)
+        return iteration_times(group, **options)
+
+    monkeypatch.setattr(tokens, "iteration_times", counted)
+    chosen = model()
+    a, b = spec("a", compute=2.0), spec("b", load=0.5, compute=0.5)
+    assert chosen.together([a, b]) == chosen.together([b, a])[::-1]
+    assert chosen.efficiency([a, b]) == chosen.efficiency([b, a])
+    assert len(asked) == 1
+
+
+def test_only_so_many_groups_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_REMEMBERED_MAX", 2)
+    chosen = model()
+    pairs = [[spec(compute=2.0 + n), spec(load=0.5, compute=0.5)] for n in range(4)]
+    before = [chosen.efficiency(pair) for pair in pairs]
+    assert [chosen.efficiency(pair) for pair in pairs] == before
+
+
+def test_a_resource_without_a_lane_is_our_mistake() -> None:
+    with pytest.raises(AssertionError, match="every resource needs a lane"):
+        model(lanes=Lanes(storage=0))
+
+
+def test_a_job_as_traces_have_it_can_be_asked_about() -> None:
+    assert 0 < model().together([job("a"), job("b")])[0] <= 1.0
