@@ -21,6 +21,8 @@ from weft.core.job import JobSpec
 from weft.core.scheduler import Scheduler
 from weft.journal.codec import encode
 from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.tokens import TokenModel
 from weft.policies import registry
 from weft.policies.placement import placement
 from weft.sim.costs import Constant
@@ -100,11 +102,12 @@ def _devices(allocation: Allocation) -> str:
     numbers: dict[str, str] = {}
     for device in allocation.devices:
         numbers[device.node] = numbers.get(device.node, "") + str(device.number)
-    return " ".join(f"{node}:{digits}" for node, digits in numbers.items())
+    turn = f" in turn {allocation.turn}" if allocation.turn else ""
+    return " ".join(f"{node}:{digits}" for node, digits in numbers.items()) + turn
 
 
 def told(name: str) -> str:
-    model = ScalingModel.on(CLUSTER)
+    model = TokenModel(ScalingModel.on(CLUSTER), StageTimes())
     policy = registry.policy(VARIANTS.get(name, name), placement("consolidate"), model)
     tale = Tale(WORKLOAD)
     engine = SimulatedEngine(WORKLOAD, model, cost=Constant(RESTART_S))

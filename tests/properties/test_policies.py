@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.core.ports import PerformanceModel, Policy
+from weft.core.ports import InterleavingModel, Policy
 from weft.policies import registry
 from weft.policies.placement import Placement
 from weft.testing.policy_contract import PolicyContract
@@ -18,6 +18,8 @@ VARIANTS = [
     "afs?hold_s=5",
     "afs-p?quantum_s=5",
     "tiresias?limits=4:9&promote=2&by_arrival=on",
+    "muri-s?group=2&autopack=off",
+    "muri-l?matching=off&autopack=off&group=3",
 ]
 
 
@@ -29,5 +31,5 @@ def _variant(request: pytest.FixtureRequest) -> None:
 class TestEveryPolicy(PolicyContract):
     variant = "fifo"
 
-    def make(self, placement: Placement, belief: PerformanceModel) -> Policy:
+    def make(self, placement: Placement, belief: InterleavingModel) -> Policy:
         return registry.policy(self.variant, placement, belief)

@@ -13,7 +13,7 @@ from weft.policies.placement import PLACEMENTS
 from weft.policies.registry import names as policy_names
 from weft.sim.experiment import fit_to
 from weft.sim.faults import FaultSettings
-from weft.sim.settings import Settings
+from weft.sim.settings import SHARING, Settings
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
 from weft.traces.workload import Workload
@@ -88,6 +88,15 @@ _RUN_OPTIONS = (
         show_default=True,
         metavar="none|philly|nodes=F,racks=F,sharing=F",
         help="What crossing nodes or racks, or sharing, does to speed.",
+    ),
+    click.option(
+        "--sharing",
+        shell_complete=_beginning(lambda: SHARING),
+        default="tokens",
+        show_default=True,
+        metavar="|".join(SHARING),
+        help="How jobs on the same devices slow each other: fair turns at each resource, or the "
+        "lock step of Muri's simulator.",
     ),
     click.option(
         "--elastic",
@@ -178,6 +187,7 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
         restart_cost=options["restart_cost"],
         restart_charge=options["restart_charge"],
         effects=options["effects"],
+        sharing=options["sharing"],
         belief_error=options["belief_error"],
         elastic=options["elastic"],
         retries=options["retries"],

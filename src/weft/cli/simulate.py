@@ -57,13 +57,13 @@ def simulate(
             "time": chosen.time,
             "seed": chosen.seed,
             "trace": workload.name,
-            "notes": list(workload.notes),
+            "notes": [*workload.notes, *experiment.notes()],
             "cpu_s": round(time.process_time(), 3),
         }
         click.echo(json.dumps(facts, indent=1))
         return
     from weft.reports.table import summary_text  # noqa: PLC0415
 
-    for note in workload.notes:
+    for note in (*workload.notes, *experiment.notes()):
         click.echo(f"note: {note}")
     click.echo(summary_text(summary))

@@ -18,8 +18,9 @@ JobId = str
 class Profile:
     """Where one iteration's time goes, measured at one size, and what a restart costs.
 
-    Traces that only know durations say compute_s = 1: one iteration is one second of exclusive
-    running at the requested size, so that times stay whole numbers and ties stay ties.
+    Traces that only know durations leave the stages as they are here: one iteration is one second
+    of exclusive running at the requested size (or alone_s, where a trace knows that much), so that
+    times stay whole numbers and ties stay ties. What such a job does in that second is unknown.
     """
 
     load_s: float = 0.0

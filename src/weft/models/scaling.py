@@ -99,6 +99,19 @@ class ScalingModel:
             speed *= self._spread(allocation)
         return speed
 
+    def kind(self, spec: JobSpec) -> Profile:
+        return spec.profile
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        share = self._shared(specs)
+        return tuple(self.alone(spec, spec.asked) * share for spec in specs)
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        return len(specs) * self._shared(specs)
+
+    def _shared(self, specs: Sequence[JobSpec]) -> float:
+        return self.effects.shared ** (len(specs) - 1)
+
     def _spread(self, allocation: Allocation) -> float:
         """The price of lying on more nodes, or racks, than the size needs."""
         nodes = allocation.nodes()

@@ -5,13 +5,13 @@ job is given the stages of a catalogue model: the one that it names, or else one
 job id. They are stretched to the job's own iteration, so its time alone stays what the trace says.
 """
 
-from hashlib import blake2b
 from typing import NamedTuple
 
 from weft.core.job import JobId, JobSpec, Profile
 from weft.models.catalogue import MURI, muri_profile
 
 MODELS = tuple(MURI)
+_REMEMBERED_MAX = 100_000  # jobs
 
 
 class Stages(NamedTuple):
@@ -42,6 +42,8 @@ class StageTimes:
         known = self._known.get(spec.id)
         if known is not None and known[0] is spec.profile and known[1] == spec.asked:
             return known[2]
+        if len(self._known) >= _REMEMBERED_MAX:
+            self._known.clear()
         found = self._find(spec)
         stages = self._stages.setdefault(found, found)
         self._known[spec.id] = (spec.profile, spec.asked, stages)
@@ -59,13 +61,15 @@ class StageTimes:
 
 
 def knows_stages(profile: Profile) -> bool:
-    """False if the profile says what traces say that know only durations."""
+    """False if the stages are the default: what traces leave that know only durations."""
     stages = (profile.load_s, profile.prepare_s, profile.compute_s, profile.sync_s)
     return stages != (0.0, 0.0, 1.0, 0.0)
 
 
 def draw(seed: int, job: JobId) -> str:
     """One of the catalogue's models, each as likely as any other."""
+    from hashlib import blake2b  # noqa: PLC0415  # loads slowly, and most runs never draw
+
     # A hash and not a generator: the draw must not depend on who asks first.
     digest = blake2b(f"{seed}/{job}".encode(), digest_size=8).digest()
     return MODELS[int.from_bytes(digest, "big") % len(MODELS)]

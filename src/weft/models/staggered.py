@@ -14,7 +14,10 @@ from itertools import permutations
 from math import inf, isclose
 
 from weft.core.allocation import Allocation
-from weft.core.job import JobSpec, Profile
+from weft.core.job import JobSpec
+from weft.core.ports import PerformanceModel
+from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
 
 SLOTS = 4
 Stages = tuple[float, float, float]  # data, compute, network: seconds
@@ -32,31 +35,34 @@ class StaggeredModel:
 
     def __init__(
         self,
+        base: PerformanceModel | None = None,
         *,
         ordering: str = "best",
         penalties: Mapping[int, float] = PENALTIES,
         alone: float = ALONE,
+        times: StageTimes | None = None,
     ) -> None:
+        self._base: PerformanceModel = ScalingModel() if base is None else base
         self._choose = ORDERINGS[ordering]
         self._penalties = penalties
         self._alone = alone
+        self._times = StageTimes() if times is None else times
         self._known: dict[tuple[Stages, ...], float] = {}
-        # The same by the identities of profiles, which are kept so that identities stay theirs.
-        self._cycles: dict[tuple[int, ...], tuple[float, tuple[Profile, ...]]] = {}
 
-    def alone(self, spec: JobSpec, size: int) -> float:  # noqa: ARG002
-        """Muri's jobs are rigid: the profile's size is the only one."""
-        return 1.0 / (spec.profile.iteration_s * self._alone)
+    def alone(self, spec: JobSpec, size: int) -> float:
+        return self._base.alone(spec, size) / self._alone
 
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
         if not ring:
-            return self.alone(spec, allocation.size)
+            return self._base.iterations_per_s(spec, allocation, ()) / self._alone
         return 1.0 / self.cycle_s([spec, *(other for other, _ in ring)])
 
     def kind(self, spec: JobSpec) -> Stages:
-        return stages(spec)
+        """Muri knows three stages: reading and preparing are one."""
+        load_s, prepare_s, compute_s, sync_s, _ = self._times.of(spec)
+        return (load_s + prepare_s, compute_s, sync_s)
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         if len(specs) == 1:
@@ -65,20 +71,12 @@ class StaggeredModel:
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """Stage seconds of the group over the four resources' time in one cycle."""
-        work = sum(sum(stages(spec)) for spec in specs)
+        work = sum(sum(self.kind(spec)) for spec in specs)
         return work / (SLOTS * self.cycle_s(specs))
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
         """One iteration of every job of a group of two to four, penalty included."""
-        profiles = tuple([spec.profile for spec in specs])
-        names = tuple(map(id, profiles))
-        known = self._cycles.get(names)
-        if known is None:
-            key = tuple(sorted(map(stages, specs)))
-            known = self._cycles[names] = (self._cycle_s(key), profiles)
-        return known[0]
-
-    def _cycle_s(self, key: tuple[Stages, ...]) -> float:
+        key = tuple(sorted([self.kind(spec) for spec in specs]))
         known = self._known.get(key)
         if known is None:
             times = [cycle(order) for order in set(permutations(key))]
@@ -86,12 +84,6 @@ class StaggeredModel:
                 times.append(_with_a_gap(*key))
             known = self._known[key] = self._choose(times) * self._penalties[len(key)]
         return known
-
-
-def stages(spec: JobSpec) -> Stages:
-    """Muri knows three stages: reading and preparing are one."""
-    profile = spec.profile
-    return (profile.load_s + profile.prepare_s, profile.compute_s, profile.sync_s)
 
 
 def cycle(order: Sequence[Stages]) -> float:

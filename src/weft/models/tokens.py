@@ -76,7 +76,7 @@ class TokenModel:
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
-        speed = self._base.iterations_per_s(spec, allocation, ())
+        speed = self._base.iterations_per_s(spec, allocation, ring)
         if not ring:
             return speed
         return speed * self._relative([spec, *(other for other, _ in ring)])[0]

@@ -14,7 +14,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 from weft.core.errors import InvalidInputError, PolicyError, WeftError
-from weft.core.ports import PerformanceModel, Policy
+from weft.core.ports import InterleavingModel, Policy
 from weft.policies.placement import Placement
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ BUILT_IN: Mapping[str, str] = {
     "themis": "weft.policies.themis:themis",
     "afs": "weft.policies.afs:afs",
     "afs-p": "weft.policies.afs_blind:afs_p",
+    "muri-s": "weft.policies.muri:muri_s",
+    "muri-l": "weft.policies.muri:muri_l",
 }
 
 ENTRY_POINTS = "weft.policies"
 
 
-def policy(text: str, placement: Placement, belief: PerformanceModel) -> Policy:
+def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`."""
     name, _, query = text.partition("?")
     make = factory(name)

@@ -8,10 +8,11 @@ from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event
 from weft.core.job import JobSpec
-from weft.core.ports import PerformanceModel, Policy
+from weft.core.ports import InterleavingModel, PerformanceModel, Policy
 from weft.core.scheduler import Observer, Scheduler
 from weft.core.snapshot import Schedule, Snapshot
 from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
 from weft.policies.placement import placement
 from weft.policies.registry import policy
 from weft.reports.metrics import Summary, summarise
@@ -20,7 +21,7 @@ from weft.sim.engine import SimulatedEngine
 from weft.sim.faults import Faults
 from weft.sim.interrupting import InterruptingEngine
 from weft.sim.run import Simulation
-from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost
+from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost, sharing
 from weft.sim.warm import WarmEngine
 from weft.traces.workload import Workload
 
@@ -45,6 +46,18 @@ class Experiment:
     recorder: Recorder
     cluster: Cluster
     spent: "Spent"
+    times: StageTimes
+
+    def notes(self) -> list[str]:
+        """What was assumed on the way."""
+        drawn = len(self.times.drawn)
+        if not drawn:
+            return []
+        note = (
+            f"{drawn} jobs came without stage times and share devices as models of the catalogue "
+            f"would, drawn by seed {self.times.seed}"
+        )
+        return [note]
 
     def finish(self) -> Summary:
         """Run to the end and sum up."""
@@ -105,8 +118,9 @@ def prepare(
     observers: Sequence[Observer] = (),
 ) -> Experiment:
     """Build scheduler, engine and recorder; every mistake in the settings shows here."""
-    truth = ScalingModel.on(cluster, effects(settings.effects))
-    belief: PerformanceModel = truth
+    times = StageTimes(settings.seed)
+    truth = sharing(settings.sharing, ScalingModel.on(cluster, effects(settings.effects)), times)
+    belief: InterleavingModel = truth
     if settings.belief_error:
         from weft.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
 
@@ -132,7 +146,7 @@ def prepare(
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *observers)
     )
-    return Experiment(settings, simulation, recorder, cluster, spent)
+    return Experiment(settings, simulation, recorder, cluster, spent, times)
 
 
 def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:

@@ -1,19 +1,50 @@
 """How to run a simulation, as words a person can type, and what those words mean."""
 
 import csv
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
+from weft.core.ports import InterleavingModel, PerformanceModel
 from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
+from weft.models.stages import StageTimes
+from weft.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
+from weft.models.tokens import TokenModel
 from weft.sim.costs import MEASURED, AsProfiled, ByModel, Constant, RestartCost
 from weft.sim.faults import FaultSettings
 from weft.sim.run import Look, exactly, rounds
 
 COST_FILE_MAX = 1_000_000  # bytes
 SECONDS_MAX = 1e8  # three years: no restart and no round is longer
+
+
+def _tokens(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    return TokenModel(base, times)
+
+
+def _staggered(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    return StaggeredModel(base, times=times)
+
+
+def _staggered_worst(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    return StaggeredModel(base, times=times, ordering="worst")
+
+
+def _staggered_unmatched(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    return StaggeredModel(base, times=times, penalties=PENALTIES_UNMATCHED)
+
+
+# Weft's own, and what published simulators assume: Muri's lock step, with its jobs in the best or
+# the worst order, and with the penalty that the authors took for groups formed without matching.
+SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
+    "tokens": _tokens,
+    "staggered": _staggered,
+    "staggered-worst": _staggered_worst,
+    "staggered-unmatched": _staggered_unmatched,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +57,7 @@ class Settings:
     restart_cost: str = "none"  # none, seconds, profile, measured, or a CSV file
     restart_charge: str = "changes"  # changes, starts, warm, or decisions
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
+    sharing: str = "tokens"  # how jobs on the same devices go: one of SHARING
     belief_error: float = 0.0  # spread of the log-normal error in what policies believe
     elastic: float | None = None  # let jobs grow and shrink, with this serial share
     retries: int | None = None  # of every job; None leaves the trace's own
@@ -82,6 +114,16 @@ def effects(text: str) -> Effects:
         if factors[names[key]] > 1:
             raise InvalidInputError(f"the effect {key} must be a factor up to 1, not {value}")
     return Effects(**factors)
+
+
+def sharing(text: str, base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    """How jobs that take turns on the same devices slow each other down."""
+    make = SHARING.get(text)
+    if make is None:
+        raise InvalidInputError(
+            f"sharing {text!r} is not known; expected one of {', '.join(SHARING)}"
+        )
+    return make(base, times)
 
 
 def elastic_sizes(asked: int, cluster: Cluster) -> tuple[int, ...]:

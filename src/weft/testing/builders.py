@@ -2,7 +2,7 @@
 
 from weft.core.cluster import Cluster
 from weft.core.job import JobSpec, Profile
-from weft.core.ports import PerformanceModel, Policy
+from weft.core.ports import InterleavingModel, Policy
 from weft.core.scheduler import Scheduler
 from weft.models.scaling import ScalingModel
 from weft.policies import registry
@@ -33,7 +33,7 @@ def job(
 
 
 def policy(
-    text: str, *, place: str = "consolidate", belief: PerformanceModel | None = None
+    text: str, *, place: str = "consolidate", belief: InterleavingModel | None = None
 ) -> Policy:
     """A registered policy with a placement."""
     return registry.policy(text, placement(place), belief or ScalingModel())

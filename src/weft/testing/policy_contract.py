@@ -9,10 +9,12 @@ from weft.core.actions import Action, Stop
 from weft.core.cluster import Cluster
 from weft.core.events import Event, JobFinished
 from weft.core.job import JobSpec
-from weft.core.ports import PerformanceModel, Policy
+from weft.core.ports import InterleavingModel, Policy
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import Schedule, Snapshot
 from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.tokens import TokenModel
 from weft.policies.placement import PLACEMENTS, Placement, placement
 from weft.sim.engine import SimulatedEngine
 from weft.sim.run import Simulation
@@ -27,7 +29,7 @@ _quick = settings(
 class PolicyContract:
     """What every policy promises, whatever it optimises."""
 
-    def make(self, placement: Placement, belief: PerformanceModel) -> Policy:
+    def make(self, placement: Placement, belief: InterleavingModel) -> Policy:
         """A fresh policy. Override this."""
         raise NotImplementedError
 
@@ -75,7 +77,7 @@ class _Run:
         *,
         watch: bool = False,
     ) -> None:
-        model = ScalingModel.on(cluster)
+        model = TokenModel(ScalingModel.on(cluster), StageTimes())
         policy = contract.make(placement(place), model)
         self.log: list[tuple[float, Action]] = []
         self.finished: set[str] = set()
