@@ -12,7 +12,8 @@ from weft.core.cluster import Cluster, Device
 from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison
 from weft.reports.curves import binned, peaks, sampled
-from weft.reports.figure import check_available, figures
+from weft.reports.figure import figures
+from weft.reports.picture import check_available
 from weft.reports.focus import Focus, focus
 from weft.reports.page import page
 from weft.reports.page_data import page_data

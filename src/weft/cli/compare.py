@@ -28,9 +28,9 @@ from weft.reports.export import (
     write_tables,
     write_text,
 )
-from weft.reports.figure import check_available
 from weft.reports.figure import figures as draw
 from weft.reports.page import page
+from weft.reports.picture import check_available
 from weft.reports.table import comparison_table
 from weft.sim.experiment import prepare
 from weft.sim.settings import Settings

@@ -2,24 +2,41 @@
 
 import json
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from weft.cli.compare import names
+from weft.cli.facts import facts
 from weft.cli.options import interactive
 from weft.cli.progress import Progress
+from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
-from weft.replications import afs
-from weft.replications.rows import text
+from weft.replications import afs, muri
+from weft.replications.paper import Paper, ready
+from weft.replications.rows import Row, text
+from weft.reports.export import check_directory
+from weft.reports.picture import check_available
+from weft.sim.experiment import fit_to
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
+from weft.traces.workload import Workload
+
+PAPERS: Mapping[str, Paper] = {"afs": afs.PAPER, "muri": muri.PAPER}
 
 
 @click.command()
-@click.argument("paper", type=click.Choice(["afs"]))
+@click.argument("paper", type=click.Choice(list(PAPERS)))
 @click.option("--trace", metavar="FILE", help="Apply the paper's settings to this trace instead.")
 @click.option("--policies", default="", metavar="A,B,C", help="With --trace: which to run.")
+@click.option(
+    "--autopack",
+    type=click.Choice(["on", "off"]),
+    help="With muri --trace: split groups that lose by sharing; most published figures were made "
+    "without.  [default: off]",
+)
 @click.option(
     "--traces",
     "folder",
@@ -27,44 +44,91 @@ from weft.traces.load import load
     metavar="DIR",
     help="Where the paper's traces lie.  [default: WEFT_SHARED/traces, or ../shared/traces]",
 )
+@click.option("--figures", type=Path, metavar="DIR", help="Draw measured beside published.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replicate(
-    paper: str,  # noqa: ARG001  # the only one so far
+    paper: str,
     trace: str | None,
     policies: str,
+    autopack: str | None,
     folder: Path | None,
+    figures: Path | None,
     as_json: bool,
 ) -> None:
     """Run the experiments of PAPER again and compare; exit 1 where a tolerance is missed."""
-    machines = parse_cluster(afs.CLUSTER)
+    chosen = PAPERS[paper]
+    options = {} if autopack is None else {"autopack": autopack}
+    unknown = [name for name in options if name not in chosen.options]
+    if unknown:
+        raise InvalidInputError(f"--{unknown[0]} says nothing to {paper}; leave it out")
     if trace is not None:
-        chosen = names(policies) if policies else ["afs", *afs.POLICIES]
-        summaries = afs.run(load(trace, cluster=machines), machines, chosen)
-        click.echo(json.dumps([summary.as_dict() for summary in summaries], indent=1))
+        if figures is not None:
+            raise InvalidInputError("--figures needs published figures, and --trace has none")
+        _run_on(chosen, trace, names(policies) if policies else list(chosen.policies), options)
         return
-    missed = False
-    progress = Progress(afs.RUNS * len(afs.PUBLISHED), "replicating afs")
-    results: dict[str, list[dict[str, object]]] = {}
-    for name in afs.PUBLISHED:
-        rows = []
-        for row in afs.compare(load(str(_find(folder, name)), cluster=machines), machines, name):
-            rows.append(row)
-            if interactive() and not as_json:
-                progress.advance(1)
-        progress.done()
-        missed = missed or not all(row.holds for row in rows)
-        results[name] = [row.as_dict() for row in rows]
-        if not as_json:
-            click.echo(f"{name}\n{text(rows)}\n")
+    if policies or options:
+        raise InvalidInputError("--policies and --autopack go with --trace FILE")
+    if figures is not None:
+        check_available()
+        check_directory(figures)
+    sections = _compare(chosen, paper, folder, as_json=as_json)
     if as_json:
-        click.echo(json.dumps(results, indent=1))
-    if missed:
+        found = {title: [row.as_dict() for row in rows] for title, rows in sections.items()}
+        click.echo(json.dumps(found, indent=1))
+    if figures is not None:
+        from weft.replications.figure import draw  # noqa: PLC0415  # matplotlib loads slowly
+
+        count = len(draw(sections, paper, figures))
+        click.echo(f"figures  {count} files in {figures}", err=as_json)
+    if not all(row.holds for rows in sections.values() for row in rows):
         raise SystemExit(1)
 
 
-def _find(folder: Path | None, name: str) -> Path:
+def _run_on(paper: Paper, trace: str, policies: list[str], options: Mapping[str, str]) -> None:
+    """The paper's settings on any trace: one object for each policy, as `weft simulate` prints."""
+    cluster = parse_cluster(paper.cluster)
+    workload = fit_to(load(trace, cluster=cluster), cluster, "error")
+    experiments = [ready(workload, cluster, paper.settings(policy, options)) for policy in policies]
+    results = []
+    spent_s = 0.0
+    for policy, experiment in zip(policies, experiments, strict=True):
+        summary = experiment.finish()
+        now_s = time.process_time()
+        result = facts(workload, experiment, summary, now_s - spent_s)
+        results.append({**result, "policy": policy, "run_as": experiment.settings.policy})
+        spent_s = now_s
+    click.echo(json.dumps(results, indent=1))
+
+
+def _compare(
+    paper: Paper, name: str, folder: Path | None, *, as_json: bool
+) -> dict[str, list[Row]]:
+    """Every figure by its heading; tables are printed as they become complete."""
+    cluster = parse_cluster(paper.cluster)
+    progress = Progress(paper.count, f"replicating {name}")
+    sections: dict[str, list[Row]] = {}
+    for title, row in paper.figures(lambda trace: _load(folder, trace, cluster), cluster):
+        if sections and title not in sections and not as_json:
+            progress.done()
+            _print(sections)
+        sections.setdefault(title, []).append(row)
+        if interactive() and not as_json:
+            progress.advance(1)
+    progress.done()
+    if not as_json:
+        _print(sections)
+    return sections
+
+
+def _print(sections: Mapping[str, list[Row]]) -> None:
+    """The newest table."""
+    title = list(sections)[-1]
+    click.echo(f"{title}\n{text(sections[title])}\n")
+
+
+def _load(folder: Path | None, name: str, cluster: Cluster) -> Workload:
     shared = Path(os.environ.get("WEFT_SHARED", Path("..") / "shared"))
     path = (folder or shared / "traces") / f"{name}.csv.gz"
     if not path.exists():
         raise InvalidInputError(f"there is no {path}; say where the traces lie with --traces DIR")
-    return path
+    return load(str(path), cluster=cluster)

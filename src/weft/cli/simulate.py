@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from weft.cli.facts import facts
 from weft.cli.options import (
     interactive,
     policy_option,
@@ -51,16 +52,8 @@ def simulate(
     progress.done()
     warn_never_fit(experiment.simulation.scheduler.unfit)
     if as_json:
-        facts = {
-            **summary.as_dict(),
-            "placement": chosen.placement,
-            "time": chosen.time,
-            "seed": chosen.seed,
-            "trace": workload.name,
-            "notes": [*workload.notes, *experiment.notes()],
-            "cpu_s": round(time.process_time(), 3),
-        }
-        click.echo(json.dumps(facts, indent=1))
+        result = facts(workload, experiment, summary, time.process_time())
+        click.echo(json.dumps(result, indent=1))
         return
     from weft.reports.table import summary_text  # noqa: PLC0415
 

@@ -1,23 +1,19 @@
-"""The page's figures as files for papers and slides: PNG and SVG, drawn by matplotlib.
-
-Each figure is an object of its own on the Agg canvas; pyplot and its global state stay out.
-"""
+"""The page's figures as files for papers and slides."""
 
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison, Run, colour
 from weft.reports.curves import binned, peaks
-from weft.reports.export import make_directory, write_bytes
+from weft.reports.export import make_directory
 from weft.reports.focus import Focus, focus
 from weft.reports.gantt_figure import draw_gantt, time_title
 from weft.reports.metrics import SIZE_BUCKETS, Group, by_size, by_tenants, largest_tenants
+from weft.reports.picture import check_available, file_name, new_picture, save
 from weft.reports.recorder import WAIT_CAUSES
 
 if TYPE_CHECKING:
@@ -26,44 +22,24 @@ if TYPE_CHECKING:
 
     Drawing = Callable[[Axes, Comparison, Focus], None]
 
-FORMATS = ("png", "svg")
 _CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999")  # as on the page
 _HOUR_S = 3600.0
-_NAME_MAX = 80  # letters of a policy in a file name
 _BESIDE_MAX = 28  # letters of a name beside its bars
 _LEGEND_LETTERS = 90
 _BINS = 400  # points of a curve over time; more would be a carpet at this size
 
 
-def check_available() -> None:
-    """Refuse, before any work is done, to draw without matplotlib."""
-    try:
-        # Heavy, and an extra: only whoever asks for figures pays for it.
-        import matplotlib  # noqa: PLC0415
-        import matplotlib.backends.backend_agg  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise InvalidInputError(
-            "figures need matplotlib; install it with pip install 'weft[figures]'"
-        ) from error
-
-
 def figures(comparison: Comparison, directory: Path) -> list[Path]:
     """Draw every figure as PNG and as SVG; the paths written, in order."""
     check_available()
-    import matplotlib  # noqa: PLC0415
-
     make_directory(directory)
     paths = []
     shown_first = focus(comparison)
-    # A fixed salt and no date: the same run draws the same bytes.
-    with matplotlib.rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
-        for name, draw in _drawings(comparison).items():
-            picture = _picture()
-            draw(picture.axes[0], comparison, shown_first)
-            _add_legend(picture)
-            for extension in FORMATS:
-                paths.append(directory / f"{name}.{extension}")
-                write_bytes(paths[-1], _encoded(picture, extension))
+    for name, draw in _drawings(comparison).items():
+        picture = new_picture()
+        draw(picture.axes[0], comparison, shown_first)
+        _add_legend(picture)
+        paths += save(picture, directory, name)
     return paths
 
 
@@ -83,21 +59,10 @@ def _gantt_names(comparison: Comparison) -> list[str]:
     """File names that every system takes, told apart by a number where they would be the same."""
     names: list[str] = []
     for run in comparison.runs:
-        plain = re.sub(r"[^a-z0-9.]+", "-", run.policy.lower()).strip("-.")[:_NAME_MAX]
-        name = f"gantt-{plain or 'policy'}"
+        name = f"gantt-{file_name(run.policy) or 'policy'}"
         same = sum(1 for other in names if re.fullmatch(re.escape(name) + r"(-\d+)?", other))
         names.append(f"{name}-{same + 1}" if same else name)
     return names
-
-
-def _picture() -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    picture = Figure(figsize=(7.0, 4.0), layout="constrained")
-    FigureCanvasAgg(picture)
-    picture.add_subplot().spines[["top", "right"]].set_visible(False)
-    return picture
 
 
 def _add_legend(picture: "Figure") -> None:
@@ -107,13 +72,6 @@ def _add_legend(picture: "Figure") -> None:
     # About 90 letters stand side by side at this size, the line samples counted as 7 each.
     columns = max(1, min(len(names), _LEGEND_LETTERS // (max(map(len, names)) + 7)))
     picture.legend(handles, names, loc="outside upper left", ncols=columns, frameon=False)
-
-
-def _encoded(picture: "Figure", extension: str) -> bytes:
-    metadata = {"Date": None} if extension == "svg" else {"Software": None}
-    content = BytesIO()
-    picture.savefig(content, format=extension, dpi=160, metadata=metadata)
-    return content.getvalue()
 
 
 def _completion(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001

@@ -1,0 +1,66 @@
+"""A figure as files for papers and slides: PNG and SVG, drawn by matplotlib.
+
+Each figure is an object of its own on the Agg canvas; pyplot and its global state stay out.
+"""
+
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.core.errors import InvalidInputError
+from weft.reports.export import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg")
+_NAME_MAX = 80  # letters of a file name
+
+
+def check_available() -> None:
+    """Refuse, before any work is done, to draw without matplotlib."""
+    try:
+        # Heavy, and an extra: only whoever asks for figures pays for it.
+        import matplotlib  # noqa: PLC0415
+        import matplotlib.backends.backend_agg  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InvalidInputError(
+            "figures need matplotlib; install it with pip install 'weft[figures]'"
+        ) from error
+
+
+def new_picture(width: float = 7.0, height: float = 4.0) -> "Figure":
+    """An empty figure with one pair of axes; sizes are in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    picture = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(picture)
+    picture.add_subplot().spines[["top", "right"]].set_visible(False)
+    return picture
+
+
+def save(picture: "Figure", directory: Path, name: str) -> list[Path]:
+    """Write it in every format; the same figure gives the same bytes."""
+    import matplotlib  # noqa: PLC0415
+
+    paths = []
+    # A fixed salt and no date, so that bytes do not differ from day to day.
+    with matplotlib.rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
+        for extension in FORMATS:
+            paths.append(directory / f"{name}.{extension}")
+            write_bytes(paths[-1], _encoded(picture, extension))
+    return paths
+
+
+def file_name(words: str) -> str:
+    """The words as a name that every system takes."""
+    return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.")[:_NAME_MAX]
+
+
+def _encoded(picture: "Figure", extension: str) -> bytes:
+    metadata = {"Date": None} if extension == "svg" else {"Software": None}
+    content = BytesIO()
+    picture.savefig(content, format=extension, dpi=160, metadata=metadata)
+    return content.getvalue()
