@@ -11,6 +11,8 @@ from weft.core.job import Job, JobId, JobSpec
 from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
 
+_BY_ARRIVAL = Rank(0.0)
+
 
 class Policy(Protocol):
     """Who runs, on which devices, under which plan, in what turn. Pure: same snapshot, same answer.
@@ -28,7 +30,7 @@ class Policy(Protocol):
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
         """Where the job stands in `snapshot.ranking`; in order of arrival unless said otherwise."""
-        return Rank(0.0)
+        return _BY_ARRIVAL
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         """Why this job could not even run on the empty cluster, or None if it could."""

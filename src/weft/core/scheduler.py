@@ -56,6 +56,7 @@ class Scheduler:
         self._next_action = 0
         self._stale = False  # a fact came in that the policy has not seen
         self._lost: list[JobId] = []  # jobs to stop because a node of theirs is gone
+        self._memory: object = None  # what the policy asked to be handed back
 
     # -- the loop's side ------------------------------------------------------------------------
 
@@ -94,6 +95,7 @@ class Scheduler:
             if self._leaving:
                 actions = [self._behind_leavers(action) for action in actions]
             self._order(actions, now)
+        self._memory = schedule.memory
         self.wake_at = schedule.valid_until
         if self.ranking.queue:  # With nobody waiting, a rank that runs out changes nothing.
             self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
@@ -101,7 +103,15 @@ class Scheduler:
 
     def snapshot(self, now: float) -> Snapshot:
         tenancy = self.tenancy
-        return Snapshot(now, self.cluster, self.jobs, tenancy.free, tenancy.tenants, self.ranking)
+        return Snapshot(
+            now,
+            self.cluster,
+            self.jobs,
+            tenancy.free,
+            tenancy.tenants,
+            self.ranking,
+            self._memory,
+        )
 
     def why(self, identity: JobId, now: float) -> Reason:
         """Why a job waits or holds what it holds, in words."""
@@ -125,6 +135,7 @@ class Scheduler:
     def set_policy(self, policy: Policy, now: float) -> None:
         """Decide by another policy from now on; nothing that runs is touched until it says so."""
         self.policy = policy
+        self._memory = None
         self.ranking = Ranking(policy.rank)
         self.unfit.clear()
         for job in self._jobs.values():
@@ -311,14 +322,13 @@ class Scheduler:
         job = self._current(event)
         if job is None or job.phase is not Phase.RUNNING or event.action != job.action:
             return
-        job = job._replace(
+        self._jobs[event.job] = job = job._replace(
             iterations_done=event.iterations_done,
             iterations_per_s=event.iterations_per_s,
             held_s=job.held_at(now),
             service_s=job.service_at(now),
             observed_at=now,
         )
-        self._jobs[job.id] = job
         self.ranking.put(job, now)
 
     def _stopped(self, event: facts.JobStopped, now: float) -> None:

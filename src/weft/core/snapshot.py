@@ -35,6 +35,7 @@ class Snapshot(NamedTuple):
     free: FreeDevices
     tenants: Mapping[Device, Mapping[int, JobId]]
     ranking: Ranking
+    memory: object = None  # that of the policy's last answer; None at first and after a restart
 
     @property
     def supply(self) -> int:
@@ -68,6 +69,9 @@ class Schedule:
 
     changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: let go
     valid_until: float = inf  # "ask me again then", even if nothing happens
+    # An immutable value that the next snapshot hands back, so that a policy can remember and stay
+    # pure. It is not in the journal: a policy must be able to do without.
+    memory: object = None
 
     @classmethod
     def whole(
@@ -79,7 +83,7 @@ class Schedule:
     ) -> Self:
         """The schedule in which exactly these jobs hold devices."""
         changes: dict[JobId, Allocation | None] = {
-            job.id: None for job in snapshot.holding() if job.id not in allocations
+            job.spec.id: None for job in snapshot.holding() if job.spec.id not in allocations
         }
         jobs = snapshot.jobs
         changes |= {i: new for i, new in allocations.items() if jobs[i].allocation != new}

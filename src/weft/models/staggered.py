@@ -16,8 +16,8 @@ from math import inf, isclose
 from weft.core.allocation import Allocation
 from weft.core.job import JobSpec
 from weft.core.ports import PerformanceModel
+from weft.models import stages
 from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
 
 SLOTS = 4
 Stages = tuple[float, float, float]  # data, compute, network: seconds
@@ -40,14 +40,14 @@ class StaggeredModel:
         ordering: str = "best",
         penalties: Mapping[int, float] = PENALTIES,
         alone: float = ALONE,
-        times: StageTimes | None = None,
+        times: stages.StageTimes | None = None,
     ) -> None:
         self._base: PerformanceModel = ScalingModel() if base is None else base
         self._choose = ORDERINGS[ordering]
         self._penalties = penalties
         self._alone = alone
-        self._times = StageTimes() if times is None else times
-        self._known: dict[tuple[Stages, ...], float] = {}
+        self._times = stages.StageTimes() if times is None else times
+        self._known: dict[tuple[stages.Stages, ...], float] = {}
 
     def alone(self, spec: JobSpec, size: int) -> float:
         return self._base.alone(spec, size) / self._alone
@@ -59,10 +59,8 @@ class StaggeredModel:
             return self._base.iterations_per_s(spec, allocation, ()) / self._alone
         return 1.0 / self.cycle_s([spec, *(other for other, _ in ring)])
 
-    def kind(self, spec: JobSpec) -> Stages:
-        """Muri knows three stages: reading and preparing are one."""
-        load_s, prepare_s, compute_s, sync_s, _ = self._times.of(spec)
-        return (load_s + prepare_s, compute_s, sync_s)
+    def kind(self, spec: JobSpec) -> stages.Stages:
+        return self._times.of(spec)
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         if len(specs) == 1:
@@ -71,19 +69,25 @@ class StaggeredModel:
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """Stage seconds of the group over the four resources' time in one cycle."""
-        work = sum(sum(self.kind(spec)) for spec in specs)
+        work = sum(sum(fused(self._times.of(spec))) for spec in specs)
         return work / (SLOTS * self.cycle_s(specs))
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
         """One iteration of every job of a group of two to four, penalty included."""
-        key = tuple(sorted([self.kind(spec) for spec in specs]))
+        key = tuple(sorted([self._times.of(spec) for spec in specs]))
         known = self._known.get(key)
         if known is None:
-            times = [cycle(order) for order in set(permutations(key))]
-            if len(key) == 2:
-                times.append(_with_a_gap(*key))
+            members = [fused(member) for member in key]
+            times = [cycle(order) for order in set(permutations(members))]
+            if len(members) == 2:
+                times.append(_with_a_gap(*members))
             known = self._known[key] = self._choose(times) * self._penalties[len(key)]
         return known
+
+
+def fused(whole: stages.Stages) -> Stages:
+    """Muri knows three stages: reading and preparing are one."""
+    return (whole.load_s + whole.prepare_s, whole.compute_s, whole.sync_s)
 
 
 def cycle(order: Sequence[Stages]) -> float:

@@ -14,7 +14,12 @@ from weft.policies.matching import Weights, pair_counts
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers
+# Every pair of kinds has to be weighed. Where more than so many meet, jobs are matched only among so
+# many neighbours in rank.
+_KINDS_MAX = 64
+_NEIGHBOURS = 4
 _REMEMBERED_MAX = 10_000  # matchings; they come again while the same jobs are about
+_WEIGHTS_MAX = 1_000_000
 
 _Kind = tuple[int, ...]  # of a group: the kinds of its members, sorted
 Homes = Mapping[JobId, Hashable]  # a device of those who hold any
@@ -66,8 +71,15 @@ class Grouping:
 
     def _match(self, groups: Sequence[Group], homes: Homes) -> Iterator[tuple[Group, ...]]:
         """Pairs and those left alone, each where its later member stands."""
+        if len(groups) == 1:
+            yield (groups[0],)
+            return
         kinds = [self._kind(group) for group in groups]
         examples = dict(zip(kinds, groups, strict=True))
+        if len(examples) > _KINDS_MAX:
+            for start in range(0, len(groups), _NEIGHBOURS):
+                yield from self._match(groups[start : start + _NEIGHBOURS], homes)
+            return
         wanted = self._pairs(kinds, examples)
         partner = _housemates(kinds, wanted, [homes.get(group[0].id) for group in groups])
         _add_partners(kinds, wanted, partner)
@@ -110,6 +122,8 @@ class Grouping:
             return 0
         known = self._weights.get((one, other))
         if known is None:
+            if len(self._weights) >= _WEIGHTS_MAX:
+                self._weights.clear()
             known = round(_SCALE * self._model.efficiency(examples[one] + examples[other]))
             self._weights[one, other] = self._weights[other, one] = known
         return known

@@ -63,14 +63,15 @@ def _exact(counts: Sequence[int], weights: Weights) -> Pairs:
     if len(nodes) == 2:  # Most often.
         one, other = nodes
         return {(one, other): 1} if weights[one][other] else {}
-    edges: list[tuple[int, int, int]] = []
-    for place, kind in enumerate(nodes):
-        row = weights[kind]
-        others = enumerate(nodes[place + 1 :], start=place + 1)
-        edges += [(place, other, weight) for other, kind in others if (weight := row[kind])]
-    graph: rustworkx.PyGraph[int, int] = rustworkx.PyGraph(multigraph=True)
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from(edges)
+    places = range(len(nodes))
+    edges = [
+        (place, other, weight)
+        for place in places
+        for other in places[place + 1 :]
+        if (weight := weights[nodes[place]][nodes[other]])
+    ]
+    graph: rustworkx.PyGraph[int | None, int] = rustworkx.PyGraph(multigraph=True)
+    graph.extend_from_weighted_edge_list(edges)
     pairs: Pairs = {}
     for a, b in rustworkx.max_weight_matching(graph, max_cardinality=False, weight_fn=int):
         one, other = sorted((nodes[a], nodes[b]))

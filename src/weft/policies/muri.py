@@ -59,7 +59,7 @@ class Muri(Policy):
             return KEEP
         ranked = self._ranked(snapshot)
         buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
-        homes = {job.id: job.allocation.devices[0] for _, job in ranked if job.allocation}
+        homes = {job.spec.id: job.allocation.devices[0] for _, job in ranked if job.allocation}
         groups = self._grouping.form(buckets, snapshot.supply, homes)
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
@@ -69,18 +69,14 @@ class Muri(Policy):
 
     def _ranked(self, snapshot: Snapshot) -> list[tuple[float, Job]]:
         """Jobs by remaining or attained service; of equals those seen before, the larger first."""
-        now = snapshot.now
-        active = [*snapshot.waiting(), *snapshot.holding()]
-        ranked = [(self._value(job, now), job) for job in active]
-        ranked.sort(
-            key=lambda entry: (
-                entry[0],
-                entry[1].submitted_at == now,
-                -entry[1].spec.asked,
-                entry[1].sequence,
-            )
-        )
-        return ranked
+        now, value = snapshot.now, self._value
+        ranked = [
+            (value(job, now), job.submitted_at == now, -job.spec.asked, job.sequence, job)
+            for jobs in (snapshot.waiting(), snapshot.holding())
+            for job in jobs
+        ]
+        ranked.sort()
+        return [(entry[0], entry[4]) for entry in ranked]
 
     def _value(self, job: Job, now: float) -> float:
         if not self._lengths_known:
@@ -102,7 +98,7 @@ class Muri(Policy):
             size = spec.asked
             place = position[size]
             position[size] += 1
-            if place >= taken[size] and self._claim(free, size):
+            if place >= taken[size] and size <= free.total and self._claim(free, size):
                 taken[size] = min(taken[size] + self._group, len(waiting[size]))
         return [waiting[size][: taken[size]] for size in waiting if taken[size]]
 
@@ -183,17 +179,17 @@ def _in_turns(
 ) -> dict[JobId, Allocation]:
     """One turn for each member; whoever is there already keeps its own."""
     allocations: dict[JobId, Allocation] = {}
+    taken: set[int] = set()
+    newcomers: list[JobId] = []
     for spec in group:
         now = snapshot.jobs[spec.id].allocation
-        taken = {a.turn for a in allocations.values()}
         if now is not None and now.devices == devices and now.turn not in taken:
             allocations[spec.id] = now
-    for spec in group:
-        if spec.id not in allocations:
-            taken = {a.turn for a in allocations.values()}
-            turn = next(turn for turn in range(len(group) + 1) if turn not in taken)
-            allocations[spec.id] = Allocation(devices, turn=turn)
-    return allocations
+            taken.add(now.turn)
+        else:
+            newcomers.append(spec.id)
+    turns = (turn for turn in range(len(group)) if turn not in taken)
+    return allocations | {job: Allocation(devices, turn=next(turns)) for job in newcomers}
 
 
 def muri_s(

@@ -301,7 +301,10 @@ class Recorder:
         if self._sharers is None:
             self._busy -= len(allocation.devices)
         else:
-            self._sharers -= Counter(allocation.devices)  # this drops devices left with nobody
+            for device in allocation.devices:
+                self._sharers[device] -= 1
+                if not self._sharers[device]:
+                    del self._sharers[device]
             self._busy = len(self._sharers)
         self._running -= 1
         story.done, story.observed_at = story.iterations_at(now), now

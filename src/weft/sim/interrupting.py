@@ -25,6 +25,7 @@ class InterruptingEngine(SimulatedEngine):
         events = super().due(now)
         if now > self._interrupted_at:
             self._interrupted_at = now
+            self._heap.clear()  # Every end is foreseen anew.
             for identity, run in self._runs.items():
                 if run.speed:  # It has none on a node that was lost just now.
                     self._settle(run, now)
