@@ -70,7 +70,8 @@ class StaggeredModel:
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """Stage seconds of the group over the four resources' time in one cycle."""
         work = sum(sum(fused(self._times.of(spec))) for spec in specs)
-        return work / (SLOTS * self.cycle_s(specs))
+        cycle_s = self.cycle_s(specs) if len(specs) > 1 else 1.0 / self.together(specs)[0]
+        return work / (SLOTS * cycle_s)
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
         """One iteration of every job of a group of two to four, penalty included."""

@@ -1,0 +1,106 @@
+"""How good Muri's grouping is: total efficiency of its groups over that of the best there are.
+
+    .venv/bin/python benchmarks/grouping.py
+
+Random jobs of one size, up to ten of them on as few devices as groups of four allow. The best
+groups come from trying every partition. Jobs are drawn from Muri's catalogue, or with stage times
+that are drawn one by one, and judged by Muri's model and by Weft's own.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from random import Random
+from statistics import mean, quantiles
+
+from weft.core.job import JobSpec, Profile
+from weft.core.ports import InterleavingModel
+from weft.models.catalogue import MURI, muri_profile
+from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.staggered import StaggeredModel
+from weft.models.tokens import TokenModel
+from weft.policies.grouping import Grouping
+
+LARGEST = 4
+MODELS = ("staggered", "tokens")
+JOBS = ("catalogue", "any stages")
+
+
+def model(name: str) -> InterleavingModel:
+    return StaggeredModel() if name == "staggered" else TokenModel(ScalingModel(), StageTimes())
+
+
+def draw_jobs(random: Random, kind: str) -> list[JobSpec]:
+    """Five to ten jobs of one device."""
+    profiles = [muri_profile(name, 1) for name in MURI]
+    jobs = []
+    for number in range(random.randint(5, 10)):
+        profile = random.choice(profiles)
+        if kind != "catalogue":
+            load_s, prepare_s, compute_s, sync_s = (random.expovariate(5.0) for _ in range(4))
+            profile = Profile(load_s, prepare_s, compute_s, sync_s)
+        jobs.append(JobSpec(str(number), 1.0, profile=profile))
+    return jobs
+
+
+def best(jobs: Sequence[JobSpec], devices: int, judge: InterleavingModel) -> float:
+    """The greatest total efficiency of groups of up to four on so many devices."""
+
+    @cache
+    def of(left: int, devices: int) -> float:
+        if not left:
+            return 0.0
+        if left.bit_count() > devices * LARGEST:
+            return float("-inf")
+        return max(efficiency(group) + of(left & ~group, devices - 1) for group in groups_of(left))
+
+    @cache
+    def efficiency(group: int) -> float:
+        members = [job for place, job in enumerate(jobs) if group >> place & 1]
+        return judge.efficiency(members)
+
+    return of((1 << len(jobs)) - 1, devices)
+
+
+def groups_of(left: int) -> Iterator[int]:
+    """Every group of up to four that contains the first job that is left."""
+    first = left & -left
+    others = [1 << place for place in range(left.bit_length()) if left & ~first & 1 << place]
+
+    def grow(group: int, others: Sequence[int], room: int) -> Iterator[int]:
+        yield group
+        if room:
+            for place, other in enumerate(others):
+                yield from grow(group | other, others[place + 1 :], room - 1)
+
+    return grow(first, others, LARGEST - 1)
+
+
+def quality(seed: int, kind: str, judge_name: str) -> float:
+    """Efficiency of the groups that are formed over that of the best."""
+    judge = model(judge_name)
+    jobs = draw_jobs(Random(f"{seed} {kind}"), kind)
+    devices = -(-len(jobs) // LARGEST)
+    groups = Grouping(judge, largest=LARGEST, matching=True).form([jobs], devices, {})
+    assert len(groups) <= devices, "five to ten jobs fit in groups of four"
+    formed = sum(judge.efficiency(group) for group in groups)
+    return formed / best(tuple(jobs), devices, judge)
+
+
+def main() -> None:
+    print(
+        f"{'jobs':11} {'judged by':10} {'mean':>6} {'worst':>6} {'p10':>6} {'p50':>6} {'best':>8}"
+    )
+    for kind in JOBS:
+        for judge in MODELS:
+            found = [quality(seed, kind, judge) for seed in range(100)]
+            tenths = quantiles(found, n=10)
+            optimal = sum(value > 1 - 1e-9 for value in found)
+            print(
+                f"{kind:11} {judge:10} {mean(found):6.3f} {min(found):6.3f} {tenths[0]:6.3f} "
+                f"{tenths[4]:6.3f} {optimal:6} %"
+            )
+
+
+if __name__ == "__main__":
+    main()

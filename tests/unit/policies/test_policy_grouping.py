@@ -1,0 +1,90 @@
+"""Groups in several rounds: near the best there are, never too large, nobody lost."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from statistics import mean
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.core.job import JobSpec, Profile
+from weft.models.catalogue import MURI, muri_profile
+from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.staggered import StaggeredModel
+from weft.models.tokens import TokenModel
+from weft.policies.grouping import Grouping
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "grouping.py"
+PROFILES = [muri_profile(name, 1) for name in MURI]
+
+
+def jobs(kinds: list[int]) -> list[JobSpec]:
+    return [JobSpec(str(n), 1.0, profile=PROFILES[kind]) for n, kind in enumerate(kinds)]
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = spec_from_file_location("grouping_benchmark", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("judge", ["staggered", "tokens"])
+@pytest.mark.parametrize("kind", ["catalogue", "any stages"])
+def test_groups_are_within_a_tenth_of_the_best_on_average(
+    benchmark: ModuleType, kind: str, judge: str
+) -> None:
+    found = [benchmark.quality(seed, kind, judge) for seed in range(15)]
+    assert max(found) <= 1 + 1e-9, "nothing is better than the best"
+    assert mean(found) >= 0.9
+    assert min(found) >= 0.6
+
+
+@given(
+    st.lists(st.integers(0, 7), min_size=1, max_size=30),
+    st.integers(1, 30),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_every_job_is_in_one_group_and_merging_stops_when_all_fit(
+    kinds: list[int], devices: int, largest: int, matching: bool
+) -> None:
+    found = jobs(kinds)
+    groups = Grouping(StaggeredModel(), largest=largest, matching=matching).form(
+        [found], devices, {}
+    )
+    assert sorted(int(spec.id) for group in groups for spec in group) == list(range(len(kinds)))
+    assert all(len(group) <= largest for group in groups)
+    if len(kinds) <= devices:
+        assert all(len(group) == 1 for group in groups), "sharing is a means, not an end"
+    elif len(groups) < devices:
+        pytest.fail("more was merged than had to be")
+
+
+def test_of_jobs_that_are_alike_those_who_share_devices_stay_together() -> None:
+    found = jobs([0, 0, 4, 4])  # two of each; any pair across is as good as any other
+    homes = {"0": "x", "3": "x", "1": "y", "2": "y"}
+    groups = Grouping(TokenModel(ScalingModel(), StageTimes()), largest=2, matching=True).form(
+        [found], 2, homes
+    )
+    assert {frozenset(spec.id for spec in group) for group in groups} == {
+        frozenset({"0", "3"}),
+        frozenset({"1", "2"}),
+    }
+
+
+def test_where_all_jobs_are_different_neighbours_in_rank_are_matched() -> None:
+    """Weighing every pair of a thousand would take a minute."""
+    found = [
+        JobSpec(str(n), 1.0, profile=Profile(load_s=0.1 + n / 1000, compute_s=0.2))
+        for n in range(100)
+    ]
+    groups = Grouping(StaggeredModel(), largest=2, matching=True).form([found], 50, {})
+    assert len(groups) == 50
+    assert all(abs(int(one.id) - int(other.id)) < 4 for one, other in groups)
