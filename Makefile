@@ -24,6 +24,7 @@ bench: $(STAMP)
 replications: $(STAMP)
 	$(BIN)/python replications/run.py
 	$(BIN)/weft replicate afs
+	$(BIN)/weft replicate muri
 
 hooks:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit

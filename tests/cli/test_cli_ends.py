@@ -89,7 +89,7 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
 def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, str]) -> None:
     listed = weft(plugins, "policies")
     assert listed.returncode == 0
-    assert "boom      Raises when it is asked." in listed.stdout
+    assert "boom        Raises when it is asked." in listed.stdout
     assert "absent    (policy absent (no_such_module:make) cannot be loaded:" in listed.stdout
 
 

@@ -149,9 +149,9 @@ def test_explain_names_the_nearest_job(trace: str) -> None:
 def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
     lines = weft("policies").output.splitlines()
     assert lines[0] == (
-        "fifo      First come, first served; a job that does not fit blocks all behind it."
+        "fifo        First come, first served; a job that does not fit blocks all behind it."
     )
-    assert "          tiresias?limits=3250:7200&promote=0&by_arrival=off" in lines
+    assert "            tiresias?limits=3250:7200&promote=0&by_arrival=off&as_lists=off" in lines
 
 
 def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ MISTAKES = [
     (
         ["--policy", "tiresias?limit=3"],
         (
-            "policy tiresias has no parameter 'limit' (it takes limits, promote, by_arrival); "
-            "did you mean limits?"
+            "policy tiresias has no parameter 'limit' (it takes limits, promote, by_arrival, "
+            "as_lists); did you mean limits?"
         ),
     ),
     (

@@ -265,3 +265,17 @@ def test_small_tenants_share_one_group(three_jobs):
     recorder = three_jobs(tenants=("red", "green", ""))
     names = [group.name for group in by_tenant(recorder, groups_max=2)]
     assert names == ["(no tenant)", "(2 other tenants)"]
+
+
+def test_a_job_that_swaps_devices_in_one_step_does_not_wait(run_of):
+    """It stops and starts at once; the report of the stop comes after the start."""
+    recorder = Recorder()
+    recorder.step(
+        0, [JobSubmitted(job("a", length_s=5))], [Start(0, "a", Allocation((D0,)))], free=1
+    )
+    recorder.step(2, [], [Stop(1, "a"), Start(2, "a", Allocation((D1,)))], free=1)
+    recorder.step(2, [JobStopped("a", 1, 2.0), JobStarted("a", 2, 2.0, 1.0)], [], free=1)
+    recorder.step(5, [JobFinished("a", 2)], [], free=2)
+    summary = run_of(recorder).summary
+    assert (summary.queue_mean_s, summary.utilization) == (0, 0.5)
+    assert [(hold.from_at, hold.to_at) for hold in recorder.holds] == [(0, 2), (2, 5)]

@@ -13,10 +13,10 @@ from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison
 from weft.reports.curves import binned, peaks, sampled
 from weft.reports.figure import figures
-from weft.reports.picture import check_available
 from weft.reports.focus import Focus, focus
 from weft.reports.page import page
 from weft.reports.page_data import page_data
+from weft.reports.picture import check_available
 from weft.reports.recorder import Hold, Recorder
 
 D0 = Device("n0", 0)

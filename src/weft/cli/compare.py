@@ -11,6 +11,7 @@ import click
 from weft.cli.command import command_line
 from weft.cli.options import (
     interactive,
+    names,
     read,
     run_options,
     settings,
@@ -19,7 +20,6 @@ from weft.cli.options import (
 )
 from weft.cli.progress import Progress
 from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison, Run
 from weft.reports.export import (
     check_directory,
@@ -87,14 +87,6 @@ def compare(
         click.echo(line, err=as_json)
 
 
-def names(policies: str) -> list[str]:
-    """The policies of a comma-separated list, each once."""
-    listed = [name.strip() for name in policies.split(",") if name.strip()]
-    if not listed:
-        raise InvalidInputError("--policies names no policy; write fifo,srtf, say")
-    return list(dict.fromkeys(listed))
-
-
 def run_all(
     workload: Workload, cluster: Cluster, base: Settings, policies: list[str], *, show: bool
 ) -> list[Run]:
@@ -131,9 +123,24 @@ def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
         lines.append(f"placement effects on speed: {base.effects}")
     if base.elastic is not None:
         lines.append(f"jobs are elastic, with a serial share of {base.elastic:g} (an assumption)")
-    if base.belief_error:
+    return [*lines, *_beliefs(base), *workload.notes]
+
+
+def _beliefs(base: Settings) -> list[str]:
+    """What policies do not know, or know wrongly."""
+    lines = []
+    if base.belief == "learned":
+        lines.append("policies know the speeds of jobs that they have seen run, and no others")
+    elif base.belief == "prior":
+        lines.append("policies know no speeds and take every job to scale linearly")
+    if base.belief_error and base.belief == "known":
         lines.append(f"policies mispredict speeds by a log-normal factor of {base.belief_error:g}")
-    return [*lines, *workload.notes]
+    elif base.belief_error:
+        lines.append(f"measured speeds are off by a log-normal factor of {base.belief_error:g}")
+    if base.length_error:
+        spread = base.length_error
+        lines.append(f"policies are told lengths off by a log-normal factor of {spread:g}")
+    return lines
 
 
 def check_targets(report: Path | None, figures: Path | None, out: Path | None) -> None:

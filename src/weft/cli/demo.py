@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from weft.cli.compare import names, notes, run_all, write
+from weft.cli.compare import notes, run_all, write
+from weft.cli.options import names
 from weft.reports.comparison import Comparison
 from weft.reports.export import make_directory
 from weft.reports.table import comparison_table

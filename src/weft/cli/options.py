@@ -13,7 +13,7 @@ from weft.policies.placement import PLACEMENTS
 from weft.policies.registry import names as policy_names
 from weft.sim.experiment import fit_to
 from weft.sim.faults import FaultSettings
-from weft.sim.settings import SHARING, Settings
+from weft.sim.settings import BELIEFS, SHARING, Settings
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
 from weft.traces.workload import Workload
@@ -78,9 +78,10 @@ _RUN_OPTIONS = (
         "--restart-charge",
         default="changes",
         show_default=True,
-        metavar="changes|starts|warm|decisions",
+        metavar="changes|starts|warm|decisions|groups",
         help="Charge it where something changes; to first starts as well; as that, but growing "
-        "jobs train on; or (replications only) to every running job at every decision.",
+        "jobs train on; or (replications only) to every running job at every decision, its own or "
+        "that of its whole group.",
     ),
     click.option(
         "--effects",
@@ -106,11 +107,27 @@ _RUN_OPTIONS = (
         "does not speed up (0.05, say).",
     ),
     click.option(
+        "--belief",
+        shell_complete=_beginning(lambda: BELIEFS),
+        default="known",
+        show_default=True,
+        metavar="|".join(BELIEFS),
+        help="What policies know of speeds: the truth, what jobs were seen to do, or nothing.",
+    ),
+    click.option(
         "--belief-error",
         type=Number(min=0),
         default=0.0,
         metavar="SPREAD",
-        help="Make policies mispredict speeds by a log-normal factor of this spread.",
+        help="Make policies mispredict speeds by a log-normal factor of this spread; with "
+        "--belief learned, each measurement is off by one.",
+    ),
+    click.option(
+        "--length-error",
+        type=Number(min=0),
+        default=0.0,
+        metavar="SPREAD",
+        help="Tell policies lengths that are wrong by a log-normal factor of this spread.",
     ),
     click.option(
         "--job-failures",
@@ -188,7 +205,9 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
         restart_charge=options["restart_charge"],
         effects=options["effects"],
         sharing=options["sharing"],
+        belief=options["belief"],
         belief_error=options["belief_error"],
+        length_error=options["length_error"],
         elastic=options["elastic"],
         retries=options["retries"],
         faults=FaultSettings(
@@ -200,6 +219,14 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
         ),
         seed=options["seed"],
     )
+
+
+def names(policies: str) -> list[str]:
+    """The policies of a comma-separated list, each once."""
+    listed = [name.strip() for name in policies.split(",") if name.strip()]
+    if not listed:
+        raise InvalidInputError("--policies names no policy; write fifo,srtf, say")
+    return list(dict.fromkeys(listed))
 
 
 def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluster]:

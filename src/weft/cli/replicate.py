@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from weft.cli.compare import names
 from weft.cli.facts import facts
-from weft.cli.options import interactive
+from weft.cli.options import interactive, names
 from weft.cli.progress import Progress
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError

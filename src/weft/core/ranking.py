@@ -123,6 +123,9 @@ class Ranking:
 
     @property
     def next_expiry_at(self) -> float:
+        """When the next rank runs out. Ranks that were replaced since do not count."""
+        while self._expiries and not self._counts(self._expiries[0]):
+            heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else inf
 
     def put(self, job: Job, now: float) -> None:
@@ -188,10 +191,9 @@ class Ranking:
         """Jobs whose rank has run out, each once; the caller puts them again."""
         due: dict[JobId, None] = {}
         while self._expiries and self._expiries[0][0] <= now:
-            _, place, identity = heappop(self._expiries)
-            known = self._entries.get(identity)
-            if known is not None and known[1][1] == place:
-                due[identity] = None
+            expiry = heappop(self._expiries)
+            if self._counts(expiry):
+                due[expiry[2]] = None
         if len(self._expiries) > 2 * len(self._entries) + 64:
             self._forget_replaced()
         return list(due)
@@ -222,9 +224,11 @@ class Ranking:
 
     def _forget_replaced(self) -> None:
         """Drop expiries of ranks that were replaced, which would pile up otherwise."""
-        self._expiries = [
-            (until, place, identity)
-            for until, place, identity in self._expiries
-            if identity in self._entries and self._entries[identity][1][1] == place
-        ]
+        self._expiries = [expiry for expiry in self._expiries if self._counts(expiry)]
         heapify(self._expiries)
+
+    def _counts(self, expiry: tuple[float, int, JobId]) -> bool:
+        """Whether the rank that runs out then is still the job's."""
+        _, place, identity = expiry
+        known = self._entries.get(identity)
+        return known is not None and known[1][1] == place

@@ -1,12 +1,34 @@
-"""A belief that is wrong by a constant factor for each job: to study misprediction."""
+"""Errors in what is believed: of speeds, by a constant factor for each job, and of lengths."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from math import cos, exp, log, pi, sqrt
 
 from weft.core.allocation import Allocation
-from weft.core.job import JobSpec
+from weft.core.job import JobId, JobSpec
 from weft.core.ports import InterleavingModel
+
+_EXPONENT_MAX = 20.0  # whatever the spread, nothing is misjudged by more than this power of e
+
+
+def log_normal(spread: float, *, seed: int, name: str) -> float:
+    """A factor that is as often above 1 as below, by the seed and the name alone.
+
+    Two of three lie between e^-spread and e^spread.
+    """
+    # A hash and not a generator: the draw must not depend on who asks first.
+    digest = blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
+    first = (int.from_bytes(digest[:8], "big") + 1) / 2**64
+    second = int.from_bytes(digest[8:], "big") / 2**64
+    exponent = spread * sqrt(-2.0 * log(first)) * cos(2.0 * pi * second)
+    return exp(max(-_EXPONENT_MAX, min(exponent, _EXPONENT_MAX)))
+
+
+def misjudged(spec: JobSpec, *, spread: float, seed: int) -> JobSpec:
+    """The job as somebody describes it who is wrong about its length."""
+    error = log_normal(spread, seed=seed, name=f"{spec.id}/length")
+    return replace(spec, iterations=spec.iterations * error, estimate_s=spec.estimate_s * error)
 
 
 class Noisy:
@@ -35,9 +57,9 @@ class Noisy:
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         return self._model.efficiency(specs)
 
+    def basis(self, spec: JobSpec) -> JobId:
+        """Jobs of one profile are misjudged each in its own way."""
+        return spec.id
+
     def _error(self, spec: JobSpec) -> float:
-        # A hash and not a generator: the draw must not depend on who asks first.
-        digest = blake2b(f"{self._seed}/{spec.id}".encode(), digest_size=16).digest()
-        first = (int.from_bytes(digest[:8], "big") + 1) / 2**64
-        second = int.from_bytes(digest[8:], "big") / 2**64
-        return exp(self._spread * sqrt(-2.0 * log(first)) * cos(2.0 * pi * second))
+        return log_normal(self._spread, seed=self._seed, name=spec.id)

@@ -15,26 +15,28 @@ from math import inf
 from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel
-from weft.core.snapshot import KEEP, Schedule, Snapshot
-from weft.policies.afs import Ladder, Ladders
+from weft.core.snapshot import Schedule, Snapshot
+from weft.policies.afs import Climbing, Ladder
 from weft.policies.placement import Placement
-from weft.policies.shares import Sharing
 
 
-class AfsBlind(Sharing):
+class AfsBlind(Climbing):
     """Turns when not all fit, and the AFS test without lengths."""
 
     def __init__(self, placement: Placement, belief: PerformanceModel, *, quantum_s: float) -> None:
-        super().__init__(placement)
-        self._ladders = Ladders(belief)
+        super().__init__(placement, belief)
         self._quantum_s = quantum_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        if self.nothing_to_do(snapshot):
-            return KEEP
         now = snapshot.now
-        active = [*snapshot.waiting(), *snapshot.holding()]
-        active.sort(key=lambda job: (self._turns(job, now), not job.size, job.sequence))
+
+        def order(job: Job) -> tuple[float, ...]:
+            return self._turns(job, now), not job.size, job.sequence
+
+        in_want = self.with_room_for_all(snapshot)
+        if in_want is not None:
+            return self.largest_each(snapshot, in_want, order)
+        active = sorted([*snapshot.waiting(), *snapshot.holding()], key=order)
         sizes, left = self.smallest_each(active, snapshot.supply)
         runs = [job for job in active if job.id in sizes]
         until = inf

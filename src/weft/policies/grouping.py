@@ -14,8 +14,8 @@ from weft.policies.matching import Weights, pair_counts
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers
-# Every pair of kinds has to be weighed. Where more than so many meet, jobs are matched only among so
-# many neighbours in rank.
+# Every pair of kinds has to be weighed. Where more than so many meet, jobs are matched only among
+# so many neighbours in rank.
 _KINDS_MAX = 64
 _NEIGHBOURS = 4
 _REMEMBERED_MAX = 10_000  # matchings; they come again while the same jobs are about
@@ -181,7 +181,7 @@ def _housemates(
 
 
 def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]) -> None:
-    """Pair the rest: of those of one kind the first, in order."""
+    """Pair the rest: the first in rank with the last of a kind that is wanted, and so on."""
     waiting: dict[_Kind, deque[int]] = {}
     for index, kind in enumerate(kinds):
         if index not in partner:
@@ -192,8 +192,8 @@ def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, in
         waiting[kind].popleft()
         others = wanted.get(kind)
         if others:
-            other = min(others, key=lambda other: waiting[other][0])
-            _pair(index, waiting[other].popleft(), kinds, wanted, partner)
+            other = max(others, key=lambda other: waiting[other][-1])
+            _pair(index, waiting[other].pop(), kinds, wanted, partner)
 
 
 def _pair(

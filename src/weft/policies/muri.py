@@ -64,7 +64,8 @@ class Muri(Policy):
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
             groups = self._pack(snapshot, groups, values)
-        groups.sort(key=lambda group: -group[0].asked)
+        place = {job.spec.id: place for place, (_, job) in enumerate(ranked)}
+        groups.sort(key=lambda group: (-group[0].asked, min(place[spec.id] for spec in group)))
         return Schedule.whole(snapshot, self._allocate(snapshot, groups))
 
     def _ranked(self, snapshot: Snapshot) -> list[tuple[float, Job]]:

@@ -34,8 +34,10 @@ BUILT_IN: Mapping[str, str] = {
     "max-min": "weft.policies.maxmin:max_min",
     "optimus": "weft.policies.optimus:optimus",
     "themis": "weft.policies.themis:themis",
+    "altruistic": "weft.policies.altruistic:altruistic",
     "afs": "weft.policies.afs:afs",
     "afs-p": "weft.policies.afs_blind:afs_p",
+    "antman": "weft.policies.antman:antman",
     "muri-s": "weft.policies.muri:muri_s",
     "muri-l": "weft.policies.muri:muri_l",
 }

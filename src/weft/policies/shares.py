@@ -6,7 +6,7 @@ fragmentation denies is denied to the last.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from weft.core.allocation import Allocation
@@ -32,6 +32,10 @@ class Sharing(Policy):
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return why_waiting(snapshot, job, self._placement, in_order=False)
 
+    def offers(self, job: Job) -> Sequence[int]:
+        """Sizes worth giving to a job, ascending."""
+        return job.spec.sizes
+
     def all_rigid(self, snapshot: Snapshot) -> bool:
         """Whether there is nothing to decide about sizes; the order alone then decides."""
         return all(len(job.spec.sizes) == 1 for job in snapshot.jobs.values())
@@ -43,13 +47,21 @@ class Sharing(Policy):
         )
 
     def schedule(
-        self, snapshot: Snapshot, sizes: Mapping[JobId, int], *, valid_until: float = inf
+        self,
+        snapshot: Snapshot,
+        sizes: Mapping[JobId, int],
+        *,
+        valid_until: float = inf,
+        among: Iterable[Job] | None = None,
     ) -> Schedule:
-        """Devices for exactly these jobs at these sizes, most important first."""
+        """Devices for exactly these jobs at these sizes, most important first.
+
+        Holders that are not among those given, if any are, keep what they hold.
+        """
         free = snapshot.free.copy()
         changes: dict[JobId, Allocation | None] = {}
         kept: set[JobId] = set()
-        for job in snapshot.holding():
+        for job in snapshot.holding() if among is None else among:
             identity, allocation = job.spec.id, job.allocation
             assert allocation is not None, "holding jobs hold"
             if sizes.get(identity) == len(allocation.devices):
@@ -81,7 +93,7 @@ class Sharing(Policy):
             mine = _kept(free, job.allocation.devices, size)
             if len(mine) == size:
                 return mine
-        for smaller in reversed([s for s in job.spec.sizes if s <= size]):
+        for smaller in reversed([s for s in self.offers(job) if s <= size]):
             devices = self._placement.place(free, smaller)
             if devices is not None:
                 return devices
@@ -95,6 +107,14 @@ def _kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Devic
     mine.sort(key=lambda device: (-per_node[device.node], device.node, device.number))
     kept = mine[:size]
     if len(kept) < size:
-        near = [d for d in free if d.node in per_node and d not in kept]
+        near = [device for device in _free_on(free, per_node) if device not in kept]
         kept += near[: size - len(kept)]
     return tuple(kept)
+
+
+def _free_on(free: FreeDevices, nodes: Collection[str]) -> Iterable[Device]:
+    """Free devices of these nodes. Most jobs are on one, and most of a cluster is elsewhere."""
+    if len(nodes) > 1:
+        return (device for device in free if device.node in nodes)
+    devices = (Device(node, number) for node in nodes for number in range(free.largest))
+    return (device for device in devices if free.holds((device,)))

@@ -3,8 +3,8 @@
 ARTIFACT is how the authors' simulator works: every running job pays its start-up time again in
 every interval between two events, whether it was touched or not, and in a group everybody's;
 predicted ends ignore that; the cluster is packed first-fit; groups run in lock step. HONEST charges
-a start where an allocation changes and nowhere else, and lets jobs share by tokens. The published
-figures are those of the authors' figure scripts; most of them were made with autopack off.
+a start where an allocation changes and nowhere else. The published figures are those of the
+authors' figure scripts; most of them were made with autopack off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from weft.traces.workload import Workload
 ARTIFACT = Settings(
     placement="first-fit",
     restart_cost="measured",
-    restart_charge="decisions",
+    restart_charge="groups",
     sharing="staggered",
 )
 HONEST = Settings(restart_cost="measured")
@@ -31,7 +31,7 @@ _SETTINGS: Mapping[str, Settings] = {
     "srtf": replace(ARTIFACT, policy="srtf?repack=on"),
     "srsf": replace(ARTIFACT, policy="srsf?repack=on"),
     "tiresias": replace(ARTIFACT, policy="tiresias?as_lists=on", placement="count"),
-    "antman": replace(ARTIFACT, policy="antman", sharing="gaps"),
+    "antman": replace(ARTIFACT, policy="antman", restart_charge="decisions", sharing="gaps"),
     "worst order": replace(ARTIFACT, policy="muri-l?autopack=off", sharing="staggered-worst"),
     "no matching": replace(
         ARTIFACT, policy="muri-l?autopack=off&matching=off", sharing="staggered-unmatched"
@@ -105,6 +105,7 @@ _REAL: Mapping[str, float] = {
     "muri-s": 117634.554,
     "muri-l": 129744.660,
 }
+_SHARING = ("antman", "muri-s", "muri-l")  # the others keep their devices to themselves
 # What the paper compares with what.
 _GAINS = (
     ("srtf", "muri-s"),
@@ -171,23 +172,29 @@ def _as_published(
 def _honestly(
     name: str, workload: Workload, cluster: Cluster, table: Mapping[str, tuple[float, float]]
 ) -> Iterator[tuple[str, Row]]:
-    measured = {
-        policy: hours(_run(workload, cluster, replace(HONEST, policy=policy))) for policy in table
-    }
-    for policy, mean_h in measured.items():
-        yield (
-            f"{name}: average completion time where only changes cost, jobs share by tokens, hours",
-            Row(policy, mean_h, None),
-        )
-    for baseline, muri in _GAINS:
-        yield (
-            f"{name}: what remains of the gain where only changes cost, times faster",
-            Row(
-                f"{muri} over {baseline}",
-                measured[baseline] / measured[muri],
-                table[baseline][0] / table[muri][0],
-            ),
-        )
+    """What remains of the gains: first with the artifact's idea of sharing, then with Weft's."""
+    measured: dict[str, float] = {}
+    for how, sharing, chosen in (
+        ("groups in lock step", "staggered", table),
+        ("jobs share by tokens", "tokens", _SHARING),
+    ):
+        for policy in chosen:
+            model = "gaps" if (policy, sharing) == ("antman", "staggered") else sharing
+            settings = replace(HONEST, policy=policy, sharing=model)
+            measured[policy] = mean_h = hours(_run(workload, cluster, settings))
+            yield (
+                f"{name}: average completion time where only changes cost, {how}, hours",
+                Row(policy, mean_h, None),
+            )
+        for baseline, muri in _GAINS:
+            yield (
+                f"{name}: times faster where only changes cost, {how}",
+                Row(
+                    f"{muri} than {baseline}",
+                    measured[baseline] / measured[muri],
+                    table[baseline][0] / table[muri][0],
+                ),
+            )
 
 
 def _run(workload: Workload, cluster: Cluster, chosen: Settings) -> Summary:
@@ -198,7 +205,7 @@ PAPER = Paper(
     cluster="8x8",
     policies=("srtf", "srsf", "tiresias", "antman", "muri-s", "muri-l"),
     figures=figures,
-    count=len(_PUBLISHED) * (3 * len(_POLICIES) + 2 + len(_GAINS)) + len(_REAL),
+    count=len(_PUBLISHED) * (3 * len(_POLICIES) + 2 + len(_SHARING) + 2 * len(_GAINS)) + len(_REAL),
     settings=settings,
     options=("autopack",),
 )

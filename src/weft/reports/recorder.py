@@ -45,6 +45,7 @@ class Story:
     blocked = 0.0  # integral of (time since it last held a device / its remaining work)
     service_s = 0.0
     starts = 0
+    attempt = -1  # id of the order that began the present hold
     preemptions = 0
     interruptions = 0  # stops forced by a lost node
     resizes = 0
@@ -214,7 +215,8 @@ class Recorder:
     def _stopped(self, event: JobStopped, now: float) -> None:
         story = self.stories[event.job]
         self._fall_back(story, event.iterations_done, now)
-        if story.allocation is not None:
+        # A report that is older than the present start is of the hold before it.
+        if story.allocation is not None and event.action >= story.attempt:
             self._let_go(event.job, story, now)
             self._start_waiting(story, now)
 
@@ -248,6 +250,7 @@ class Recorder:
         story = self.stories[action.job]
         self._stop_waiting(story, now)
         story.starts += 1
+        story.attempt = action.id
         story.status = "running"
         if story.first_start_at is None:
             story.first_start_at = now

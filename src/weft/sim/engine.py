@@ -6,7 +6,7 @@ same every time. A restart that costs time shows as it would live: the job is ST
 JobStarted arrives.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
@@ -67,8 +67,11 @@ class SimulatedEngine:
         cost: RestartCost | None = None,
         first_start_free: bool = True,
         faults: Faults = NO_FAULTS,
+        told: Callable[[JobSpec], JobSpec] | None = None,
     ) -> None:
+        """`told`: a job as it is announced, where that is not as it is."""
         self._truth = truth
+        self._told = told
         self._first_start_free = first_start_free
         self._cost: RestartCost = Constant() if cost is None else cost
         self._faults = faults
@@ -153,7 +156,7 @@ class SimulatedEngine:
             spec = self._jobs[self._arrived]
             self._arrived += 1
             self._specs[spec.id] = spec
-            events.append(JobSubmitted(spec))
+            events.append(JobSubmitted(spec if self._told is None else self._told(spec)))
         return events
 
     def carry_out(self, actions: Sequence[Action], now: float) -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from weft.core.actions import Action
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError, PolicyError
-from weft.core.events import Event
-from weft.core.job import JobSpec
+from weft.core.events import Event, JobSubmitted
+from weft.core.job import JobId, JobSpec
 from weft.core.ports import InterleavingModel, PerformanceModel, Policy
 from weft.core.scheduler import Observer, Scheduler
 from weft.core.snapshot import Schedule, Snapshot
@@ -19,21 +20,30 @@ from weft.reports.metrics import Summary, summarise
 from weft.reports.recorder import Recorder
 from weft.sim.engine import SimulatedEngine
 from weft.sim.faults import Faults
-from weft.sim.interrupting import InterruptingEngine
+from weft.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
 from weft.sim.run import Simulation
-from weft.sim.settings import Settings, effects, elastic_sizes, look, restart_cost, sharing
+from weft.sim.settings import (
+    BELIEFS,
+    Settings,
+    effects,
+    elastic_sizes,
+    look,
+    restart_cost,
+    sharing,
+)
 from weft.sim.warm import WarmEngine
 from weft.traces.workload import Workload
 
 Stopwatch = Callable[[], float]
 
 # What a restart cost is charged to: changes of an allocation, the first start as well, the same
-# with growing made free, or everything at every decision.
+# with growing made free, everything at every decision, or that with everybody's cost in a group.
 _ENGINES: Mapping[str, type[SimulatedEngine]] = {
     "changes": SimulatedEngine,
     "starts": SimulatedEngine,
     "warm": WarmEngine,
     "decisions": InterruptingEngine,
+    "groups": GroupInterruptingEngine,
 }
 
 
@@ -120,11 +130,7 @@ def prepare(
     """Build scheduler, engine and recorder; every mistake in the settings shows here."""
     times = StageTimes(settings.seed)
     truth = sharing(settings.sharing, ScalingModel.on(cluster, effects(settings.effects)), times)
-    belief: InterleavingModel = truth
-    if settings.belief_error:
-        from weft.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
-
-        belief = Noisy(truth, spread=settings.belief_error, seed=settings.seed)
+    belief, learns = _belief(truth, settings)
     chosen = policy(settings.policy, placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
@@ -133,20 +139,70 @@ def prepare(
             f"restart charge {settings.restart_charge!r} is not known; "
             f"expected one of {', '.join(_ENGINES)}"
         )
+    jobs = _jobs(workload, cluster, settings)
     engine = kind(
-        _jobs(workload, cluster, settings),
+        jobs,
         truth,
         cost=restart_cost(settings.restart_cost),
         first_start_free=settings.restart_charge == "changes",
         faults=Faults(settings.faults, cluster),
+        told=_told(settings),
     )
     recorder = Recorder(_speedup(truth))
     scheduler = Scheduler(spent, cluster)
-    watch = recording(recorder)
+    watch = recording(recorder, _by_id(jobs) if settings.length_error else None)
     simulation = Simulation(
-        scheduler, engine, look=look(settings.time), observers=(watch, *observers)
+        scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
     return Experiment(settings, simulation, recorder, cluster, spent, times)
+
+
+def _belief(
+    truth: InterleavingModel, settings: Settings
+) -> tuple[InterleavingModel, tuple[Observer, ...]]:
+    """What policies believe of speeds, and what watches the run to keep it up."""
+    if settings.belief not in BELIEFS:
+        raise InvalidInputError(
+            f"belief {settings.belief!r} is not known; expected one of {', '.join(BELIEFS)}"
+        )
+    spread, seed = settings.belief_error, settings.seed
+    if settings.belief == "known":
+        if not spread:
+            return truth, ()
+        from weft.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
+
+        return Noisy(truth, spread=spread, seed=seed), ()
+    from weft.models.learned import Learned, learning  # noqa: PLC0415  # most runs need none
+
+    belief = Learned(truth)
+    if settings.belief == "prior":
+        if spread:
+            raise InvalidInputError("belief prior measures nothing; it takes no belief error")
+        return belief, ()
+    return belief, (learning(belief, _gauge(spread, seed) if spread else None),)
+
+
+def _gauge(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
+    """Speeds as they are measured, off by another factor for each job and size."""
+    from weft.models.noisy import log_normal  # noqa: PLC0415  # as above
+
+    def measured(spec: JobSpec, size: int, speed: float) -> float:
+        return speed * log_normal(spread, seed=seed, name=f"{spec.id}/{size}")
+
+    return measured
+
+
+def _told(settings: Settings) -> Callable[[JobSpec], JobSpec] | None:
+    """How users announce their jobs; None: as they are."""
+    if not settings.length_error:
+        return None
+    from weft.models.noisy import misjudged  # noqa: PLC0415  # as above
+
+    return partial(misjudged, spread=settings.length_error, seed=settings.seed)
+
+
+def _by_id(jobs: Iterable[JobSpec]) -> dict[JobId, JobSpec]:
+    return {job.id: job for job in jobs}
 
 
 def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
@@ -162,8 +218,8 @@ def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
     return speedup
 
 
-def recording(recorder: Recorder) -> Observer:
-    """Feed a recorder from a loop."""
+def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -> Observer:
+    """Feed a recorder from a loop; `jobs`: as they are, where they are announced differently."""
 
     def observe(
         now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
@@ -171,9 +227,15 @@ def recording(recorder: Recorder) -> Observer:
         head = None
         if scheduler.policy.in_order and scheduler.ranking.queue:
             head = scheduler.jobs[scheduler.ranking.queue[0][2]].spec.asked
+        if jobs is not None:
+            events = [_as_it_is(event, jobs) for event in events]
         recorder.step(now, events, actions, free=scheduler.tenancy.free.total, head=head)
 
     return observe
+
+
+def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
+    return JobSubmitted(jobs[event.spec.id]) if isinstance(event, JobSubmitted) else event
 
 
 def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:

@@ -1,10 +1,10 @@
-"""An engine that stops and restarts every running job at every moment something happens.
+"""Engines that stop and restart every running job at every moment something happens.
 
 For replications only. Several published simulators charge the restart cost this way: in each
-interval between two events a running job first pays its start-up time, and that of everybody it
-shares devices with, and then makes progress, whether or not anything about it changed; its
-predicted end ignores the cost of the interval to come (Muri's artifact, SIGCOMM'22). Weft's own
-default charges a cost where an allocation changes, and nowhere else.
+interval between two events a running job first pays its start-up time and then makes progress,
+whether or not anything about it changed; its predicted end ignores the cost of the interval to
+come (Muri's artifact, SIGCOMM'22). Weft's own default charges a cost where an allocation changes,
+and nowhere else.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,9 @@ from weft.sim.engine import Running, SimulatedEngine
 
 
 class InterruptingEngine(SimulatedEngine):
-    """Charges the restart cost to everything that runs, at every event."""
+    """Charges a job its own start-up time in every interval."""
 
     _interrupted_at = 0.0
-    _costs: dict[JobId, float] = {}  # noqa: RUF012  # replaced at every event, never changed
 
     def due(self, now: float) -> list[Event]:
         events = super().due(now)
@@ -31,6 +30,30 @@ class InterruptingEngine(SimulatedEngine):
                     self._settle(run, now)
                     self._expect_end(run, now)
                     events.append(JobProgressed(identity, run.action, run.done, run.speed))
+        return events
+
+    def _restart_s(self, run: Running, starts: int) -> float:  # noqa: ARG002
+        return 0.0  # Charged as time passes, not as a delay before the start.
+
+    def _settle(self, run: Running, now: float) -> None:
+        """Progress since the last event, less what the interval cost at its beginning."""
+        past_s = max(now - run.from_at - self._interval_cost_s(run), 0.0)
+        run.done = min(run.done + run.speed * past_s, run.spec.iterations)
+        run.from_at = now
+
+    def _interval_cost_s(self, run: Running) -> float:
+        return self._cost.seconds(run.spec, run.allocation.size)
+
+
+class GroupInterruptingEngine(InterruptingEngine):
+    """Charges everybody in a group the start-up times of all its members."""
+
+    _costs: dict[JobId, float] = {}  # noqa: RUF012  # replaced at every event, never changed
+
+    def due(self, now: float) -> list[Event]:
+        ends_interval = now > self._interrupted_at
+        events = super().due(now)
+        if ends_interval:
             self._costs = {}
         return events
 
@@ -40,19 +63,14 @@ class InterruptingEngine(SimulatedEngine):
             self._charge()
 
     def _charge(self) -> None:
-        """What the interval that begins costs: to each job, its own start and its sharers'."""
-        self._costs = {}
+        """What the interval that begins costs. Members of a group share all their devices."""
+        costs: dict[JobId, float] = {}
         for identity, run in self._runs.items():
-            if identity not in self._costs:
+            if identity not in costs:
                 group = [(run.spec, run.allocation), *self._ring(run)]
                 cost_s = sum(self._cost.seconds(spec, held.size) for spec, held in group)
-                self._costs |= {spec.id: cost_s for spec, _ in group}
+                costs |= {spec.id: cost_s for spec, _ in group}
+        self._costs = costs
 
-    def _restart_s(self, run: Running, starts: int) -> float:  # noqa: ARG002
-        return 0.0  # Charged as time passes, not as a delay before the start.
-
-    def _settle(self, run: Running, now: float) -> None:
-        """Progress since the last event, less what the interval cost at its beginning."""
-        past_s = max(now - run.from_at - self._costs.get(run.spec.id, 0.0), 0.0)
-        run.done = min(run.done + run.speed * past_s, run.spec.iterations)
-        run.from_at = now
+    def _interval_cost_s(self, run: Running) -> float:
+        return self._costs.get(run.spec.id, 0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.ports import InterleavingModel, PerformanceModel
+from weft.models.gaps import GapsModel
 from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
 from weft.models.stages import StageTimes
 from weft.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
@@ -37,14 +38,23 @@ def _staggered_unmatched(base: PerformanceModel, times: StageTimes) -> Interleav
     return StaggeredModel(base, times=times, penalties=PENALTIES_UNMATCHED)
 
 
+def _gaps(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
+    return GapsModel(base, times=times)
+
+
 # Weft's own, and what published simulators assume: Muri's lock step, with its jobs in the best or
-# the worst order, and with the penalty that the authors took for groups formed without matching.
+# the worst order, and with the penalty that the authors took for groups formed without matching;
+# and opportunistic jobs in the gaps of guaranteed ones.
 SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
     "tokens": _tokens,
     "staggered": _staggered,
     "staggered-worst": _staggered_worst,
     "staggered-unmatched": _staggered_unmatched,
+    "gaps": _gaps,
 }
+
+# What policies know of speeds: the truth; what they have seen; nothing, ever.
+BELIEFS = ("known", "learned", "prior")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +65,12 @@ class Settings:
     placement: str = "consolidate"
     time: str = "event"  # event, or rounds:SECONDS
     restart_cost: str = "none"  # none, seconds, profile, measured, or a CSV file
-    restart_charge: str = "changes"  # changes, starts, warm, or decisions
+    restart_charge: str = "changes"  # changes, starts, warm, decisions, or groups
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
     sharing: str = "tokens"  # how jobs on the same devices go: one of SHARING
-    belief_error: float = 0.0  # spread of the log-normal error in what policies believe
+    belief: str = "known"  # of policies about speeds: one of BELIEFS
+    belief_error: float = 0.0  # spread of the log-normal error in it, or in what it learns from
+    length_error: float = 0.0  # spread of the log-normal error in the lengths policies are told
     elastic: float | None = None  # let jobs grow and shrink, with this serial share
     retries: int | None = None  # of every job; None leaves the trace's own
     faults: FaultSettings = field(default_factory=FaultSettings)

@@ -190,10 +190,9 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
     cells = itemgetter(*(table.header.index(c) for c in ("sizes", *_PROFILE) if c in table.header))
     known: dict[object, Profile] = {}
 
-    def read(row: Row) -> Profile:
-        written = cells(row)
-        if written not in known:
-            profile = Profile(
+    def profile(row: Row) -> Profile:
+        try:
+            return Profile(
                 load_s=load_s(row),
                 prepare_s=prepare_s(row),
                 compute_s=compute_s(row),
@@ -206,9 +205,13 @@ def _profiles(table: Table) -> Callable[[Row], Profile]:
                 model=model(row),
                 curve=curve(row),
             )
-            if profile.iteration_s <= 0:
-                raise table.error("the stages take 0 seconds; expected at least one to take longer")
-            known[written] = profile
+        except InvalidInputError as error:
+            raise table.error(str(error)) from None
+
+    def read(row: Row) -> Profile:
+        written = cells(row)
+        if written not in known:
+            known[written] = profile(row)
         return known[written]
 
     return read

@@ -1,11 +1,12 @@
 """A belief that is wrong by a constant factor for each job."""
 
+from dataclasses import replace
 from math import exp, log
 from statistics import fmean, pstdev
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Device
-from weft.models.noisy import Noisy
+from weft.models.noisy import Noisy, log_normal, misjudged
 from weft.models.scaling import ScalingModel
 from weft.testing.builders import job
 
@@ -46,3 +47,20 @@ def test_errors_are_log_normal_around_the_truth() -> None:
 
 def test_no_spread_is_the_truth() -> None:
     assert errors(1, spread=0.0, count=3) == [1.0, 1.0, 1.0]
+
+
+def test_any_spread_gives_a_factor_that_can_be_used() -> None:
+    factors = [log_normal(1e9, seed=0, name=f"j{number}") for number in range(20)]
+    assert all(1e-9 < factor < 1e9 for factor in factors)
+    assert min(factors) < 1.0 < max(factors)
+
+
+def test_a_misjudged_job_is_longer_or_shorter_and_otherwise_the_same() -> None:
+    spec = replace(job("a", size=2, sizes=(1, 2), tenant="t"), estimate_s=50.0)
+    told = misjudged(spec, spread=1.0, seed=4)
+    factor = told.iterations / spec.iterations
+    assert factor != 1.0
+    assert told.estimate_s == 50.0 * factor
+    assert replace(told, iterations=spec.iterations, estimate_s=50.0) == spec
+    assert told.profile is spec.profile
+    assert factor != log_normal(1.0, seed=4, name="a"), "speeds and lengths err independently"

@@ -3,10 +3,10 @@
 from weft.core.cluster import Cluster
 from weft.core.events import Event, JobFinished, JobProgressed
 from weft.core.scheduler import Scheduler
-from weft.models.scaling import ScalingModel
+from weft.models.scaling import Effects, ScalingModel
 from weft.sim.costs import Constant
 from weft.sim.faults import Faults, FaultSettings
-from weft.sim.interrupting import InterruptingEngine
+from weft.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
 from weft.sim.run import Simulation
 from weft.testing.builders import job, policy
 
@@ -71,3 +71,23 @@ def test_a_lost_node_is_survived() -> None:
     jobs = [job(f"j{number}", length_s=60.0, at=float(number)) for number in range(4)]
     finished, _ = ends(*jobs, cost_s=1.0, cluster=cluster, faults=Faults(settings, cluster))
     assert sorted(finished) == ["j0", "j1", "j2", "j3"]
+
+
+def test_in_a_group_everybody_pays_for_all() -> None:
+    """Two jobs share one device, 10 s each alone; a start takes 1 s, and c arrives at 6.
+
+    Together they are half as fast. At 6 each has paid 2 and done (6 - 2) / 2 = 2.
+    """
+    progress: dict[str, float] = {}
+
+    def observe(now: float, events: list[Event], actions, scheduler) -> None:
+        if now == 6.0:
+            progress.update(
+                {e.job: e.iterations_done for e in events if isinstance(e, JobProgressed)}
+            )
+
+    jobs = (job("a", length_s=10.0), job("b", length_s=10.0), job("c", length_s=1.0, at=6.0))
+    engine = GroupInterruptingEngine(jobs, ScalingModel(Effects(shared=0.5)), cost=Constant(1.0))
+    scheduler = Scheduler(policy("muri-s?group=2&autopack=off"), Cluster.grid(1, 1))
+    Simulation(scheduler, engine, observers=(observe,)).run(until=6.0)  # type: ignore[arg-type]
+    assert progress == {"a": 2.0, "b": 2.0}

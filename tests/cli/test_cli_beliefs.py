@@ -1,0 +1,42 @@
+"""What a report says about what policies did not know."""
+
+import pytest
+
+from weft.cli.compare import notes
+from weft.core.cluster import Cluster
+from weft.sim.settings import Settings
+from weft.testing.builders import job
+from weft.traces.workload import Workload
+
+
+def said(**settings: object) -> list[str]:
+    """The notes that runs without these settings do not have."""
+    workload, cluster = Workload.of("w", [job("a")]), Cluster.grid(1, 1)
+    plain = notes(workload, cluster, Settings())
+    chosen = Settings(**settings)  # type: ignore[arg-type]
+    return [line for line in notes(workload, cluster, chosen) if line not in plain]
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({}, []),
+        (
+            {"belief": "learned", "belief_error": 0.1},
+            [
+                "policies know the speeds of jobs that they have seen run, and no others",
+                "measured speeds are off by a log-normal factor of 0.1",
+            ],
+        ),
+        ({"belief": "prior"}, ["policies know no speeds and take every job to scale linearly"]),
+        (
+            {"belief_error": 0.7, "length_error": 2.3},
+            [
+                "policies mispredict speeds by a log-normal factor of 0.7",
+                "policies are told lengths off by a log-normal factor of 2.3",
+            ],
+        ),
+    ],
+)
+def test_a_report_says_what_policies_did_not_know(settings, lines: list[str]) -> None:
+    assert said(**settings) == lines

@@ -1,0 +1,75 @@
+"""`weft sweep --vary`: any number of a run against the mean completion time."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from weft.cli.main import cli
+from weft.cli.sweep import varied
+from weft.core.errors import InvalidInputError
+
+TRACE = "generate:poisson?jobs=30&seed=1"
+
+
+def weft(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["sweep", TRACE, "--workers", "1", *words], prog_name="weft")
+
+
+def refused(*words: str) -> str:
+    result = weft(*words)
+    assert isinstance(result.exception, InvalidInputError), result.output
+    return str(result.exception)
+
+
+def test_every_combination_of_what_varies() -> None:
+    assert list(varied(["belief-error=0,0.5", "belief=known,learned"])) == [
+        {"belief_error": 0.0, "belief": "known"},
+        {"belief_error": 0.0, "belief": "learned"},
+        {"belief_error": 0.5, "belief": "known"},
+        {"belief_error": 0.5, "belief": "learned"},
+    ]
+    assert list(varied([])) == [{}]
+    assert list(varied(["effects=none;nodes=0.9,racks=0.8"])) == [
+        {"effects": "none"},
+        {"effects": "nodes=0.9,racks=0.8"},
+    ]
+
+
+def test_what_varies_is_a_column_of_the_table_and_of_the_rows() -> None:
+    words = ("--cluster", "1x4", "--policies", "srtf", "--vary", "length-error=0,2")
+    lines = weft(*words).output.splitlines()
+    assert lines[0].split()[:3] == ["policy", "length", "error"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["srtf", "0.0"], ["srtf", "2.0"]]
+    rows = json.loads(weft(*words, "--json").output)
+    assert [row["length_error"] for row in rows] == [0.0, 2.0]
+    assert rows[0]["jct_mean_s"] < rows[1]["jct_mean_s"]
+
+
+def test_the_mean_completion_time_is_drawn_against_every_number(tmp_path: Path) -> None:
+    words = ("--policies", "afs,srtf", "--vary", "length-error=0,1", "--seeds", "0..1")
+    result = weft(*words, "--figures", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1] == (
+        f"figures length-error.png, length-error.svg in {tmp_path}"
+    )
+    drawn = (tmp_path / "length-error.svg").read_text()
+    assert all(text in drawn for text in (">afs<", ">srtf<", ">length error<"))
+
+
+@pytest.mark.parametrize("text", ["speed=1", "length-error", "length-error="])
+def test_what_cannot_vary_is_refused(text: str) -> None:
+    assert refused("--vary", text).startswith(
+        f"--vary {text} is not known; write OPTION=A,B with one of belief, belief-error, "
+    )
+
+
+def test_a_value_that_is_none_is_refused() -> None:
+    result = weft("--vary", "length-error=0,much")
+    assert result.exit_code == 2
+    assert "'much' is not a valid float range" in result.output
+
+
+def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+    assert "--figures needs a number in --vary" in refused("--figures", str(tmp_path))

@@ -1,0 +1,96 @@
+"""Whatever policies are told of lengths and speeds, everything ends and nothing is booked twice."""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weft.core.actions import Action
+from weft.core.cluster import Cluster
+from weft.core.events import Event
+from weft.core.job import JobSpec
+from weft.core.scheduler import Scheduler
+from weft.policies import registry
+from weft.reports.recorder import Story
+from weft.sim.experiment import prepare
+from weft.sim.settings import BELIEFS, Settings
+from weft.testing.checks import check
+from weft.testing.strategies import clusters, workloads
+from weft.traces.workload import Workload
+
+_quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+)
+_spreads = st.one_of(st.just(0.0), st.floats(0.0, 3.0), st.floats(0.0, 1e9))
+
+
+def checked(scheduler: Scheduler) -> None:
+    """`check`, in which a job that runs longer than was told counts as at its end."""
+    twin = scheduler.fork()
+    for identity, job in scheduler.jobs.items():
+        assert job.remaining_at(job.observed_at) >= 0.0
+        if job.iterations_done > job.spec.iterations:
+            twin._jobs[identity] = job._replace(iterations_done=job.spec.iterations)
+    check(twin)
+
+
+def played(
+    jobs: list[JobSpec], cluster: Cluster, chosen: Settings
+) -> tuple[list[tuple[float, Action]], dict[str, Story], set[str]]:
+    """The orders, what became of each job, and who never fits."""
+    log: list[tuple[float, Action]] = []
+
+    def observe(
+        now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        checked(scheduler)
+        log.extend((now, action) for action in actions)
+
+    run = prepare(
+        Workload.of("w", jobs), cluster, chosen, stopwatch=perf_counter, observers=(observe,)
+    )
+    run.simulation.run(until=1e6)
+    return log, run.recorder.stories, set(run.simulation.scheduler.unfit)
+
+
+@pytest.mark.parametrize("policy", registry.BUILT_IN)
+@_quick
+@given(
+    jobs=workloads(),
+    cluster=clusters(),
+    length_error=_spreads,
+    belief_error=_spreads,
+    belief=st.sampled_from(BELIEFS),
+    seed=st.integers(0, 5),
+)
+def test_every_job_that_fits_ends_after_its_true_work(
+    policy: str,
+    jobs: list[JobSpec],
+    cluster: Cluster,
+    length_error: float,
+    belief_error: float,
+    belief: str,
+    seed: int,
+) -> None:
+    chosen = Settings(
+        policy=policy,
+        belief=belief,
+        belief_error=0.0 if belief == "prior" else belief_error,
+        length_error=length_error,
+        seed=seed,
+    )
+    log, stories, unfit = played(jobs, cluster, chosen)
+    for spec in jobs:
+        story = stories[spec.id]
+        assert story.spec is spec
+        if spec.id in unfit:
+            continue
+        assert story.status == "finished", spec.id
+        assert story.ended_at is not None
+        assert story.first_start_at is not None
+        # No job of these runs faster than linearly from the size that it was measured at.
+        fastest_s = spec.iterations * spec.asked / spec.sizes[-1]
+        assert story.ended_at - story.first_start_at >= fastest_s * (1 - 1e-9)
+    assert played(jobs, cluster, chosen)[0] == log

@@ -1,0 +1,273 @@
+"""AFS, AFS-P and altruistic scheduling where things are degenerate, and where a path is short."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.policies.test_policy_afs import brute_force
+from tests.unit.stories import Story, play
+from weft.core.actions import Action, Stop
+from weft.core.cluster import Cluster
+from weft.core.events import JobSubmitted
+from weft.core.job import Job, JobSpec, Profile
+from weft.core.ports import Policy
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import Snapshot
+from weft.models.scaling import ScalingModel
+from weft.policies.afs import Afs, Ladder, shares
+from weft.policies.afs_blind import AfsBlind, afs_p
+from weft.policies.altruistic import Altruistic, altruistic
+from weft.policies.placement import PLACEMENTS, Placement, placement
+from weft.sim.engine import SimulatedEngine
+from weft.sim.run import Simulation
+from weft.testing.builders import job
+from weft.testing.strategies import clusters, workloads
+
+Make = Callable[[Placement], Policy]
+MAKERS: dict[str, Make] = {
+    "afs": lambda place: Afs(place, ScalingModel()),
+    "afs packed": lambda place: Afs(place, ScalingModel(), packed=True),
+    "afs-p": lambda place: afs_p(place, ScalingModel(), quantum_s=5.0),
+    "altruistic": lambda place: altruistic(place, ScalingModel()),
+}
+every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def curved(name: str, *seconds: float, at: float = 0.0, length_s: float = 100.0) -> JobSpec:
+    """A job of sizes 1, 2, 3 ... whose iterations take so long there."""
+    sizes = tuple(range(1, len(seconds) + 1))
+    profile = Profile(curve=tuple(zip(sizes, seconds, strict=True)))
+    spec = job(name, sizes=sizes, size=1, length_s=length_s, at=at)
+    return replace(spec, profile=profile)
+
+
+def ends(lines: Sequence[str]) -> dict[str, float]:
+    words = [line.split() for line in lines]
+    return {word[2]: float(word[0]) for word in words if word[1] == "finish"}
+
+
+def sizes_given(lines: Sequence[str], name: str) -> set[int]:
+    """How many devices a job of a cluster of one node ever held."""
+    words = [line.split() for line in lines]
+    return {len(word[3].split(",")) for word in words if word[2] == name and len(word) > 3}
+
+
+# -- few devices, few jobs, many jobs ------------------------------------------------------------
+
+
+@every_policy
+def test_one_device_serves_all_one_after_another(make: Make) -> None:
+    jobs = [job(f"j{n}", sizes=(1, 2, 4), size=1, length_s=10.0 + n) for n in range(4)]
+    lines = play(make(placement("count")), jobs, "1x1")
+    assert set(ends(lines)) == {"j0", "j1", "j2", "j3"}
+    assert max(ends(lines).values()) == 46.0, "the device is never idle"
+
+
+@every_policy
+def test_a_single_job_gets_all_it_can_use(make: Make) -> None:
+    assert play(make(placement("count")), [job("a", sizes=(1, 2, 4, 8), size=4)]) == [
+        "0 start a n0:0,1,2,3",
+        "100 finish a",
+    ]
+
+
+@every_policy
+def test_a_hundred_jobs_on_two_devices_all_finish_and_leave_no_device_idle(make: Make) -> None:
+    jobs = [job(f"j{n:03}", sizes=(1, 2), size=1, length_s=1.0 + n % 7) for n in range(100)]
+    lines = play(make(placement("count")), jobs, "1x2")
+    assert len(ends(lines)) == 100
+    work_s = sum(spec.iterations for spec in jobs)
+    assert max(ends(lines).values()) == pytest.approx(work_s / 2)
+
+
+@every_policy
+def test_without_jobs_nothing_is_done(make: Make) -> None:
+    story = Story(make(placement("count")))
+    assert story.scheduler.decide(0.0) == []
+
+
+# -- jobs that scale badly -----------------------------------------------------------------------
+
+
+@every_policy
+def test_a_job_that_more_devices_slow_down_stays_at_its_best_size(make: Make) -> None:
+    """One of them is fastest on one device, the other on two."""
+    jobs = [curved("one", 1.0, 1.1, 1.5, 3.0), curved("two", 1.0, 0.6, 0.7, 0.9)]
+    lines = play(make(placement("count")), jobs, "1x8")
+    assert sizes_given(lines, "one") == {1}
+    assert sizes_given(lines, "two") == {2}
+
+
+@every_policy
+def test_a_job_that_more_devices_do_not_help_gets_none(make: Make) -> None:
+    lines = play(make(placement("count")), [curved("flat", 1.0, 1.0, 1.0)], "1x8")
+    assert sizes_given(lines, "flat") == {1}
+
+
+@pytest.mark.parametrize("make", [MAKERS["afs"], MAKERS["afs-p"], MAKERS["altruistic"]])
+def test_fragmentation_gives_no_size_that_is_slower_than_a_smaller_one(make: Make) -> None:
+    """Four devices would be best, no node has more than three free, and three are slower than two.
+
+    Four small jobs fill a node and a fifth is on the other; none of them moves.
+    """
+    story = Story(make(placement("consolidate")), "2x4")
+    story.tell(0.0, *(JobSubmitted(job(name, size=1)) for name in "xabcy"))
+    story.runs(0.0, *"xabcy")
+    assert story.free() == "n1:1 n1:2 n1:3"
+    orders = story.tell(1.0, JobSubmitted(curved("z", 1.0, 0.6, 0.7, 0.5)))
+    assert [order.allocation.size for order in orders if not isinstance(order, Stop)] == [2]
+
+
+@given(
+    curves=st.lists(
+        st.lists(st.sampled_from([0.5, 0.8, 0.9, 1.0, 1.2, 1.6]), min_size=1, max_size=6),
+        min_size=1,
+        max_size=6,
+    ),
+    devices=st.integers(1, 12),
+    name=st.sampled_from(["afs", "afs-p", "altruistic"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_job_ever_holds_a_size_that_is_no_faster_than_a_smaller_one(
+    curves: list[list[float]], devices: int, name: str
+) -> None:
+    """Times are products of steps, so that most curves go down and up again.
+
+    Packed, a job passes counts that tile no node, so there it is true of those that do.
+    """
+    times = [list(accumulate(steps, lambda a, b: a * b)) for steps in curves]
+    jobs = [curved(f"j{n}", *times[n], at=float(n)) for n in range(len(times))]
+    lines = play(MAKERS[name](placement("count")), jobs, f"1x{devices}")
+    for n, seconds in enumerate(times):
+        for size in sizes_given(lines, f"j{n}"):
+            assert all(smaller > seconds[size - 1] for smaller in seconds[: size - 1])
+
+
+# -- profiles with stages that take no time ------------------------------------------------------
+
+
+@every_policy
+@pytest.mark.parametrize("stage", ["load_s", "prepare_s", "compute_s", "sync_s"])
+def test_a_profile_in_which_all_stages_but_one_take_no_time(make: Make, stage: str) -> None:
+    stages = {"load_s": 0.0, "prepare_s": 0.0, "compute_s": 0.0, "sync_s": 0.0, stage: 2.0}
+    profile = Profile(**stages)  # type: ignore[arg-type]
+    spec = replace(job("a", sizes=(1, 2), size=1, length_s=10.0), profile=profile)
+    lines = play(make(placement("count")), [spec], "1x2")
+    assert ends(lines) == {"a": 10.0}
+
+
+# -- lengths that nobody knows -------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=workloads(jobs_max=8), cluster=clusters(), factors=st.lists(st.integers(1, 50)))
+def test_afs_p_gives_the_same_orders_whatever_the_lengths(
+    jobs: list[JobSpec], cluster: Cluster, factors: list[int]
+) -> None:
+    """The same arrivals at the same moments; lengths differ, all beyond the last moment."""
+
+    def orders(lengths: Sequence[float]) -> list[Action]:
+        policy = afs_p(placement("count"), ScalingModel(), quantum_s=5.0)
+        story = Story(policy)
+        story.scheduler = Scheduler(policy, cluster)
+        given_out: list[Action] = []
+        for spec, length in zip(jobs, lengths, strict=True):
+            now = spec.submit_at
+            actions = story.tell(now, JobSubmitted(replace(spec, iterations=length)))
+            given_out += actions
+            story.runs(now, *(a.job for a in actions if not isinstance(a, Stop)))
+        return given_out
+
+    factors = (factors + [1] * len(jobs))[: len(jobs)]
+    assert orders([1e6] * len(jobs)) == orders([1e6 * factor for factor in factors])
+
+
+def test_afs_does_look_at_lengths() -> None:
+    """The other side of it: with one device the shorter job runs, so lengths decide."""
+    jobs = [job("a", length_s=10.0), job("b", length_s=20.0)]
+    assert play("afs", jobs, "1x1", until=0.0) == ["0 start a n0:0"]
+    jobs = [job("a", length_s=30.0), job("b", length_s=20.0)]
+    assert play("afs", jobs, "1x1", until=0.0) == ["0 start b n0:0"]
+
+
+# -- short paths ---------------------------------------------------------------------------------
+
+
+class _Thorough:
+    """Never takes the short path for a cluster with room for all."""
+
+    def with_room_for_all(self, snapshot: Snapshot) -> list[Job] | None:
+        return None
+
+
+class ThoroughAfs(_Thorough, Afs):
+    pass
+
+
+class ThoroughBlind(_Thorough, AfsBlind):
+    pass
+
+
+class ThoroughAltruistic(_Thorough, Altruistic):
+    pass
+
+
+PAIRS: list[tuple[Make, Make]] = [
+    (lambda p: Afs(p, ScalingModel()), lambda p: ThoroughAfs(p, ScalingModel())),
+    (
+        lambda p: AfsBlind(p, ScalingModel(), quantum_s=5.0),
+        lambda p: ThoroughBlind(p, ScalingModel(), quantum_s=5.0),
+    ),
+    (lambda p: Altruistic(p, ScalingModel()), lambda p: ThoroughAltruistic(p, ScalingModel())),
+]
+
+
+def orders(policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec]) -> list[tuple[float, str]]:
+    """Every order of a run, as text."""
+    log: list[tuple[float, str]] = []
+
+    def observe(now: float, _: object, actions: Sequence[Action], __: object) -> None:
+        log.extend((now, str(action)) for action in actions)
+
+    engine = SimulatedEngine(jobs, ScalingModel())
+    Simulation(Scheduler(policy, cluster), engine, observers=(observe,)).run(until=1e6)
+    return log
+
+
+@pytest.mark.parametrize(("short", "thorough"), PAIRS, ids=["afs", "afs-p", "altruistic"])
+@settings(max_examples=40, deadline=None)
+@given(cluster=clusters(), jobs=workloads(), place=st.sampled_from(sorted(PLACEMENTS)))
+def test_with_room_for_all_the_short_path_gives_the_same_orders(
+    short: Make, thorough: Make, cluster: Cluster, jobs: list[JobSpec], place: str
+) -> None:
+    expected = orders(thorough(placement(place)), cluster, jobs)
+    assert orders(short(placement(place)), cluster, jobs) == expected
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 1000), st.lists(st.floats(1.01, 3.0), max_size=6)),
+        min_size=1,
+        max_size=9,
+    ),
+    devices=st.integers(1, 24),
+)
+def test_jobs_that_scale_better_than_linearly_are_served_by_the_plain_procedure_too(
+    jobs: list[tuple[int, list[float]]], devices: int
+) -> None:
+    ladders = [
+        Ladder.of(range(1, len(steps) + 2), [1.0, *accumulate(steps, lambda a, b: a * b)])
+        for _, steps in jobs
+    ]
+    if any(step != 1 for one in ladders for step in _steps(one.sizes)):
+        return  # The plain procedure climbs by single devices.
+    work = [float(length) for length, _ in jobs]
+    assert shares(ladders, work, devices) == brute_force(ladders, work, devices)
+
+
+def _steps(sizes: Sequence[int]) -> list[int]:
+    return [b - a for a, b in pairwise(sizes)]

@@ -1,0 +1,129 @@
+"""What policies are kept from knowing: speeds that must be learned, lengths told wrongly."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import pytest
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.events import JobSubmitted
+from weft.core.job import JobSpec, Profile
+from weft.core.scheduler import Scheduler
+from weft.models.learned import Learned, learning
+from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.tokens import TokenModel
+from weft.policies.placement import placement
+from weft.policies.registry import policy
+from weft.sim.engine import SimulatedEngine
+from weft.sim.experiment import Experiment, prepare
+from weft.sim.run import Simulation
+from weft.sim.settings import Settings
+from weft.testing.builders import job
+from weft.traces.workload import Workload
+
+CLUSTER = Cluster.grid(1, 4)
+
+
+def elastic(identity: str, length_s: float, *, at: float = 0.0, serial: float = 0.0) -> JobSpec:
+    profile = Profile(model=f"m{serial:g}", serial=serial)
+    return JobSpec(identity, length_s, sizes=(1, 2, 3, 4), asked=1, profile=profile, submit_at=at)
+
+
+def experiment(jobs: Sequence[JobSpec], **settings: object) -> Experiment:
+    chosen = Settings(**{"policy": "afs", "placement": "count", **settings})  # type: ignore[arg-type]
+    return prepare(Workload.of("w", jobs), CLUSTER, chosen, stopwatch=perf_counter)
+
+
+def refusal(**settings: object) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        experiment([job("a")], **settings)
+    return str(caught.value)
+
+
+def test_a_job_that_scales_badly_gets_an_equal_share_until_it_was_seen() -> None:
+    """1. At 0, both are thought linear and share alike. 2. Both were seen at two devices, and at
+    the next event, c's arrival, the one that gains nothing makes way.
+    """
+    jobs = [
+        elastic("bad", 500.0, serial=1.0),
+        elastic("good", 500.0),
+        elastic("c", 1.0, at=10.0, serial=0.5),
+    ]
+    shares: dict[str, list[int]] = {}
+    for belief in ("known", "learned", "prior"):
+        run = experiment(jobs, belief=belief)
+        run.simulation.run(until=5.0)
+        early = run.simulation.scheduler.jobs["bad"].size
+        run.simulation.run(until=60.0)
+        shares[belief] = [early, run.simulation.scheduler.jobs["bad"].size]
+    assert shares == {"known": [1, 1], "learned": [2, 1], "prior": [2, 2]}
+
+
+def test_devices_that_are_shared_teach_nothing() -> None:
+    model = TokenModel(ScalingModel.on(CLUSTER), StageTimes())
+    belief = Learned(model)
+    jobs = [job(f"j{number}", size=4, length_s=50.0) for number in range(3)]
+    scheduler = Scheduler(policy("muri-s?autopack=off", placement("count"), belief), CLUSTER)
+    Simulation(scheduler, SimulatedEngine(jobs, model), observers=(learning(belief),)).run(
+        until=10.0
+    )
+    assert sum(1 for row in scheduler.jobs.values() if row.allocation) > 1
+    assert [belief.basis(spec) for spec in jobs] == [0, 0, 0]
+
+
+def test_measurements_may_be_off_and_a_belief_that_measures_nothing_takes_no_error() -> None:
+    jobs = [elastic("a", 50.0), elastic("b", 50.0, serial=0.5, at=1.0)]
+    exact = experiment(jobs, belief="learned").finish()
+    noisy = experiment(jobs, belief="learned", belief_error=1.0, seed=3).finish()
+    assert exact.finished == noisy.finished == 2
+    assert refusal(belief="prior", belief_error=0.1) == (
+        "belief prior measures nothing; it takes no belief error"
+    )
+
+
+def test_an_unknown_belief_is_refused() -> None:
+    assert refusal(belief="hoped") == (
+        "belief 'hoped' is not known; expected one of known, learned, prior"
+    )
+
+
+def test_policies_are_told_another_length_and_the_record_keeps_the_true_one() -> None:
+    told: dict[str, float] = {}
+
+    def listen(now, events, actions, scheduler) -> None:
+        told.update((e.spec.id, e.spec.iterations) for e in events if isinstance(e, JobSubmitted))
+
+    jobs = [job(f"j{number}", length_s=100.0, at=10.0 * number) for number in range(6)]
+    run = experiment(jobs, policy="srtf", length_error=1.0)
+    run.simulation.observe(listen)
+    summary = run.finish()
+    assert min(told.values()) < 100.0 < max(told.values())
+    stories = run.recorder.stories
+    assert all(story.spec is spec for story, spec in zip(stories.values(), jobs, strict=True))
+    assert sum(story.service_s for story in stories.values()) == pytest.approx(600.0)
+    assert summary.finished == 6
+
+
+def test_without_contention_wrong_lengths_change_nothing_that_is_reported() -> None:
+    jobs = [job(f"j{number}", length_s=100.0) for number in range(4)]
+    right = experiment(jobs, policy="srtf").finish()
+    wrong = experiment(jobs, policy="srtf", length_error=2.0).finish()
+    assert replace(wrong, decide_cpu_s=0.0) == replace(right, decide_cpu_s=0.0)
+
+
+def test_a_job_that_runs_longer_than_was_told_has_nothing_left_and_runs_on() -> None:
+    engine = SimulatedEngine(
+        [job("a", length_s=100.0)],
+        ScalingModel.on(CLUSTER),
+        told=lambda spec: replace(spec, iterations=10.0),
+    )
+    scheduler = Scheduler(policy("srtf", placement("count"), ScalingModel()), CLUSTER)
+    run = Simulation(scheduler, engine)
+    run.run(until=50.0)
+    assert scheduler.jobs["a"].remaining_at(50.0) == 0.0
+    run.run()
+    assert run.now == 100.0
+    assert not scheduler.jobs
