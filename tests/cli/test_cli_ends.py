@@ -90,7 +90,7 @@ def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, st
     listed = weft(plugins, "policies")
     assert listed.returncode == 0
     assert "boom        Raises when it is asked." in listed.stdout
-    assert "absent    (policy absent (no_such_module:make) cannot be loaded:" in listed.stdout
+    assert "absent      (policy absent (no_such_module:make) cannot be loaded:" in listed.stdout
 
 
 @pytest.mark.parametrize(
