@@ -42,7 +42,9 @@ class Profile:
         if any(a >= b for a, b in pairwise(sizes)) or any(t <= 0 for _, t in self.curve):
             raise InvalidInputError(f"a scaling curve must ascend in size, not {self.curve}")
         if not self.iteration_s > 0:
-            raise InvalidInputError("the stages take 0 seconds; expected at least one to take longer")
+            raise InvalidInputError(
+                "the stages take 0 seconds; expected at least one to take longer"
+            )
 
     @property
     def iteration_s(self) -> float:

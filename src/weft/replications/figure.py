@@ -5,7 +5,7 @@ from pathlib import Path
 
 from weft.replications.rows import Row
 from weft.reports.export import make_directory
-from weft.reports.picture import check_available, file_name, new_picture, save
+from weft.reports.picture import add_legend, check_available, file_name, new_picture, save
 
 _BAR = 0.38  # of a row's height
 _LOG_FROM = 50.0  # largest over smallest
@@ -39,5 +39,5 @@ def _draw(title: str, rows: Sequence[Row], directory: Path, name: str) -> list[P
     axes.set_title(title, fontsize="medium", loc="left")
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    picture.legend(loc="outside lower center", ncols=2, frameon=False)
+    add_legend(picture)
     return save(picture, directory, name)

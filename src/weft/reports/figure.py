@@ -13,19 +13,17 @@ from weft.reports.export import make_directory
 from weft.reports.focus import Focus, focus
 from weft.reports.gantt_figure import draw_gantt, time_title
 from weft.reports.metrics import SIZE_BUCKETS, Group, by_size, by_tenants, largest_tenants
-from weft.reports.picture import check_available, file_name, new_picture, save
+from weft.reports.picture import add_legend, check_available, file_name, new_picture, save
 from weft.reports.recorder import WAIT_CAUSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     Drawing = Callable[[Axes, Comparison, Focus], None]
 
 _CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999")  # as on the page
 _HOUR_S = 3600.0
 _BESIDE_MAX = 28  # letters of a name beside its bars
-_LEGEND_LETTERS = 90
 _BINS = 400  # points of a curve over time; more would be a carpet at this size
 
 
@@ -38,7 +36,7 @@ def figures(comparison: Comparison, directory: Path) -> list[Path]:
     for name, draw in _drawings(comparison).items():
         picture = new_picture()
         draw(picture.axes[0], comparison, shown_first)
-        _add_legend(picture)
+        add_legend(picture)
         paths += save(picture, directory, name)
     return paths
 
@@ -63,15 +61,6 @@ def _gantt_names(comparison: Comparison) -> list[str]:
         same = sum(1 for other in names if re.fullmatch(re.escape(name) + r"(-\d+)?", other))
         names.append(f"{name}-{same + 1}" if same else name)
     return names
-
-
-def _add_legend(picture: "Figure") -> None:
-    handles, names = picture.axes[0].get_legend_handles_labels()
-    if not handles:
-        return
-    # About 90 letters stand side by side at this size, the line samples counted as 7 each.
-    columns = max(1, min(len(names), _LEGEND_LETTERS // (max(map(len, names)) + 7)))
-    picture.legend(handles, names, loc="outside upper left", ncols=columns, frameon=False)
 
 
 def _completion(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
+_LEGEND_LETTERS = 90
 _NAME_MAX = 80  # letters of a file name
 
 
@@ -39,6 +40,16 @@ def new_picture(width: float = 7.0, height: float = 4.0) -> "Figure":
     FigureCanvasAgg(picture)
     picture.add_subplot().spines[["top", "right"]].set_visible(False)
     return picture
+
+
+def add_legend(picture: "Figure") -> None:
+    """A legend above the axes, in as many columns as there is room for."""
+    handles, names = picture.axes[0].get_legend_handles_labels()
+    if not handles:
+        return
+    # About 90 letters stand side by side at this size, the line samples counted as 7 each.
+    columns = max(1, min(len(names), _LEGEND_LETTERS // (max(map(len, names)) + 7)))
+    picture.legend(handles, names, loc="outside upper left", ncols=columns, frameon=False)
 
 
 def save(picture: "Figure", directory: Path, name: str) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from weft.reports.comparison import colour
 from weft.reports.export import make_directory
-from weft.reports.picture import check_available, new_picture, save
+from weft.reports.picture import add_legend, check_available, new_picture, save
 
 _HOUR_S = 3600.0
 
@@ -35,5 +35,5 @@ def sweep_figure(lines: Sequence[Line], varied: str, directory: Path) -> list[Pa
     axes.set_ylim(bottom=0)
     axes.grid(color="#eceff3")
     axes.set_axisbelow(True)
-    axes.legend(frameon=False)
+    add_legend(picture)
     return save(picture, directory, varied)
