@@ -14,6 +14,7 @@ VARIANTS = [
     "tiresias?limits=4:9&promote=2",
     "max-min?quantum_s=7",
     "themis?lease_s=5",
+    "themis?lease_s=0",
     "afs?patience=1",
     "afs?hold_s=5",
     "afs-p?quantum_s=5",

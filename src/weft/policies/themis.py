@@ -3,8 +3,11 @@
 A job's fairness is the time it will have taken over the time it would have taken on its own equal
 share of the cluster: above 1 means worse off than alone. Devices are leased; a job keeps its lease
 to the end of the term, then all devices without a lease go to the jobs that are worst off. The
-paper's auction is reduced here to its outcome for truthful bidders of rigid jobs.
+paper's auction is reduced here to its outcome for truthful bidders of rigid jobs. With leases of
+0 s every device is up for grabs whenever something happens, as Muri's authors model it.
 """
+
+from math import inf
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId
@@ -30,7 +33,7 @@ class Themis(Sharing):
         holders = list(snapshot.holding())
         share = devices / (len(contenders) + len(holders))
         sizes: dict[JobId, int] = {}
-        next_end_s = self._lease_s
+        next_end_s = self._lease_s or inf
         for job in holders:
             left_s = self._lease_left_s(job, now)
             if left_s:
@@ -53,6 +56,8 @@ class Themis(Sharing):
 
     def _lease_left_s(self, job: Job, now: float) -> float:
         """Seconds to the end of a holder's present term; 0 at a term's end."""
+        if not self._lease_s:
+            return 0.0
         into_s = (now - job.begun_at) % self._lease_s
         at_an_end = min(into_s, self._lease_s - into_s) < 1e-6
         return 0.0 if at_an_end and now > job.begun_at else self._lease_s - into_s
@@ -67,6 +72,6 @@ class Themis(Sharing):
 
 def themis(placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0) -> Themis:
     """Finish-time fairness: the job that is worst off goes first, on leases."""
-    if lease_s <= 0:
-        raise InvalidInputError(f"themis lease_s must be above 0, not {lease_s:g}")
+    if lease_s < 0:
+        raise InvalidInputError(f"themis lease_s must be 0 (none) or above, not {lease_s:g}")
     return Themis(placement, belief, lease_s=lease_s)

@@ -160,7 +160,7 @@ def test_las_looks_again_only_at_events_unless_it_has_a_quantum() -> None:
         ("tiresias?limits=0", "tiresias limits must ascend from above 0, not (0.0,)"),
         ("tiresias?promote=-1", "tiresias promote must be 0 (never) or above, not -1"),
         ("max-min?quantum_s=0", "max-min quantum_s must be above 0, not 0"),
-        ("themis?lease_s=-3", "themis lease_s must be above 0, not -3"),
+        ("themis?lease_s=-3", "themis lease_s must be 0 (none) or above, not -3"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_refused(text: str, sentence: str) -> None:
