@@ -20,7 +20,7 @@ VARIANTS = [
     "afs-p?quantum_s=5",
     "tiresias?limits=4:9&promote=2&by_arrival=on",
     "muri-s?group=2&autopack=off",
-    "muri-l?matching=off&autopack=off&group=3",
+    "muri-l?matching=none&autopack=off&group=3",
 ]
 
 

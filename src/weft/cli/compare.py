@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,15 @@ def compare(
     comparison = Comparison(
         title=f"{workload.name} on {cluster_text}",
         command=command_line(context),
-        notes=notes(workload, cluster, base),
+        notes=[*notes(workload, cluster, base), *assumed(runs)],
         cluster=cluster,
         runs=runs,
     )
     if as_json:
         click.echo(json.dumps(summary_object(comparison), indent=1))
     else:
+        for note in assumed(runs):
+            click.echo(f"note: {note}")
         click.echo(comparison_table([run.summary for run in runs]), nl=False)
     for line in write(comparison, report, figures, out):
         click.echo(line, err=as_json)
@@ -105,7 +108,8 @@ def run_all(
         if not runs:
             progress.done()
             warn_never_fit(unfit)
-        runs.append(Run(name, summary, experiment.recorder, frozenset(unfit)))
+        run = Run(name, summary, experiment.recorder, frozenset(unfit), experiment.notes())
+        runs.append(run)
     progress.done()
     return runs
 
@@ -141,6 +145,15 @@ def _beliefs(base: Settings) -> list[str]:
         spread = base.length_error
         lines.append(f"policies are told lengths off by a log-normal factor of {spread:g}")
     return lines
+
+
+def assumed(runs: Sequence[Run]) -> list[str]:
+    """What was assumed in some run, and in which."""
+    by_note: dict[str, list[str]] = {}
+    for run in runs:
+        for note in run.notes:
+            by_note.setdefault(note, []).append(run.policy)
+    return [f"{', '.join(policies)}: {note}" for note, policies in by_note.items()]
 
 
 def check_targets(report: Path | None, figures: Path | None, out: Path | None) -> None:

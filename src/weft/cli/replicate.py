@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,7 +18,9 @@ from weft.replications import afs, muri
 from weft.replications.paper import Paper, ready
 from weft.replications.rows import Row, text
 from weft.reports.export import check_directory
+from weft.reports.metrics import Summary
 from weft.reports.picture import check_available
+from weft.reports.table import comparison_table
 from weft.sim.experiment import fit_to
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
@@ -37,6 +40,19 @@ PAPERS: Mapping[str, Paper] = {"afs": afs.PAPER, "muri": muri.PAPER}
     "without.  [default: off]",
 )
 @click.option(
+    "--cluster",
+    "cluster_text",
+    metavar="NODESxGPUS|FILE|PRESET",
+    help="With --trace: another cluster than the paper's.",
+)
+@click.option(
+    "--oversize",
+    type=click.Choice(["error", "skip", "cut"]),
+    default="error",
+    show_default=True,
+    help="With --trace: what to do with jobs larger than the whole cluster.",
+)
+@click.option(
     "--traces",
     "folder",
     type=Path,
@@ -50,6 +66,8 @@ def replicate(
     trace: str | None,
     policies: str,
     autopack: str | None,
+    cluster_text: str | None,
+    oversize: str,
     folder: Path | None,
     figures: Path | None,
     as_json: bool,
@@ -63,10 +81,13 @@ def replicate(
     if trace is not None:
         if figures is not None:
             raise InvalidInputError("--figures needs published figures, and --trace has none")
-        _run_on(chosen, trace, names(policies) if policies else list(chosen.policies), options)
+        listed = names(policies) if policies else list(chosen.policies)
+        cluster = parse_cluster(cluster_text or chosen.cluster)
+        workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
+        _run_on(chosen, workload, cluster, listed, options, as_json=as_json)
         return
-    if policies or options:
-        raise InvalidInputError("--policies and --autopack go with --trace FILE")
+    if policies or options or cluster_text:
+        raise InvalidInputError("--policies, --autopack and --cluster go with --trace FILE")
     if figures is not None:
         check_available()
         check_directory(figures)
@@ -83,20 +104,34 @@ def replicate(
         raise SystemExit(1)
 
 
-def _run_on(paper: Paper, trace: str, policies: list[str], options: Mapping[str, str]) -> None:
-    """The paper's settings on any trace: one object for each policy, as `weft simulate` prints."""
-    cluster = parse_cluster(paper.cluster)
-    workload = fit_to(load(trace, cluster=cluster), cluster, "error")
+def _run_on(
+    paper: Paper,
+    workload: Workload,
+    cluster: Cluster,
+    policies: list[str],
+    options: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """The paper's settings on any trace; as JSON, what `weft simulate` prints for each policy."""
+    if not workload.jobs:
+        raise InvalidInputError(f"{workload.source} holds no jobs to run")
     experiments = [ready(workload, cluster, paper.settings(policy, options)) for policy in policies]
-    results = []
+    results: list[dict[str, object]] = []
+    summaries: list[Summary] = []
     spent_s = 0.0
     for policy, experiment in zip(policies, experiments, strict=True):
-        summary = experiment.finish()
+        summary = replace(experiment.finish(), policy=policy)
+        if paper.from_zero:
+            summary = replace(summary, makespan_s=summary.end_s)
+        summaries.append(summary)
         now_s = time.process_time()
-        result = facts(workload, experiment, summary, now_s - spent_s)
-        results.append({**result, "policy": policy, "run_as": experiment.settings.policy})
+        results.append(facts(workload, experiment, summary, now_s - spent_s))
         spent_s = now_s
-    click.echo(json.dumps(results, indent=1))
+    if as_json:
+        click.echo(json.dumps(results, indent=1))
+    else:
+        click.echo(comparison_table(summaries), nl=False)
 
 
 def _compare(

@@ -20,6 +20,8 @@ from weft.models.scaling import ScalingModel
 from weft.models.stages import StageTimes
 from weft.models.staggered import ALONE, Stages, fused
 
+_REMEMBERED_MAX = 100_000  # pairs
+
 
 class GapsModel:
     """Guaranteed jobs at their own speed, opportunistic ones in their gaps."""
@@ -92,6 +94,8 @@ class GapsModel:
 
     def _iterations(self, guest: Stages, host: Stages) -> int | None:
         if (guest, host) not in self._known:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
             self._known[guest, host] = iterations(guest, host)
         return self._known[guest, host]
 

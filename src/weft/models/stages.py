@@ -44,6 +44,7 @@ class StageTimes:
             return known[2]
         if len(self._known) >= _REMEMBERED_MAX:
             self._known.clear()
+            self._stages.clear()
         found = self._find(spec)
         stages = self._stages.setdefault(found, found)
         self._known[spec.id] = (spec.profile, spec.asked, stages)

@@ -21,6 +21,7 @@ from weft.models.scaling import ScalingModel
 
 SLOTS = 4
 Stages = tuple[float, float, float]  # data, compute, network: seconds
+_REMEMBERED_MAX = 100_000  # groups
 _NOBODY = (-inf, -inf, -inf)
 
 ALONE = 1.015
@@ -46,8 +47,21 @@ class StaggeredModel:
         self._choose = ORDERINGS[ordering]
         self._penalties = penalties
         self._alone = alone
+        self._ordering = ordering
         self._times = stages.StageTimes() if times is None else times
         self._known: dict[tuple[stages.Stages, ...], float] = {}
+
+    def ordered(self, ordering: str) -> "StaggeredModel":
+        """The same model with jobs in the best or the worst order."""
+        if ordering == self._ordering:
+            return self
+        return StaggeredModel(
+            self._base,
+            ordering=ordering,
+            penalties=self._penalties,
+            alone=self._alone,
+            times=self._times,
+        )
 
     def alone(self, spec: JobSpec, size: int) -> float:
         return self._base.alone(spec, size) / self._alone
@@ -74,16 +88,25 @@ class StaggeredModel:
         return work / (SLOTS * cycle_s)
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
-        """One iteration of every job of a group of two to four, penalty included."""
+        """One iteration of every job of a group, penalty included."""
         key = tuple(sorted([self._times.of(spec) for spec in specs]))
         known = self._known.get(key)
         if known is None:
-            members = [fused(member) for member in key]
-            times = [cycle(order) for order in set(permutations(members))]
-            if len(members) == 2:
-                times.append(_with_a_gap(*members))
-            known = self._known[key] = self._choose(times) * self._penalties[len(key)]
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            penalty = self._penalties[min(len(key), SLOTS)]
+            known = self._known[key] = self._bare_cycle_s(key) * penalty
         return known
+
+    def _bare_cycle_s(self, group: Sequence[stages.Stages]) -> float:
+        if len(group) > SLOTS:
+            return sum(member.alone_s for member in group)  # There are no slots for so many.
+        members = [fused(member) for member in group]
+        times = [cycle(order) for order in set(permutations(members))]
+        if len(members) == 2:
+            times.append(_with_a_gap(*members))
+        # Jobs of which no stage is known keep to the slowest's pace.
+        return self._choose(times) or max(member.alone_s for member in group)
 
 
 def fused(whole: stages.Stages) -> Stages:

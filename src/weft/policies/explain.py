@@ -5,6 +5,8 @@ from weft.core.lifecycle import Phase
 from weft.core.snapshot import Reason, Snapshot
 from weft.policies.placement import Placement
 
+_NAMED_MAX = 4  # jobs in a sentence
+
 
 def why_waiting(
     snapshot: Snapshot, identity: JobId, placement: Placement, *, in_order: bool
@@ -12,7 +14,7 @@ def why_waiting(
     """The reason for a job's present state under a policy that runs jobs at the asked size."""
     job = snapshot.jobs[identity]
     if job.allocation is not None:
-        return _why_holding(job, snapshot.now)
+        return _why_holding(job, snapshot)
     size, free = job.spec.asked, snapshot.free.total
     ahead = _ahead(snapshot, identity)
     if size > free:
@@ -39,20 +41,32 @@ def why_waiting(
     return Reason("rank", f"it ranks behind {_waiting(ahead)} and is started when its turn comes")
 
 
-def _why_holding(job: Job, now: float) -> Reason:
+def _why_holding(job: Job, snapshot: Snapshot) -> Reason:
     assert job.allocation is not None, "asked only for jobs that hold devices"
     where = ", ".join(
         f"{sum(1 for d in job.allocation.devices if d.node == node)} on {node}"
         for node in job.allocation.nodes()
     )
+    now = snapshot.now
     done = 100.0 * job.iterations_at(now) / job.spec.iterations
     asked = "all it asked for" if job.size == job.spec.asked else f"it asked for {job.spec.asked}"
     held_s = now - job.begun_at
+    sharers = _sharers(job, snapshot)
     return Reason(
         "starting" if job.phase is Phase.STARTING else "running",
         f"it holds {_devices(job.size)} ({where}; {asked}) since {held_s:g} s ago, "
-        f"{done:.1f} % done",
+        f"{done:.1f} % done{f', and shares them with {sharers}' if sharers else ''}",
     )
+
+
+def _sharers(job: Job, snapshot: Snapshot) -> str:
+    """Who else is on its devices, in words; nothing if it has them to itself."""
+    assert job.allocation is not None, "asked only for jobs that hold devices"
+    turns = [snapshot.tenants[device].values() for device in job.allocation.devices]
+    others = list(dict.fromkeys(other for jobs in turns for other in jobs if other != job.id))
+    named = ", ".join(others[:_NAMED_MAX])
+    more = f" and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
+    return f"job{'s' if len(others) > 1 else ''} {named}{more}" if others else ""
 
 
 def _ahead(snapshot: Snapshot, identity: JobId) -> int:

@@ -31,7 +31,7 @@ class Grouping:
 
     def __init__(self, model: InterleavingModel, *, largest: int, matching: bool) -> None:
         self._model = model
-        self._largest = largest
+        self.largest = largest
         self._matching = matching
         self._numbers: dict[Hashable, int] = {}  # of kinds of jobs
         self._of_job: dict[JobId, int] = {}
@@ -48,7 +48,7 @@ class Grouping:
         if not self._matching:
             return self._in_blocks(buckets, demand - devices)
         groups: list[list[Group]] = [[(spec,) for spec in bucket] for bucket in buckets]
-        for _ in range(self._largest):
+        for _ in range(self.largest):
             if demand <= devices:
                 break
             demand = self._merge(groups, demand, devices, homes)
@@ -118,12 +118,13 @@ class Grouping:
 
     def _weight(self, one: _Kind, other: _Kind, examples: Mapping[_Kind, Group]) -> int:
         """How well two groups would use their devices together; 0 if they are too many."""
-        if len(one) + len(other) > self._largest:
+        if len(one) + len(other) > self.largest:
             return 0
         known = self._weights.get((one, other))
         if known is None:
             if len(self._weights) >= _WEIGHTS_MAX:
                 self._weights.clear()
+                self._tables.clear()
             known = round(_SCALE * self._model.efficiency(examples[one] + examples[other]))
             self._weights[one, other] = self._weights[other, one] = known
         return known
@@ -137,18 +138,23 @@ class Grouping:
         """A small number for the job's kind."""
         known = self._of_job.get(spec.id)
         if known is None:
-            if len(self._of_job) >= _REMEMBERED_MAX:
-                self._of_job.clear()
+            if max(len(self._of_job), len(self._numbers)) >= _REMEMBERED_MAX:
+                self._forget()
             known = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
             self._of_job[spec.id] = known
         return known
+
+    def _forget(self) -> None:
+        """Begin afresh: numbers mean nothing without the tables that are written in them."""
+        for table in (self._of_job, self._numbers, self._weights, self._tables, self._matched):
+            table.clear()
 
     def _in_blocks(self, buckets: Sequence[Sequence[JobSpec]], excess: int) -> list[Group]:
         """Without matching: neighbours in rank share, block by block, while there is an excess."""
         groups: list[Group] = []
         for bucket in buckets:
-            for start in range(0, len(bucket), self._largest):
-                head, *others = bucket[start : start + self._largest]
+            for start in range(0, len(bucket), self.largest):
+                head, *others = bucket[start : start + self.largest]
                 block: Group = (head,)
                 for spec in others:
                     if excess > 0:

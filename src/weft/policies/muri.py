@@ -3,13 +3,14 @@
 1. Rank jobs, by remaining service (muri-s) or attained service (muri-l).
 2. Take as candidates the next jobs of each size, a group's worth for each place in the cluster.
 3. Form groups of equal size while there are more jobs than devices (grouping.py).
-4. With autopack, split a group that would be slower than its jobs one after another.
+4. With autopack, split a group that gets less done than its jobs one after another.
 5. Place groups, the largest first; members of a group share its devices in turns.
 
 When a member ends the policy is asked again, so a group never runs with a hole.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster, Device
@@ -23,6 +24,15 @@ from weft.policies.grouping import Group, Grouping
 from weft.policies.placement import Fit, Placement
 
 _Place = tuple[Group, tuple[Device, ...]]
+_DIGITS = 7  # of seconds: values that differ by an error of rounding are equal
+_EVEN = 1.0 - 1e-9
+
+
+@runtime_checkable
+class Orderable(Protocol):
+    """A model in which it matters who goes behind whom."""
+
+    def ordered(self, ordering: str) -> InterleavingModel: ...
 
 
 class Muri(Policy):
@@ -32,20 +42,16 @@ class Muri(Policy):
         self,
         placement: Placement,
         belief: InterleavingModel,
+        grouping: Grouping,
         *,
         lengths_known: bool,
-        group: int,
-        matching: bool,
         autopack: bool,
     ) -> None:
-        if not 1 <= group <= 4:
-            raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
         self._placement = placement
-        self._belief = belief
+        self._belief = belief.ordered("best") if isinstance(belief, Orderable) else belief
+        self._grouping = grouping
         self._lengths_known = lengths_known
-        self._group = group
         self._autopack = autopack
-        self._grouping = Grouping(belief, largest=group, matching=matching)
         self._fit = Fit(placement)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -85,7 +91,8 @@ class Muri(Policy):
         spec = job.spec
         if spec.estimate_s and not job.starts:
             return spec.estimate_s * spec.asked
-        return job.remaining_at(now) / self._belief.alone(spec, spec.asked) * spec.asked
+        remaining_s = job.remaining_at(now) / self._belief.alone(spec, spec.asked)
+        return round(remaining_s * spec.asked, _DIGITS)
 
     def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
         """By size, in order of appearance: a group's worth of jobs for each place that is left."""
@@ -100,7 +107,7 @@ class Muri(Policy):
             place = position[size]
             position[size] += 1
             if place >= taken[size] and size <= free.total and self._claim(free, size):
-                taken[size] = min(taken[size] + self._group, len(waiting[size]))
+                taken[size] = min(taken[size] + self._grouping.largest, len(waiting[size]))
         return [waiting[size][: taken[size]] for size in waiting if taken[size]]
 
     def _pack(
@@ -109,13 +116,16 @@ class Muri(Policy):
         """Split groups that would lose by sharing, and keep what fits in order of rank."""
         ranked: list[tuple[float, Group]] = []
         for group in groups:
-            alone_s = sum(1.0 / self._belief.alone(spec, spec.asked) for spec in group)
-            cycle_s = max(1.0 / speed for speed in self._belief.together(group))
-            parts = [group] if cycle_s <= alone_s else [(spec,) for spec in group]
+            parts = [group] if self._pays(group) else [(spec,) for spec in group]
             ranked += [(min(values[spec.id] for spec in part), part) for part in parts]
         ranked.sort(key=lambda entry: entry[0])
         free = snapshot.emptied()
         return [group for _, group in ranked if self._claim(free, group[0].asked)]
+
+    def _pays(self, group: Group) -> bool:
+        """Whether a group gets at least as much done as its jobs one after another."""
+        speeds = zip(group, self._belief.together(group), strict=True)
+        return sum(speed / self._belief.alone(spec, spec.asked) for spec, speed in speeds) >= _EVEN
 
     def _claim(self, free: FreeDevices, size: int) -> bool:
         devices = self._placement.place(free, size)
@@ -198,18 +208,13 @@ def muri_s(
     belief: InterleavingModel,
     *,
     group: int = 4,
-    matching: bool = True,
+    ordering: str = "best",
+    matching: str = "blossom",
     autopack: bool = True,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; shortest remaining service first."""
-    return Muri(
-        placement,
-        belief,
-        lengths_known=True,
-        group=group,
-        matching=matching,
-        autopack=autopack,
-    )
+    grouping = _grouping(belief, group, ordering, matching)
+    return Muri(placement, belief, grouping, lengths_known=True, autopack=autopack)
 
 
 def muri_l(
@@ -217,15 +222,26 @@ def muri_l(
     belief: InterleavingModel,
     *,
     group: int = 4,
-    matching: bool = True,
+    ordering: str = "best",
+    matching: str = "blossom",
     autopack: bool = True,
 ) -> Muri:
     """Interleave jobs with different bottlenecks; least attained service first."""
-    return Muri(
-        placement,
-        belief,
-        lengths_known=False,
-        group=group,
-        matching=matching,
-        autopack=autopack,
-    )
+    grouping = _grouping(belief, group, ordering, matching)
+    return Muri(placement, belief, grouping, lengths_known=False, autopack=autopack)
+
+
+def _grouping(belief: InterleavingModel, group: int, ordering: str, matching: str) -> Grouping:
+    if not 1 <= group <= 4:
+        raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
+    if ordering not in {"best", "worst"}:
+        raise InvalidInputError(f"muri ordering is best or worst, not {ordering!r}")
+    if matching not in {"blossom", "none"}:
+        raise InvalidInputError(f"muri matching is blossom or none, not {matching!r}")
+    if isinstance(belief, Orderable):
+        belief = belief.ordered(ordering)
+    elif ordering == "worst":
+        raise InvalidInputError(
+            "muri ordering=worst needs sharing in which order matters, such as --sharing staggered"
+        )
+    return Grouping(belief, largest=group, matching=matching == "blossom")

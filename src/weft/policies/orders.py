@@ -9,6 +9,9 @@ from weft.core.ranking import Rank
 from weft.policies.ordered import Ordered
 from weft.policies.placement import Placement
 
+# Of seconds: jobs that differ by an error of rounding are equal, and equals go by arrival.
+_DIGITS = 7
+
 
 def fifo(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa: ARG001
     """First come, first served; a job that does not fit blocks all behind it."""
@@ -34,7 +37,8 @@ def srtf(placement: Placement, belief: PerformanceModel, *, repack: bool = False
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked)
-        return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
+        remaining_s = round(job.remaining_at(now) / speed, _DIGITS)
+        return Rank(remaining_s, -job.iterations_per_s / speed)
 
     return Ordered(order, placement, preemptive=True, repack=repack)
 
@@ -44,7 +48,8 @@ def srsf(placement: Placement, belief: PerformanceModel, *, repack: bool = False
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked) / job.spec.asked
-        return Rank(job.remaining_at(now) / speed, -job.iterations_per_s / speed)
+        remaining_s = round(job.remaining_at(now) / speed, _DIGITS)
+        return Rank(remaining_s, -job.iterations_per_s / speed)
 
     return Ordered(order, placement, preemptive=True, repack=repack)
 

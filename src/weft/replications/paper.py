@@ -26,6 +26,7 @@ class Paper:
     # The paper's settings for a policy by its name here or in the registry, and for options.
     settings: Callable[[str, Mapping[str, str]], Settings]
     options: Sequence[str] = ()  # that it understands
+    from_zero: bool = False  # whether it counts a makespan from time 0, not from the first job
 
 
 def ready(workload: Workload, cluster: Cluster, settings: Settings) -> Experiment:

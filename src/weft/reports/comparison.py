@@ -22,6 +22,7 @@ class Run:
     summary: Summary
     recorder: Recorder
     never_fit: frozenset[JobId] = frozenset()  # left out of the queue in figures
+    notes: Sequence[str] = ()  # what was assumed in this run
 
     def completion_s(self) -> list[float]:
         """Submission to finish, of each finished job."""

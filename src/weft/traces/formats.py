@@ -36,7 +36,7 @@ FORMATS = (
     _of("weft", "id submit_s sizes iterations", "own:read_own"),
     _of(
         "muri",
-        "job_id num_gpu submit_time iterations iteration_time priority",
+        "job_id num_gpu submit_time iterations iteration_time",
         "tiresias:read_muri",
     ),
     _of(

@@ -30,7 +30,7 @@ def read_muri(table: Table) -> Workload:
     data, compute, network = (
         table.moment(f"resource_time_{stage}", unit="milliseconds", over=1000) for stage in range(3)
     )
-    priority = table.count("priority", least=0)
+    priority = table.count("priority", least=0, default=0)
     profiles: dict[tuple[float, ...], Profile] = {}
     for row in table.rows():
         times = (data(row), compute(row), network(row), alone_s(row))
