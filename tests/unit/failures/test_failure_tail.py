@@ -1,0 +1,103 @@
+"""The end of a log file, whatever it holds: bounded, and never waiting."""
+
+import os
+import socket
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from weft.core.errors import InvalidInputError
+from weft.failures.classifier import classify
+from weft.failures.lines import LINE_LENGTH_MAX, LINES_MAX
+from weft.failures.tail import tail
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "job.log"
+
+
+def test_the_last_lines_come_without_the_one_that_is_cut(log: Path) -> None:
+    log.write_text("first line\nsecond line\nthird line\n")
+    assert tail(log) == ["first line", "second line", "third line"]
+    assert tail(log, 15) == ["third line"]
+    # The limit falls on the begin of a line, which is whole.
+    assert tail(log, len("second line\nthird line\n")) == ["second line", "third line"]
+
+
+def test_bars_colours_and_control_characters_are_gone(log: Path) -> None:
+    log.write_bytes(
+        b"\x1b[31mred\x1b[0m\x07\r\n 1%|\r 50%|\r100%| done\r\n\x1b]0;title\x07x\x00y\tz"
+    )
+    assert tail(log) == ["red", "100%| done", "xy\tz"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"\n" * 100_000,
+        b"a" * 3_000_000,
+        b"\x00" * 1_000_000,
+        b"\xff\xfe\xfd" * 200_000,
+        b"\x1b[" * 300_000,
+        b"\r" * 500_000,
+        bytes(range(256)) * 4000,
+        "é".encode() * 300_000,
+        b"x" * 300_000 + b"\nKeyError: 'x'\n",
+    ],
+    ids=lambda data: f"{len(data)}-{data[:4]!r}",
+)
+def test_hostile_bytes_are_bounded_lines(log: Path, data: bytes) -> None:
+    log.write_bytes(data)
+    lines = tail(log)
+    assert len(lines) <= LINES_MAX
+    assert all(len(line) <= LINE_LENGTH_MAX + 5 for line in lines)
+    assert all("\x1b" not in line and "\x00" not in line and "\r" not in line for line in lines)
+    classify(lines)
+
+
+def test_a_log_of_a_gigabyte_is_read_in_50_ms_and_16_mb(log: Path) -> None:
+    with log.open("wb") as handle:
+        handle.truncate(1 << 30)
+        handle.seek(0, os.SEEK_END)
+        handle.write(b"\n" + b"".join(b"step %d loss 2.0 lr 0.1\n" % n for n in range(20_000)))
+        handle.write(b"KeyError: 'x'\n")
+    tracemalloc.start()
+    lines = tail(log)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    seconds = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        tail(log)
+        seconds.append(time.perf_counter() - begin)
+    assert lines[-1] == "KeyError: 'x'"
+    assert peak_bytes < 16e6
+    assert min(seconds) < 0.05
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match=r"pipe: it is a pipe; expected a file"):
+        tail(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match=r"it is a directory; expected a file"):
+        tail(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"cannot read .*nothing: No such file"):
+        tail(tmp_path / "nothing")
+    with pytest.raises(InvalidInputError, match=r"cannot read 'a\\x00b': embedded null byte"):
+        tail("a\x00b")
+    with pytest.raises(InvalidInputError, match=r"/dev/null: it is a device; expected a file"):
+        tail("/dev/null")
+    with pytest.raises(InvalidInputError, match=r"File name too long"):
+        tail("x" * 5000)
+
+
+def test_a_socket_is_refused(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        with pytest.raises(InvalidInputError, match="cannot read"):
+            tail(tmp_path / "s")
