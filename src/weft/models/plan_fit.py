@@ -5,24 +5,25 @@ apart. Rubick's loss is the sum of three root-mean-square logarithmic errors: of
 forward and optimizer, of the optimizer, and of the whole iteration. Logarithms, because a schedule
 compares speeds: a tenth of 40 ms misplaces as many devices as a tenth of 40 s.
 
-Seven factors need seven runs, three of them with the optimizer on the host, where alone three of the
-factors show. A fit from less is given, with a sentence that says so: what it predicts near its runs
-is still right, but not what it says about other plans.
+Seven factors need seven runs, three of them with the optimizer on the host, where alone three of
+the factors show. A fit from less is given, with a sentence that says so: what it predicts near its
+runs is still right, but not what it says about other plans.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
 from weft.core.errors import InvalidInputError
 from weft.core.plan import Plan
-from weft.models.plan_solver import Solution, Vector, minimise
-from weft.models.plans import OVERLAP_MAX, Factors, ModelType, Shape, Times, describe
+from weft.models.plan_solver import Vector, minimise
+from weft.models.plans import OVERLAP_MAX, ModelType, Shape, Times, describe
 
-RUNS_MIN, OFFLOAD_RUNS_MIN = 7, 3
-# A forward this many times off the others' (for the same share of the batch) is taken for a slip.
+OFFLOAD_RUNS_MIN = 3
+# A forward this many times off the others', for the same share of the batch, looks like a slip.
 SLIP = 2.0
 
 
@@ -69,21 +70,24 @@ class Knob:
 
 def _factor(name: str, lower: float, upper: float) -> Knob:
     def put(model: ModelType, number: float) -> ModelType:
-        return replace(model, factors=replace(model.factors, **{name: number}))
+        change: dict[str, Any] = {name: number}  # `replace` cannot know the field's type
+        return replace(model, factors=replace(model.factors, **change))
 
     return Knob(lambda model: float(getattr(model.factors, name)), put, lower, upper)
 
 
 def _fact(name: str, lower: float, upper: float) -> Knob:
     def put(model: ModelType, number: float) -> ModelType:
-        return replace(model, facts=replace(model.facts, **{name: number}))
+        change: dict[str, Any] = {name: number}
+        return replace(model, facts=replace(model.facts, **change))
 
     return Knob(lambda model: float(getattr(model.facts, name)), put, lower, upper)
 
 
 def _link(name: str) -> Knob:
     def put(model: ModelType, number: float) -> ModelType:
-        return replace(model, links=replace(model.links, **{name: number}))
+        change: dict[str, Any] = {name: number}
+        return replace(model, links=replace(model.links, **change))
 
     return Knob(lambda model: float(getattr(model.links, name)), put, 0.1, 1000.0)
 
@@ -106,9 +110,9 @@ KNOBS: Mapping[str, Knob] = {
     "k_const": _factor("k_const", 1e-8, 1e5),
     "k_off": _factor("k_off", 1e-8, 1e5),
     "k_swap": _factor("k_swap", 1e-8, 1e5),
-    "sharded_traffic": _factor("sharded_traffic", 0.5, 4.0),
+    "sharded_extra": _factor("sharded_extra", 1e-8, 4.0),
     "forward_ms": _fact("forward_ms", 1e-3, 1e7),
-    "forward_fixed_ms": _fact("forward_fixed_ms", 1e-8, 1e5),
+    "recompute": _fact("recompute", 0.1, 2.0),
     **{name: _link(name) for name in ("inner", "outer", "host")},
     **{f"efficiency-{tensor}": _efficiency(tensor) for tensor in (1, 2, 4, 5, 8)},
 }
@@ -130,7 +134,6 @@ def fit(model: ModelType, runs: Sequence[Run], *, free: Sequence[str] = SEVEN) -
     if not runs:
         raise InvalidInputError("a fit needs runs; seven or more, three with the optimizer on host")
     knobs = [KNOBS[name] for name in free]
-    known, slips = mended(runs)
 
     def build(numbers: Vector) -> ModelType:
         built = model
@@ -138,20 +141,18 @@ def fit(model: ModelType, runs: Sequence[Run], *, free: Sequence[str] = SEVEN) -
             built = knob.set(built, float(number))
         return built
 
-    solutions: list[Solution] = []
-    for start in _starts(model, free):
-        solutions.append(
-            minimise(
-                lambda numbers: _residuals(build(numbers), known),
-                start,
-                lower=[knob.lower for knob in knobs],
-                upper=[knob.upper for knob in knobs],
-            )
-        )
-    best = min(solutions, key=lambda solution: solution.loss)
+    lower, upper = [knob.lower for knob in knobs], [knob.upper for knob in knobs]
+    best = min(
+        (
+            minimise(lambda x: _residuals(build(x), runs), start, lower=lower, upper=upper)
+            for start in _starts(model, free)
+        ),
+        key=lambda solution: solution.loss,
+    )
     fitted = build(np.asarray(best.factors))
-    errors = [relative_error(fitted, run) for run in known]
-    return Fit(fitted, best.loss, fmean(errors), max(errors), (*_too_few(runs), *slips))
+    errors = [relative_error(fitted, run) for run in runs]
+    warnings = (*_too_few(runs, free), *mended(runs)[1])
+    return Fit(fitted, best.loss, fmean(errors), max(errors), warnings)
 
 
 def predict(model: ModelType, run: Run) -> Times:
@@ -165,7 +166,10 @@ def relative_error(model: ModelType, run: Run) -> float:
 
 
 def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
-    """The runs, with forwards that cannot be right set to what the others suggest, and which."""
+    """The runs, with forwards that look like slips set to what the others suggest, and which.
+
+    A fit takes its runs as they are and only warns; fit these to follow the suggestion.
+    """
     shares = [run.forward_ms * sum(run.shape) * run.plan.accumulate for run in runs]
     plain = [
         share
@@ -184,7 +188,7 @@ def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
         known.append(replace(run, forward_ms=forward_ms))
         said.append(
             f"the forward of {describe(run.plan)} on {list(run.shape)} devices, "
-            f"{run.forward_ms:g} ms, is taken for a slip: the others suggest {forward_ms:.0f} ms"
+            f"{run.forward_ms:g} ms, looks like a slip: the others suggest {forward_ms:.0f} ms"
         )
     return known, tuple(said)
 
@@ -206,22 +210,19 @@ def _residuals(model: ModelType, runs: Sequence[Run]) -> list[Vector]:
         if run.optimizer_ms:
             optimizer.append(said.optimizer_ms / run.optimizer_ms)
     # A part that is predicted as nothing is a large error and not an infinite one.
-    return [
-        np.log(np.maximum(np.asarray(part), 1e-6)) for part in (exchange, optimizer, iteration)
-    ]
+    return [np.log(np.maximum(np.asarray(part), 1e-6)) for part in (exchange, optimizer, iteration)]
 
 
-def _too_few(runs: Sequence[Run]) -> tuple[str, ...]:
-    offload = sum(run.plan.offload for run in runs)
+def _too_few(runs: Sequence[Run], free: Sequence[str]) -> tuple[str, ...]:
     said = []
-    if len(runs) < RUNS_MIN:
-        said.append(f"{len(runs)} runs do not determine seven factors; expected {RUNS_MIN} or more")
-    if offload < OFFLOAD_RUNS_MIN:
+    if len(runs) < len(free):
+        said.append(
+            f"{len(runs)} runs do not determine {len(free)} numbers; expected as many or more"
+        )
+    offload = sum(run.plan.offload for run in runs)
+    if "k_opt_off" in free and offload < OFFLOAD_RUNS_MIN:
         said.append(
             f"{offload} runs have the optimizer on the host; expected {OFFLOAD_RUNS_MIN} or more "
             "to tell k_opt_off, k_off and k_swap apart"
         )
     return tuple(said)
-
-
-assert {field.name for field in fields(Factors)} >= set(SEVEN)

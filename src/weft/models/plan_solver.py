@@ -1,11 +1,11 @@
 """Least squares for factors that span many orders of magnitude and may not leave their bounds.
 
-Factors are searched by their logarithms, so that a step of a tenth means the same for 0.0001 and for
-1,000. What is made small is the sum, over groups of residuals, of each group's root mean square:
-Rubick's loss has three groups. A sum of roots is not a sum of squares, but near any point one lies
-above it that touches it there: each group's squares, divided by the group's present root. Every
-round takes one damped Gauss-Newton step (Levenberg, Marquardt) on that, keeps factors at a bound
-out of it where the step would leave, and is taken back where the loss would rise.
+Factors are searched by their logarithms, so that a step of a tenth means the same for 0.0001 and
+for 1,000. What is made small is the sum, over groups of residuals, of each group's root mean
+square: Rubick's loss has three groups. A sum of roots is not a sum of squares, but near any point
+one lies above it that touches it there: each group's squares, divided by the group's present root.
+Every round takes one damped Gauss-Newton step (Levenberg, Marquardt) on that. Factors at a bound
+stay out of it where they would leave, and a step after which the loss would be higher is not taken.
 """
 
 from collections.abc import Callable, Sequence

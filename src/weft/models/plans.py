@@ -11,11 +11,12 @@ shorter:
     gradients out to the host and parameters back in, where the optimizer runs on the host
     the optimizer, and what never changes
 
-Two things are added to the paper's formulas. A pipeline of p stages fed with m micro-batches is
-busy for m + p − 1 slots, of which p − 1 are the bubble: with m = 1, as the authors ran it, a pipeline
-saves memory and no time. And a node reaches the others through its network cards: devices that
-are alone on their node have one card, and several rings that cross nodes at once share what there
-is. With `devices_per_card` 0 the network is one number, as in the authors' code.
+Three things are added to the paper's formulas. A pipeline of p stages fed with m micro-batches is
+busy for m + p − 1 slots, of which p − 1 are the bubble: with m = 1, as the authors ran it, a
+pipeline saves memory and no time. And a node reaches the others through its network cards: devices
+that are alone on their node have one card, and several rings that cross nodes at once share what
+there is. With `devices_per_card` 0 the network is one number, as in the authors' code. The third is
+`Factors.sharded_extra`.
 
 Lengths are milliseconds, amounts MiB and bandwidths MiB for each millisecond (about GB/s), the
 units of the authors' factors; `Times.iteration_s` is in seconds.
@@ -23,7 +24,7 @@ units of the authors' factors; `Times.iteration_s` is in seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import log, log2
 
 from weft.core.errors import InvalidInputError
 from weft.core.plan import Plan
@@ -129,8 +130,9 @@ class Factors:
     k_const: float  # ms of an iteration that no plan changes
     k_off: float  # ms that sending gradients to the host takes whatever their amount
     k_swap: float  # ms of every optimizer step of plans that do not split the model
-    # Ours: bytes that sharded gradients move, over those of a plain all-reduce.
-    sharded_traffic: float = 1.0
+    # Ours: how much more sharded gradients cost to exchange than plain ones, for each doubling of
+    # one more than the nodes. Each shard goes to its owner, and owners are further apart.
+    sharded_extra: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +221,7 @@ class ModelType:
             on_host = factors.k_opt_off * parameters / (copies * max(cores, 1e-3))
             return Times(forward, exchange, on_host + fixed + moved, factors.k_const)
         share = 1 if plan.shard == "none" else copies
-        return Times(
-            forward, exchange, factors.k_opt * parameters / share + fixed, factors.k_const
-        )
+        return Times(forward, exchange, factors.k_opt * parameters / share + fixed, factors.k_const)
 
     def iteration_s(self, plan: Plan, shape: Sequence[int], *, cores: float = 1.0) -> float:
         """Seconds of one iteration."""
@@ -244,7 +244,8 @@ class ModelType:
         amount = 2 * GRADIENT_BYTES * parameters * (copies - 1) / copies
         if plan.shard in {"gradients", "all"}:
             # Every micro-batch's gradients go to their owners; without shards they add up at home.
-            amount *= plan.accumulate * self.factors.sharded_traffic
+            amount *= plan.accumulate
+            amount *= 1.0 + self.factors.sharded_extra * log2(1 + len(nodes))
             amount *= _ALL_SHARDED if plan.shard == "all" else 1.0
         if _inside(nodes, plan.tensor * copies):
             return amount / self.links.inner

@@ -1,0 +1,222 @@
+"""Times of plans: what makes an iteration longer, what never does, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.core.errors import InvalidInputError
+from weft.core.plan import Plan
+from weft.models.plan_catalogue import KNOWN, TYPES
+from weft.models.plan_space import legal_plans
+from weft.models.plans import Factors, Links, ModelFacts, ModelType, describe, overlap
+
+FACTS = ModelFacts("toy", 1 << 30, 16, 128, 256, 8, 8, forward_ms=160.0)
+LINKS = Links(inner=100.0, outer=10.0, host=20.0, devices_per_card=2, chunks=False)
+FACTORS = Factors(2.0, 1.0, 0.1, 1.0, 5.0, 7.0, 3.0)
+TOY = ModelType(FACTS, LINKS, FACTORS)
+SHAPES = [(1,), (2,), (4,), (8,), (4, 4), (2, 2, 2, 2), (8, 8), (3, 1), (5, 3), (8,) * 8]
+
+shapes = st.sampled_from(SHAPES)
+types = st.sampled_from(sorted(TYPES))
+offload = Plan(shard="gradients", offload=True)
+
+
+def drawn_plan(data: st.DataObject, model: ModelType, shape: tuple[int, ...]) -> Plan | None:
+    plans = list(legal_plans(model.facts, shape))
+    return data.draw(st.sampled_from(plans)) if plans else None
+
+
+@given(name=types, shape=shapes, cores=st.floats(0.5, 64), data=st.data())
+def test_every_part_of_an_iteration_takes_some_time_or_none(
+    name: str, shape: tuple[int, ...], cores: float, data: st.DataObject
+) -> None:
+    plan = drawn_plan(data, TYPES[name], shape)
+    if plan is None:
+        return
+    times = TYPES[name].times(plan, shape, cores=cores)
+    assert times.forward_ms > 0
+    assert times.exchange_ms > 0
+    assert min(times.optimizer_ms, times.fixed_ms) >= 0
+    assert times.iteration_s == pytest.approx(times.iteration_ms / 1000)
+
+
+@given(
+    name=types,
+    shape=shapes,
+    link=st.sampled_from(["inner", "outer", "host"]),
+    more=st.floats(1.0, 10.0),
+    data=st.data(),
+)
+def test_more_bandwidth_is_never_slower(
+    name: str, shape: tuple[int, ...], link: str, more: float, data: st.DataObject
+) -> None:
+    model = TYPES[name]
+    plan = drawn_plan(data, model, shape)
+    if plan is None:
+        return
+    wider = Links(
+        **{
+            **{part: getattr(model.links, part) for part in ("inner", "outer", "host")},
+            link: getattr(model.links, link) * more,
+        },
+        devices_per_card=model.links.devices_per_card,
+        chunks=model.links.chunks,
+    )
+    faster = replace(model, links=wider).iteration_s(plan, shape)
+    assert faster <= model.iteration_s(plan, shape) * (1 + 1e-12)
+
+
+@given(name=types, cores=st.floats(0.5, 32), more=st.floats(1.0, 4.0))
+def test_more_cores_help_an_optimizer_on_the_host_and_no_other(
+    name: str, cores: float, more: float
+) -> None:
+    model = TYPES[name]
+    few, many = (model.iteration_s(offload, (4,), cores=c) for c in (cores, cores * more))
+    assert many <= few
+    plain = [model.iteration_s(Plan(), (4,), cores=c) for c in (cores, cores * more)]
+    assert plain[0] == plain[1]
+
+
+@given(
+    x=st.floats(0, 1e9), y=st.floats(0, 1e9), power=st.one_of(st.floats(1, 1e12), st.just(1e300))
+)
+def test_an_overlap_lies_between_the_longer_part_and_the_sum(
+    x: float, y: float, power: float
+) -> None:
+    both = overlap(x, y, power)
+    assert max(x, y) <= both * (1 + 1e-12)
+    assert both <= (x + y) * (1 + 1e-12)
+
+
+def test_plain_data_parallelism_by_hand() -> None:
+    """160/4 forward, twice that backward, a ring of 1,024 Mi fp32 gradients over 100 MiB/ms."""
+    times = TOY.times(Plan(), (4,))
+    assert times.forward_ms == pytest.approx(40)
+    assert times.exchange_ms == pytest.approx(80 + 2 * 4 * 1024 * 3 / 4 / 100)
+    assert times.optimizer_ms == pytest.approx(0.1 * 1024 + 3)
+    assert times.fixed_ms == 5
+
+
+def test_a_node_reaches_others_through_a_card_for_each_pair_of_devices() -> None:
+    ring = 2 * 4 * 1024 * 7 / 8
+    waits = {
+        shape: TOY.times(Plan(), shape).exchange_ms - 40
+        for shape in [(4, 4), (5, 3), (6, 2), (2, 2, 2, 2), (1,) * 8]
+    }
+    assert waits[4, 4] == waits[5, 3] == pytest.approx(ring / 20)
+    assert waits[6, 2] == waits[2, 2, 2, 2] == waits[(1,) * 8] == pytest.approx(ring / 10)
+
+
+def test_rings_that_cross_nodes_at_once_share_the_cards() -> None:
+    """Four tensor ranks of two copies: four rings a quarter as long, on a quarter of two cards."""
+    crossing = TOY.times(Plan(tensor=4), (4, 4))
+    inside = TOY.times(Plan(tensor=4), (8,))
+    ring = 2 * 4 * 256 / 2
+    assert crossing.exchange_ms - inside.exchange_ms == pytest.approx(ring / 5 - ring / 100)
+
+
+def test_without_cards_the_network_is_one_number() -> None:
+    flat = replace(TOY, links=replace(LINKS, devices_per_card=0))
+    assert flat.iteration_s(Plan(), (4, 4)) == flat.iteration_s(Plan(), (2, 2, 2, 2))
+
+
+def test_one_micro_batch_makes_a_pipeline_as_slow_as_one_device() -> None:
+    """And many make it nearly p times faster: m + p − 1 slots of 1 / (m p)."""
+    alone = TOY.times(Plan(), (1,)).forward_ms
+    times = {m: TOY.times(Plan(pipeline=4, accumulate=m), (4,)).forward_ms for m in (1, 2, 16)}
+    assert times[1] == pytest.approx(alone)
+    assert times[2] == pytest.approx(alone * 5 / 8)
+    assert times[16] == pytest.approx(alone * 19 / 64)
+
+
+def test_accumulating_hides_only_the_last_backward_and_sends_shards_every_time() -> None:
+    fast = replace(TOY, factors=replace(FACTORS, k_sync=100.0))
+    ring = 2 * 4 * 1024 * 3 / 4 / 100
+    plain = fast.times(Plan(accumulate=4), (4,))
+    assert plain.forward_ms == pytest.approx(40)
+    assert plain.exchange_ms == pytest.approx(60 + ring, rel=1e-3)
+    sharded = fast.times(Plan(shard="gradients", accumulate=4), (4,))
+    assert sharded.exchange_ms == pytest.approx(60 + 4 * ring, rel=1e-3)
+
+
+def test_a_fixed_part_of_forward_makes_small_micro_batches_dear() -> None:
+    slow = replace(TOY, facts=replace(FACTS, forward_fixed_ms=16.0))
+    once, often = (slow.times(Plan(accumulate=a), (1,)).forward_ms for a in (1, 16))
+    assert once == pytest.approx(160)
+    assert often == pytest.approx(16 * 16 + 144)
+
+
+def test_recomputing_costs_one_more_forward() -> None:
+    more = TOY.times(Plan(recompute=True), (2,)).exchange_ms
+    assert more - TOY.times(Plan(), (2,)).exchange_ms == pytest.approx(80)
+
+
+def test_a_tensor_group_exchanges_activations_and_loses_some_of_its_devices() -> None:
+    half = replace(TOY, facts=replace(FACTS, tensor_efficiency=((2, 0.5), (8, 0.25))))
+    assert half.times(Plan(tensor=2), (2,)).forward_ms == pytest.approx(160)
+    assert half.facts.efficiency(4) == pytest.approx(0.375)
+    assert half.facts.efficiency(1) == 0.5
+    assert half.facts.efficiency(16) == 0.25
+    moved = 4 * 4 * 2 * 16 * 128 * 256 * 8 / 2 / (1 << 20)
+    exchange = TOY.times(Plan(tensor=2), (2,)).exchange_ms
+    assert exchange == pytest.approx(160 + moved / 100)
+
+
+def test_stages_hand_activations_on_whole_or_in_chunks() -> None:
+    chunks = replace(TOY, links=replace(LINKS, chunks=True))
+    plan = Plan(tensor=2, pipeline=2)
+    moved = 2 * 2 * 4 * 16 * 128 * 256 / (1 << 20) * 2
+    saved = TOY.times(plan, (2, 2)).exchange_ms - chunks.times(plan, (2, 2)).exchange_ms
+    assert saved == pytest.approx(moved / 2 / 10)
+
+
+def test_an_optimizer_on_the_host_moves_gradients_out_and_parameters_in() -> None:
+    times = TOY.times(offload, (4,), cores=2)
+    moved = 4 * 1024 / 4 / 20
+    assert times.optimizer_ms == pytest.approx(1024 / 8 + 3 + moved)
+    plain = TOY.times(Plan(shard="gradients"), (4,))
+    assert times.exchange_ms - plain.exchange_ms == pytest.approx(7 + moved)
+
+
+def test_shards_of_everything_are_gathered_once_more() -> None:
+    two, three = (TOY.times(Plan(shard=s), (4,)) for s in ("gradients", "all"))
+    assert three.exchange_ms - 80 == pytest.approx(1.5 * (two.exchange_ms - 80))
+
+
+def test_a_measured_forward_takes_the_place_of_the_facts() -> None:
+    assert TOY.times(Plan(accumulate=2), (2,), forward_ms=11.0).forward_ms == 22
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        (Plan(), "d*"),
+        (Plan(2, 3, 4), "d4 t2 p3"),
+        (Plan(data=8, shard="gradients", accumulate=2), "d8 zero-2 x2"),
+        (Plan(data=8, shard="optimizer"), "d8 zero-1"),
+        (Plan(data=8, shard="all"), "d8 zero-3"),
+        (Plan(data=1, shard="gradients", offload=True, recompute=True), "d1 offload recompute"),
+    ],
+)
+def test_plans_have_short_names(plan: Plan, text: str) -> None:
+    assert describe(plan) == text
+
+
+def test_what_cannot_be_is_refused_with_a_sentence() -> None:
+    with pytest.raises(InvalidInputError, match="d4 t2 does not fit 6 devices"):
+        TOY.times(Plan(tensor=2, data=4), (6,))
+    with pytest.raises(InvalidInputError, match="must be 1 or more"):
+        replace(FACTS, batch=0)
+    with pytest.raises(InvalidInputError, match="more than its fixed part"):
+        replace(FACTS, forward_fixed_ms=160.0)
+    with pytest.raises(InvalidInputError, match="efficiencies must be above 0"):
+        replace(FACTS, tensor_efficiency=((2, 0.0),))
+    with pytest.raises(InvalidInputError, match="bandwidths must be above 0"):
+        replace(LINKS, outer=0.0)
+
+
+def test_the_trace_names_of_llama_are_known() -> None:
+    assert KNOWN["llama7"] is TYPES["llama7b"]
+    assert KNOWN["llama30"] is TYPES["llama30b"]

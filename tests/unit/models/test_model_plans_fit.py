@@ -1,0 +1,188 @@
+"""Fitting the plan model: what is recovered, what is warned of, and when it is fitted again."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.core.errors import InvalidInputError
+from weft.core.plan import Plan
+from weft.models.plan_catalogue import TYPES
+from weft.models.plan_fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
+from weft.models.plan_refit import Refitting
+from weft.models.plan_solver import minimise
+from weft.models.plans import Factors, ModelType
+
+OFFLOAD = Plan(shard="gradients", offload=True)
+TRUTH = TYPES["t5"]
+START = replace(TRUTH, factors=Factors(1.5, 1.0, 1e-3, 1.0, 1.0, 1.0, 1.0))
+PLACES = [
+    *((Plan(), (n,), 1.0) for n in (1, 2, 8)),
+    *((Plan(shard="gradients"), shape, 1.0) for shape in [(4,), (4, 4)]),
+    *((OFFLOAD, (n,), c) for n, c in [(1, 4.0), (4, 4.0), (8, 2.0)]),
+    (Plan(tensor=8), (8,), 1.0),
+    (Plan(), (2, 2, 2, 2), 1.0),
+]
+
+
+def run_of(model: ModelType, plan: Plan, shape: tuple[int, ...], cores: float) -> Run:
+    times = model.times(plan, shape, cores=cores)
+    return Run(
+        plan,
+        shape,
+        times.iteration_ms,
+        times.forward_ms,
+        times.exchange_ms,
+        times.optimizer_ms,
+        cores,
+    )
+
+
+def runs_of(model: ModelType) -> list[Run]:
+    return [run_of(model, *place) for place in PLACES]
+
+
+factors = st.builds(
+    Factors,
+    k_bwd=st.floats(1.2, 3.0),
+    k_sync=st.floats(1.1, 4.0),
+    k_opt=st.floats(0.01, 0.2),
+    k_opt_off=st.floats(0.5, 5.0),
+    k_const=st.floats(5.0, 100.0),
+    k_off=st.floats(10.0, 300.0),
+    k_swap=st.floats(5.0, 100.0),
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(truth=factors)
+def test_factors_are_recovered_from_runs_without_noise(truth: Factors) -> None:
+    model = replace(TRUTH, factors=truth)
+    found = fit(START, runs_of(model))
+    assert found.error < 0.005
+    assert found.warnings == ()
+    assert found.model.factors.k_bwd == pytest.approx(truth.k_bwd, rel=0.03)
+    assert found.model.factors.k_opt_off == pytest.approx(truth.k_opt_off, rel=0.03)
+
+
+@settings(max_examples=5, deadline=None)
+@given(times=st.lists(st.floats(1.0, 1e6), min_size=len(PLACES), max_size=len(PLACES)))
+def test_no_factor_leaves_its_bounds_whatever_was_measured(times: list[float]) -> None:
+    runs = [
+        Run(plan, shape, ms, cores=cores)
+        for (plan, shape, cores), ms in zip(PLACES, times, strict=True)
+    ]
+    found = fit(START, runs)
+    for name in SEVEN:
+        number = KNOBS[name].read(found.model)
+        assert KNOBS[name].lower * (1 - 1e-9) <= number <= KNOBS[name].upper * (1 + 1e-9)
+    assert np.isfinite(found.loss)
+
+
+def test_a_fit_is_the_same_each_time() -> None:
+    assert fit(START, runs_of(TRUTH)) == fit(START, runs_of(TRUTH))
+
+
+def test_the_start_is_no_worse_than_the_end() -> None:
+    runs = runs_of(replace(TRUTH, factors=replace(TRUTH.factors, k_off=1.0)))
+    assert fit(START, runs).error <= max(relative_error(START, run) for run in runs)
+
+
+def test_links_and_efficiencies_can_be_fitted_too() -> None:
+    off = replace(
+        TRUTH,
+        links=replace(TRUTH.links, inner=50.0),
+        facts=replace(TRUTH.facts, tensor_efficiency=((8, 0.9),)),
+    )
+    runs = [replace(run, forward_ms=0.0) for run in runs_of(TRUTH)]
+    found = fit(off, runs, free=("inner", "efficiency-8"))
+    assert found.model.links.inner == pytest.approx(TRUTH.links.inner, rel=1e-3)
+    assert found.model.facts.efficiency(8) == pytest.approx(0.2692, rel=1e-3)
+
+
+def test_too_few_runs_are_fitted_with_a_warning_and_none_are_refused() -> None:
+    found = fit(START, runs_of(TRUTH)[:5])
+    assert found.warnings == (
+        "5 runs do not determine 7 numbers; expected as many or more",
+        (
+            "0 runs have the optimizer on the host; expected 3 or more to tell k_opt_off, k_off "
+            "and k_swap apart"
+        ),
+    )
+    with pytest.raises(InvalidInputError, match="a fit needs runs"):
+        fit(START, [])
+    with pytest.raises(InvalidInputError, match=r"d3 on \[4\] devices took 5 ms"):
+        Run(Plan(data=3), (4,), 5.0)
+
+
+def test_a_forward_that_looks_like_a_slip_is_named_and_can_be_mended() -> None:
+    runs = runs_of(TRUTH)
+    slipped = [replace(runs[0], forward_ms=runs[0].forward_ms / 10), *runs[1:]]
+    better, said = mended(slipped)
+    assert said == (
+        "the forward of d* on [1] devices, 35.8 ms, looks like a slip: the others suggest 400 ms",
+    )
+    assert better[0].forward_ms == pytest.approx(400.0)
+    assert better[1:] == slipped[1:]
+    assert said[0] in fit(START, slipped).warnings
+    assert mended(slipped[:3]) == (slipped[:3], ())
+
+
+def test_the_solver_stops_at_a_bound() -> None:
+    found = minimise(
+        lambda x: [np.log(x) - np.log(np.array([50.0, 3.0]))],
+        [1.0, 1.0],
+        lower=[0.1, 0.1],
+        upper=[10.0, 10.0],
+    )
+    assert found.factors == pytest.approx((10.0, 3.0), rel=1e-4)
+
+
+# -- fitting again ------------------------------------------------------------------------------
+
+
+def test_a_wrong_model_is_fitted_again_once_enough_was_seen() -> None:
+    """1. The model thinks backward takes half as long. 2. Jobs are seen. 3. It learns."""
+    wrong = replace(TRUTH, factors=replace(TRUTH.factors, k_bwd=1.0, k_off=10.0))
+    learner = Refitting({"t5": wrong}, window=8)
+    answers = [learner.observe("t5", run_of(TRUTH, *place)) for place in PLACES]
+    assert [answer is not None for answer in answers] == [False] * 7 + [True, False, False]
+    for place in PLACES:
+        assert relative_error(learner.types["t5"], run_of(TRUTH, *place)) < 0.08
+    assert learner.error("t5") < 0.1
+
+
+def test_a_right_model_is_left_alone() -> None:
+    learner = Refitting({"t5": TRUTH})
+    assert learner.error("t5") == 0
+    assert all(learner.observe("t5", run_of(TRUTH, *place)) is None for place in PLACES * 5)
+    assert learner.types["t5"] is TRUTH
+
+
+def test_a_profile_counts_among_the_runs() -> None:
+    wrong = replace(TRUTH, factors=replace(TRUTH.factors, k_bwd=1.0))
+    place = PLACES[2]
+    alone = Refitting({"t5": wrong}, window=2)
+    assert [alone.observe("t5", run_of(TRUTH, *place)) for _ in range(20)] == [None] * 20
+    profiled = Refitting({"t5": wrong}, profiles={"t5": runs_of(TRUTH)}, window=2)
+    profiled.observe("t5", run_of(TRUTH, *place))
+    found = profiled.observe("t5", run_of(TRUTH, *place))
+    assert found is not None
+    assert found.error < 0.01
+
+
+def test_memory_of_what_was_seen_is_bounded() -> None:
+    learner = Refitting({"t5": TRUTH}, threshold=1e9, runs_max=7)
+    for cores in range(1, 100):
+        learner.observe("t5", run_of(TRUTH, OFFLOAD, (4,), float(cores)))
+    assert len(learner._seen["t5"].runs) == 7
+    assert len(learner._seen["t5"].errors) == learner.window
+    with pytest.raises(InvalidInputError, match="a threshold of 0"):
+        Refitting({}, threshold=0.0)
+
+
+def test_a_prediction_uses_the_forward_that_was_measured() -> None:
+    run = Run(Plan(), (2,), 500.0, forward_ms=7.0)
+    assert predict(TRUTH, run).forward_ms == 7.0
