@@ -23,6 +23,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "explain": ("weft.cli.explain:explain", "Say why a job waits or holds what it holds."),
     "trace": ("weft.cli.trace:trace", "Describe, convert and generate traces."),
     "replicate": ("weft.cli.replicate:replicate", "Run a paper's experiments again and compare."),
+    "plan": ("weft.cli.plan:plan", "List a model's execution plans on some devices."),
+    "classify": ("weft.cli.classify:classify", "Say why a job failed, from its logs."),
     "policies": ("weft.cli.policies:policies", "List the policies."),
     "completion": ("weft.cli.completion:completion", "Print shell completion for bash, zsh, fish."),
 }
