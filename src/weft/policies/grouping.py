@@ -187,19 +187,17 @@ def _housemates(
 
 
 def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]) -> None:
-    """Pair the rest: the first in rank with the last of a kind that is wanted, and so on."""
+    """Pair the rest, two kinds at a time: the first of one with the first of the other."""
     waiting: dict[_Kind, deque[int]] = {}
     for index, kind in enumerate(kinds):
         if index not in partner:
             waiting.setdefault(kind, deque()).append(index)
-    for index, kind in enumerate(kinds):
-        if index in partner:
-            continue
-        waiting[kind].popleft()
-        others = wanted.get(kind)
-        if others:
-            other = max(others, key=lambda other: waiting[other][-1])
-            _pair(index, waiting[other].pop(), kinds, wanted, partner)
+    for one in sorted(wanted):
+        for other, count in sorted(wanted[one].items()):
+            if other >= one:
+                for _ in range(count):
+                    index, found = waiting[one].popleft(), waiting[other].popleft()
+                    partner[index], partner[found] = found, index
 
 
 def _pair(
