@@ -25,6 +25,8 @@ replications: $(STAMP)
 	$(BIN)/python replications/run.py
 	$(BIN)/weft replicate afs
 	$(BIN)/weft replicate muri
+	$(BIN)/weft replicate rubick
+	$(BIN)/weft replicate philly
 
 hooks:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit

@@ -40,6 +40,7 @@ VARIANTS = {
     "tiresias": "tiresias?limits=60:200&promote=2",
     "max-min": "max-min?quantum_s=20",
     "themis": "themis?lease_s=20",
+    "aiturbo": "aiturbo?every_s=15&limits=60:200&patience_s=30&restart_s=2",
 }
 WORKLOAD = [
     job("ada", size=4, length_s=60.0),

@@ -20,6 +20,7 @@ from weft.core.events import (
 )
 from weft.core.scheduler import Scheduler
 from weft.models.scaling import ScalingModel
+from weft.reports.comparison import Comparison
 from weft.reports.metrics import by_size, by_tenant, finish_time_fairness, percentile
 from weft.reports.recorder import Recorder
 from weft.sim.engine import SimulatedEngine
@@ -116,14 +117,29 @@ def test_waits_are_shared_out_by_cause_and_size(run_of):
     recorder.step(0, facts, [], free=2, head=2)
     recorder.close(5)
     summary = run_of(recorder).summary
-    assert summary.wait_causes == {"devices": 0.25, "fragmentation": 0.25, "order": 0.5}
+    assert summary.wait_causes == {
+        "devices": 0.25,
+        "fragmentation": 0.25,
+        "order": 0.5,
+        "fair share": 0,
+    }
     third = pytest.approx(1 / 3)
     assert summary.wait_causes_by_size == {
-        "1": {"devices": 0, "fragmentation": 0, "order": 1},
-        "2-4": {"devices": third, "fragmentation": third, "order": third},
+        "1": {"devices": 0, "fragmentation": 0, "order": 1, "fair share": 0},
+        "2-4": {"devices": third, "fragmentation": third, "order": third, "fair share": 0},
         "5-8": None,
         ">8": None,
     }
+
+
+def test_jobs_held_back_for_other_tenants_wait_for_fair_share(run_of):
+    """Three jobs of two devices wait for 4 s, two of them for their tenant's share."""
+    recorder = Recorder()
+    facts = [JobSubmitted(job(name, length_s=9, size=2)) for name in "abc"]
+    recorder.step(0, facts, [], free=1, held_back={2: 2})
+    recorder.close(4)
+    assert recorder.wait_s == {("devices", 2): 4, ("fair share", 2): 8}
+    assert "fair share" in Comparison("", "", [], Cluster.grid(1, 2), [run_of(recorder)]).causes()
 
 
 def test_jobs_that_never_fit_are_no_part_of_the_queue(run_of):

@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
+from weft.core.errors import InvalidInputError
+from weft.core.plan import DATA_PARALLEL, Plan
 from weft.traces.load import load
 
 
@@ -205,10 +208,43 @@ def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written
     rows = ("vit-0,0,3163.5,vit,2,16,0,zero-dp,37239,0\n", "t5-1,3,9,t5,4,32,0,ga,8109,1\n")
     apart = load(written(header + rows[0] + rows[1]))
     assert [job.guaranteed for job in apart.jobs] == [False, True]
-    assert apart.jobs[0].iterations == 3163.5
+    first = apart.jobs[0]
+    assert first.iterations * first.profile.iteration_s == pytest.approx(3163.5)
     alike = load(written(header + rows[0]))
     assert alike.jobs[0].guaranteed
     assert "is_sla is 0 in every row: every job is taken as guaranteed" in alike.notes
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text", "plan"),
+    [
+        (48, "624", Plan(tensor=2, pipeline=6, data=4)),
+        (5, "151", Plan(tensor=5, pipeline=1, data=1)),
+        (4, "ga", Plan(data=4)),
+        (4, "gc", Plan(data=4, recompute=True)),
+        (2, "zero-dp", Plan(data=2, shard="gradients")),
+        (2, "zero-offload", Plan(data=2, shard="gradients", offload=True)),
+    ],
+)
+def test_rubick_jobs_count_steps_and_name_their_plan(written, gpus, text, plan):
+    header = "name,submission_time,duration,application,num_gpus,exec_plan,steps,is_sla\n"
+    job = load(written(header + f"a,0,50,gpt2,{gpus},{text},100,0\n")).jobs[0]
+    assert (job.iterations, job.profile.iteration_s, job.sizes) == (100, 0.5, (gpus,))
+    assert job.plans == (plan, DATA_PARALLEL)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("222", "exec_plan 222 does not make num_gpus 4"),
+        ("zero", "exec_plan is 'zero'; expected ga, gc, zero-dp, zero-offload or three digits"),
+        ("240", "exec_plan is '240'; expected ga, gc, zero-dp, zero-offload or three digits"),
+    ],
+)
+def test_rubick_plans_that_make_no_sense_are_refused(written, text, message):
+    header = "name,submission_time,duration,application,num_gpus,exec_plan,steps,is_sla\n"
+    with pytest.raises(InvalidInputError, match=re.escape(f"line 2: {message}")):
+        load(written(header + f"a,0,50,gpt2,4,{text},100,0\n"))
 
 
 def test_openb_gives_whole_gpus_and_counts_what_it_leaves_out(written):

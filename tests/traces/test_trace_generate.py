@@ -207,7 +207,7 @@ def test_ten_thousand_jobs_are_drawn_within_their_budget():
             "philly?job=5",
             (
                 "generate:philly has no parameter 'job'; did you mean jobs? "
-                "(known: jobs, seed, load, arrivals, longest)"
+                "(known: jobs, seed, load, arrivals, longest, unpredictable, cpu)"
             ),
         ),
         ("philly?jobs=5&jobs=6", "generate:philly is given jobs twice; keep one"),
@@ -227,7 +227,10 @@ def test_ten_thousand_jobs_are_drawn_within_their_budget():
         ("foo", "no generator is called 'foo' (known: philly, aiturbo, poisson)"),
         (
             "philly?zz=5",
-            ("generate:philly has no parameter 'zz' (known: jobs, seed, load, arrivals, longest)"),
+            (
+                "generate:philly has no parameter 'zz' (known: jobs, seed, load, arrivals, "
+                "longest, unpredictable, cpu)"
+            ),
         ),
         ("philly?longest=59", "longest is 59; expected 60 to 5,184,000 seconds"),
         ("philly?longest=5184001", "longest is 5184001; expected 60 to 5,184,000 seconds"),
@@ -313,3 +316,41 @@ def test_quantiles_pass_through_their_knots_and_stay_within_them():
     knots = ((0.0, 1.0), (0.5, 10.0), (1.0, 1000.0))
     found = [quantile(knots, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)]
     assert found == pytest.approx([1.0, 10**0.5, 10.0, 100.0, 1000.0, 1000.0])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_aiturbo_has_the_share_of_unpredictable_jobs_that_was_asked_for(share):
+    jobs = load(f"generate:aiturbo?jobs=2000&seed=1&unpredictable={share}").jobs
+    odd = [job for job in jobs if job.profile.model.startswith("unpredictable")]
+    assert len(jobs) == 2000
+    assert len(odd) / len(jobs) == pytest.approx(share, abs=0.01)
+
+
+def test_aiturbo_with_the_tables_share_is_what_it_is_without_being_told():
+    told = load("generate:aiturbo?jobs=500&seed=3&unpredictable=0.1494").jobs
+    assert told == load("generate:aiturbo?jobs=500&seed=3").jobs
+
+
+def test_some_families_of_aiturbo_may_train_without_gpus():
+    workload = load("generate:aiturbo?jobs=2000&seed=1&cpu=0.117")
+    families = {job.profile.model for job in workload.jobs}
+    without = [name for name in families if name.startswith("cpu-")]
+    assert len(without) / len(families) == pytest.approx(0.117, abs=0.01)
+    sizes = {job.asked for job in workload.jobs if job.profile.model.startswith("cpu-")}
+    assert sizes == {1, 2, 3, 4, 6}
+    assert workload.name.endswith("&arrivals=bursts&cpu=0.117")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("aiturbo?unpredictable=2", "unpredictable is 2; expected a share from 0 to 1"),
+        ("aiturbo?cpu=nan", "cpu is nan; expected a share from 0 to 1"),
+        ("philly?unpredictable=0.5", "unpredictable is for aiturbo; philly knows no such jobs"),
+        ("poisson?cpu=0.5", "cpu is for aiturbo; poisson knows no such jobs"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(address, message):
+    with pytest.raises(InvalidInputError) as caught:
+        load(f"generate:{address}")
+    assert str(caught.value) == message

@@ -141,6 +141,8 @@ def _beliefs(base: Settings) -> list[str]:
         lines.append(f"policies mispredict speeds by a log-normal factor of {base.belief_error:g}")
     elif base.belief_error:
         lines.append(f"measured speeds are off by a log-normal factor of {base.belief_error:g}")
+    if base.lengths == "losses":
+        lines.append("policies know lengths by the losses that jobs have reported, and no others")
     if base.length_error:
         spread = base.length_error
         lines.append(f"policies are told lengths off by a log-normal factor of {spread:g}")

@@ -13,7 +13,7 @@ from weft.policies.placement import PLACEMENTS
 from weft.policies.registry import names as policy_names
 from weft.sim.experiment import fit_to
 from weft.sim.faults import FaultSettings
-from weft.sim.settings import BELIEFS, SHARING, Settings
+from weft.sim.settings import BELIEFS, LENGTHS, RETRY, SHARING, SPEEDS, Settings
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
 from weft.traces.workload import Workload
@@ -91,6 +91,15 @@ _RUN_OPTIONS = (
         help="What crossing nodes or racks, or sharing, does to speed.",
     ),
     click.option(
+        "--speeds",
+        shell_complete=_beginning(lambda: SPEEDS),
+        default="scaling",
+        show_default=True,
+        metavar="|".join(SPEEDS),
+        help="How speed follows from devices: by each job's curve, or by execution plans for the "
+        "models that `weft plan` knows.",
+    ),
+    click.option(
         "--sharing",
         shell_complete=_beginning(lambda: SHARING),
         default="tokens",
@@ -123,6 +132,15 @@ _RUN_OPTIONS = (
         "--belief learned, each measurement is off by one.",
     ),
     click.option(
+        "--lengths",
+        shell_complete=_beginning(lambda: LENGTHS),
+        default="known",
+        show_default=True,
+        metavar="|".join(LENGTHS),
+        help="What policies know of lengths: what jobs say, or what the losses of generated "
+        "AITurbo jobs tell so far; optimus and aiturbo ask.",
+    ),
+    click.option(
         "--length-error",
         type=Number(min=0),
         default=0.0,
@@ -140,6 +158,14 @@ _RUN_OPTIONS = (
         "--retries",
         type=click.IntRange(min=0, max=100),
         help="How often a failed job is tried again.  [default: as the trace says, or never]",
+    ),
+    click.option(
+        "--retry",
+        shell_complete=_beginning(lambda: RETRY),
+        default="fixed",
+        show_default=True,
+        metavar="|".join(RETRY),
+        help="Try failed jobs again whatever failed, or only where another try may help.",
     ),
     click.option(
         "--node-mtbf",
@@ -204,12 +230,15 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
         restart_cost=options["restart_cost"],
         restart_charge=options["restart_charge"],
         effects=options["effects"],
+        speeds=options["speeds"],
         sharing=options["sharing"],
         belief=options["belief"],
         belief_error=options["belief_error"],
+        lengths=options["lengths"],
         length_error=options["length_error"],
         elastic=options["elastic"],
         retries=options["retries"],
+        retry=options["retry"],
         faults=FaultSettings(
             seed=options["seed"],
             job_failures=options["job_failures"],

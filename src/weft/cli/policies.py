@@ -1,6 +1,7 @@
-"""`weft policies`: every policy with one line."""
+"""`weft policies`: every policy and every wrapper with one line."""
 
 import json
+from collections.abc import Callable, Iterable
 from inspect import Parameter
 
 import click
@@ -8,28 +9,48 @@ import click
 from weft.core.errors import PolicyError
 from weft.policies import registry
 
+Row = tuple[str, str, dict[str, str]]  # name, one line, parameters
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def policies(as_json: bool) -> None:
-    """List the policies, and the parameters each takes as NAME?parameter=value."""
-    rows: list[tuple[str, str, dict[str, str]]] = []
-    for name in registry.names():
+    """List the policies, and the parameters each takes as NAME?parameter=value.
+
+    Any policy can wear wrappers: POLICY+WRAPPER?parameter=value+WRAPPER.
+    """
+    alone = _rows(registry.names(), registry.factory)
+    wrappers = _rows(registry.wrapper_names(), registry.wrapper_factory)
+    if as_json:
+        listed = [("policy", row) for row in alone] + [("wrapper", row) for row in wrappers]
+        keys = ("name", "summary", "parameters")
+        found = [{"kind": kind, **dict(zip(keys, row, strict=True))} for kind, row in listed]
+        click.echo(json.dumps(found, indent=1))
+        return
+    width = max(len(name) for name, _, _ in (*alone, *wrappers))
+    _print(alone, "", width)
+    click.echo("\nwrappers, which any policy can wear: POLICY+WRAPPER+WRAPPER")
+    _print(wrappers, "+", width)
+
+
+def _rows(names: Iterable[str], factory: Callable[[str], registry.Factory]) -> list[Row]:
+    rows: list[Row] = []
+    for name in names:
         try:
-            known = registry.parameters(registry.factory(name))
-            rows.append((name, registry.summary(name), {k: _text(p) for k, p in known.items()}))
+            make = factory(name)
+            known = {key: _text(value) for key, value in registry.parameters(make).items()}
+            rows.append((name, registry.first_line(make), known))
         except PolicyError as error:
             rows.append((name, f"({error})", {}))
-    if as_json:
-        keys = ("name", "summary", "parameters")
-        click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
-        return
-    width = max(len(name) for name, _, _ in rows)
+    return rows
+
+
+def _print(rows: Iterable[Row], sign: str, width: int) -> None:
     for name, line, parameters in rows:
         click.echo(f"{name:{width}}  {line}")
         if parameters:
             defaults = "&".join(f"{key}={value}" for key, value in parameters.items())
-            click.echo(f"{'':{width}}  {name}?{defaults}")
+            click.echo(f"{'':{width}}  {sign}{name}?{defaults}")
 
 
 def _text(parameter: Parameter) -> str:

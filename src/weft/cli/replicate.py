@@ -14,7 +14,7 @@ from weft.cli.options import interactive, names
 from weft.cli.progress import Progress
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
-from weft.replications import afs, muri
+from weft.replications import afs, muri, philly, rubick
 from weft.replications.paper import Paper, ready
 from weft.replications.rows import Row, text
 from weft.reports.export import check_directory
@@ -26,7 +26,12 @@ from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
 from weft.traces.workload import Workload
 
-PAPERS: Mapping[str, Paper] = {"afs": afs.PAPER, "muri": muri.PAPER}
+PAPERS: Mapping[str, Paper] = {
+    "afs": afs.PAPER,
+    "muri": muri.PAPER,
+    "rubick": rubick.PAPER,
+    "philly": philly.PAPER,
+}
 
 
 @click.command()

@@ -70,14 +70,14 @@ def _sorted_out(
                 actions.append(Stop(next_id + len(actions), identity))
         elif job.allocation is None or job.allocation != allocation:
             spec = job.spec
-            if len(allocation.devices) not in spec.sizes or allocation.plan not in spec.plans:
+            if not spec.runs_on(len(allocation.devices)) or allocation.plan not in spec.plans:
                 raise PolicyError(_not_offered(job, allocation))
             moves[identity] = allocation
     return actions, moves
 
 
 def _not_offered(job: Job, allocation: Allocation) -> str:
-    if allocation.size not in job.spec.sizes:
+    if not job.spec.runs_on(allocation.size):
         return f"job {job.id} was given {allocation.size} devices; it runs on {job.spec.sizes}"
     return f"job {job.id} was given {allocation.plan}, which it does not offer"
 

@@ -8,7 +8,7 @@ microseconds.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from weft.core.cluster import Cluster, Device, Node
@@ -23,6 +23,7 @@ class FreeDevices:
         "_known",
         "_masks",
         "_position",
+        "_withheld",
         "capacity",
         "largest",
         "total",
@@ -37,6 +38,7 @@ class FreeDevices:
         self._masks: list[int] = []
         self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
         self._known: frozenset[Device] | None = None  # all devices in use; None: to be gathered
+        self._withheld: Mapping[int, int] = {}  # position -> bits that nobody gets
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
@@ -54,6 +56,7 @@ class FreeDevices:
         twin._position = self._position
         twin._devices = self._devices
         twin._known = self._known
+        twin._withheld = self._withheld
         twin._masks = self._masks.copy()
         twin._by_count = [positions.copy() for positions in self._by_count]
         return twin
@@ -61,11 +64,25 @@ class FreeDevices:
     def emptied(self) -> Self:
         """A copy in which nobody holds anything."""
         twin = self.copy()
-        twin.total = sum(self.capacity)
         twin._masks = [(1 << count) - 1 for count in self.capacity]
+        for position, bits in self._withheld.items():
+            twin._masks[position] &= ~bits
         twin._by_count = [[] for _ in self._by_count]
-        for position, count in enumerate(self.capacity):
-            twin._by_count[count].append(position)
+        for position, mask in enumerate(twin._masks):
+            twin._by_count[mask.bit_count()].append(position)
+        twin.total = sum(mask.bit_count() for mask in twin._masks)
+        return twin
+
+    def withholding(self, devices: Sequence[Device]) -> Self:
+        """A copy in which nobody is given these, whoever holds them now, nor after `emptied`."""
+        twin = self.copy()
+        if devices:
+            withheld = dict(self._withheld)
+            for position, bits in self._by_node(devices):
+                withheld[position] = withheld.get(position, 0) | bits
+                mask = self._masks[position]
+                twin._move(position, mask, mask & ~bits)
+            twin._withheld = withheld
         return twin
 
     # -- questions ------------------------------------------------------------------------------
@@ -127,6 +144,10 @@ class FreeDevices:
             picked.append(devices[low.bit_length() - 1])
             mask ^= low
         return tuple(picked)
+
+    def pick_on(self, node: str, size: int) -> tuple[Device, ...]:
+        """The same of the node of that name."""
+        return self.pick(self._position[node], size)
 
     def __iter__(self) -> Iterator[Device]:
         for position in range(len(self._masks)):

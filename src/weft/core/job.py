@@ -71,6 +71,7 @@ class JobSpec:
     retries: int = 0
     estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
+    trial: bool = False  # it may also be tried on one device, whatever its sizes
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -93,6 +94,10 @@ class JobSpec:
     @property
     def elastic(self) -> bool:
         return len(self.sizes) > 1
+
+    def runs_on(self, size: int) -> bool:
+        """Whether so many devices may be given to it."""
+        return size in self.sizes or (size == 1 and self.trial)
 
 
 class Job(NamedTuple):

@@ -1,6 +1,6 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
 
 _BY_ARRIVAL = Rank(0.0)
+_NOBODY: Mapping[int, int] = {}
 
 
 class Policy(Protocol):
@@ -43,6 +44,10 @@ class Policy(Protocol):
         if snapshot.jobs[job].allocation is None:
             return Reason("rank", "it waits for its turn")
         return Reason("running", "it runs")
+
+    def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:  # noqa: ARG002
+        """How many waiting jobs of each asked size wait for the sake of other tenants' shares."""
+        return _NOBODY
 
 
 class PerformanceModel(Protocol):

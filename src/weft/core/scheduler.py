@@ -24,6 +24,7 @@ from weft.core.job import Job, JobId
 from weft.core.lifecycle import TRANSITIONS, Phase
 from weft.core.ports import Policy
 from weft.core.ranking import Ranking
+from weft.core.retry import RetryRule, fixed
 from weft.core.snapshot import Reason, Snapshot
 from weft.core.tenancy import Tenancy
 
@@ -39,9 +40,10 @@ class _Leaving(NamedTuple):
 class Scheduler:
     """All jobs that have not ended, what they hold, and the policy that decides."""
 
-    def __init__(self, policy: Policy, cluster: Cluster) -> None:
+    def __init__(self, policy: Policy, cluster: Cluster, *, retry: RetryRule = fixed) -> None:
         self.policy = policy
         self.cluster = cluster
+        self.retry = retry
         self.tenancy = Tenancy(cluster)
         self.ranking = Ranking(policy.rank)
         self.decisions = 0
@@ -359,7 +361,8 @@ class Scheduler:
         if job is None or (job.phase, "JobFailed") not in TRANSITIONS:
             return
         job = job._replace(failures=job.failures + 1)
-        outcome = "JobRetried" if job.failures <= job.spec.retries else "JobFailed"
+        again = self.retry(job.spec, job.failures, event.reason)
+        outcome = "JobRetried" if again else "JobFailed"
         if TRANSITIONS[job.phase, outcome].ended:
             self._end(job)
         else:

@@ -12,7 +12,16 @@ from weft.core.job import Job, JobId
 from weft.core.ranking import Ranking
 from weft.core.value import value
 
-Cause = Literal["never fits", "devices", "fragmentation", "order", "rank", "starting", "running"]
+Cause = Literal[
+    "never fits",
+    "devices",
+    "fragmentation",
+    "fair share",
+    "order",
+    "rank",
+    "starting",
+    "running",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from weft.core.actions import Action
 from weft.core.errors import InvalidInputError
 from weft.core.events import Event
 from weft.core.ports import Policy
+from weft.core.retry import RetryRule, fixed
 from weft.core.scheduler import Scheduler
 from weft.journal.codec import LINE_MAX, Decided, Opened, decided, decode, encode
 
@@ -65,9 +66,12 @@ def read(path: Path) -> Journal:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def replay(journal: Journal, policy: Policy) -> Scheduler:
-    """The scheduler as it was after the last step. The policy ranks; it is not asked to decide."""
-    scheduler = Scheduler(policy, journal.opened.cluster)
+def replay(journal: Journal, policy: Policy, *, retry: RetryRule = fixed) -> Scheduler:
+    """The scheduler as it was after the last step. The policy ranks; it is not asked to decide.
+
+    The rule must be the one of then: who was tried again is not in the journal.
+    """
+    scheduler = Scheduler(policy, journal.opened.cluster, retry=retry)
     for step in journal.steps:
         scheduler.replay(step.events, step.actions, step.now, wake_at=step.wake_at)
     return scheduler

@@ -11,6 +11,7 @@ from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel
 from weft.core.ranking import Rank
 from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.models.forecasts import forecaster
 from weft.policies.ordered import Ordered
 from weft.policies.placement import Placement
 from weft.policies.shares import Sharing
@@ -22,6 +23,7 @@ class Optimus(Sharing):
     def __init__(self, placement: Placement, belief: PerformanceModel) -> None:
         super().__init__(placement)
         self._belief = belief
+        self._lengths = forecaster(belief)
         self._in_order = Ordered(self.rank, placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
@@ -58,7 +60,7 @@ class Optimus(Sharing):
         larger = next((s for s in job.spec.sizes if s > size), None)
         if larger is None:
             return []
-        remaining = job.remaining_at(now)
+        remaining = self._lengths.forecast(job, now).remaining
         saved_s = remaining / self._belief.alone(job.spec, size) - remaining / self._belief.alone(
             job.spec, larger
         )

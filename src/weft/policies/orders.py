@@ -23,6 +23,20 @@ def backfill(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa
     return Ordered(_arrival, placement)
 
 
+def synergy(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    strict: bool = False,
+) -> Ordered:
+    """First come, first served at the asked size and plan, as devices go (Synergy).
+
+    Synergy (Mohan et al., OSDI'22) also tunes each job's share of cores and host memory; here they
+    are a node's even share. strict: a job that does not fit blocks all behind it.
+    """
+    return Ordered(_arrival, placement, strict=strict)
+
+
 def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) -> Ordered:
     """Shortest job first, never preempting; strict: a job that does not fit blocks the rest."""
 

@@ -2,16 +2,23 @@
 
 A policy is made by a factory `make(placement, belief, *, parameter=default, ...)`. The first line
 of its docstring is what `weft policies` prints; its keyword-only parameters, with their types and
-defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. Third parties add theirs
-through the entry-point group `weft.policies`; docs/add-a-policy.md shows how.
+defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. A parameter that Python
+keeps for itself ends in an underscore there and not for the user. Third parties add theirs through
+the entry-point group `weft.policies`; docs/add-a-policy.md shows how.
+
+Any policy can wear wrappers, the innermost first: `afs+locality?share=0.1+defrag`. A wrapper is
+made by `make(inner, placement, belief, *, parameter=default, ...)` and is a policy again; third
+parties' are in the entry-point group `weft.wrappers`.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.core.errors import InvalidInputError, PolicyError, WeftError
 from weft.core.ports import InterleavingModel, Policy
@@ -35,76 +42,143 @@ BUILT_IN: Mapping[str, str] = {
     "optimus": "weft.policies.optimus:optimus",
     "themis": "weft.policies.themis:themis",
     "altruistic": "weft.policies.altruistic:altruistic",
+    "aiturbo": "weft.policies.aiturbo:aiturbo",
     "afs": "weft.policies.afs:afs",
     "afs-p": "weft.policies.afs_blind:afs_p",
     "antman": "weft.policies.antman:antman",
     "muri-s": "weft.policies.muri:muri_s",
     "muri-l": "weft.policies.muri:muri_l",
+    "rubick": "weft.policies.rubick:rubick",
+    "rubick-e": "weft.policies.rubick:rubick_e",
+    "rubick-r": "weft.policies.rubick:rubick_r",
+    "rubick-n": "weft.policies.rubick:rubick_n",
+    "sia": "weft.policies.sia:sia",
+    "synergy": "weft.policies.orders:synergy",
+    "philly": "weft.policies.philly:philly",
 }
 
-ENTRY_POINTS = "weft.policies"
+WRAPPERS: Mapping[str, str] = {
+    "locality": "weft.policies.wrappers.locality:locality",
+    "overtaking": "weft.policies.wrappers.overtaking:overtaking",
+    "dedicated": "weft.policies.wrappers.dedicated:dedicated",
+    "defrag": "weft.policies.wrappers.defrag:defrag",
+    "try-small": "weft.policies.wrappers.trial:try_small",
+}
+
+
+class _Kind(NamedTuple):
+    """What can be named: policies, or wrappers."""
+
+    noun: str
+    built_in: Mapping[str, str]
+    entry_points: str
+
+
+_POLICY = _Kind("policy", BUILT_IN, "weft.policies")
+_WRAPPER = _Kind("wrapper", WRAPPERS, "weft.wrappers")
+_PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 
 
 def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
-    """The policy of `name` or `name?parameter=value&...`."""
-    name, _, query = text.partition("?")
-    make = factory(name)
-    parameters = _parameters(name, make, query)
-    try:
-        return make(placement, belief, **parameters)
-    except WeftError:
-        raise
-    except Exception as error:
-        raise PolicyError(f"policy {name} cannot be made: {error!r}") from error
+    """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
+    first, *around = _PLUS.split(text)
+    twice = [name for name, count in Counter(worn(text)).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f"policy {first} wears {twice[0]} twice; once is enough")
+    made = _make(_POLICY, first, placement, belief)
+    for part in around:
+        made = _make(_WRAPPER, part, made, placement, belief)
+    return made
+
+
+def worn(text: str) -> list[str]:
+    """The names of the wrappers that a policy's text puts on, the innermost first."""
+    return [part.partition("?")[0] for part in _PLUS.split(text)[1:]]
 
 
 def factory(name: str) -> Factory:
-    if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-    for entry in _third_parties():
-        if entry.name == name:
-            return _load(entry)
-    near = get_close_matches(name, names(), n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise InvalidInputError(f"there is no policy {name!r}{hint} (`weft policies` lists them all)")
+    return _factory(_POLICY, name)
+
+
+def wrapper_factory(name: str) -> Factory:
+    return _factory(_WRAPPER, name)
 
 
 def names() -> list[str]:
     """Built-in policies in the table's order, then third parties' by name."""
-    others = {entry.name for entry in _third_parties()} - set(BUILT_IN)
-    return [*BUILT_IN, *sorted(others)]
+    return _names(_POLICY)
+
+
+def wrapper_names() -> list[str]:
+    """The same of wrappers."""
+    return _names(_WRAPPER)
 
 
 def summary(name: str) -> str:
     """One line about a policy."""
-    return (factory(name).__doc__ or "(no description)").strip().splitlines()[0]
+    return first_line(factory(name))
+
+
+def first_line(make: Factory) -> str:
+    """What a factory says of what it makes."""
+    return (make.__doc__ or "(no description)").strip().splitlines()[0]
 
 
 def parameters(make: Factory) -> dict[str, Parameter]:
     """What a user may set, by name."""
     return {
-        name: parameter
+        name.removesuffix("_"): parameter
         for name, parameter in signature(make, eval_str=True).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY
     }
 
 
-def _load(entry: "EntryPoint") -> Factory:
+def _make(kind: _Kind, text: str, *given: object) -> Policy:
+    name, _, query = text.partition("?")
+    make = _factory(kind, name)
+    parameters = _parameters(f"{kind.noun} {name}", make, query)
+    try:
+        return make(*given, **parameters)
+    except WeftError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{kind.noun} {name} cannot be made: {error!r}") from error
+
+
+def _factory(kind: _Kind, name: str) -> Factory:
+    if name in kind.built_in:
+        module, _, attribute = kind.built_in[name].partition(":")
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    for entry in _third_parties(kind):
+        if entry.name == name:
+            return _load(kind, entry)
+    near = get_close_matches(name, _names(kind), n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise InvalidInputError(
+        f"there is no {kind.noun} {name!r}{hint} (`weft policies` lists them all)"
+    )
+
+
+def _names(kind: _Kind) -> list[str]:
+    others = {entry.name for entry in _third_parties(kind)} - set(kind.built_in)
+    return [*kind.built_in, *sorted(others)]
+
+
+def _load(kind: _Kind, entry: "EntryPoint") -> Factory:
     """A third party's factory; whatever goes wrong there is told in one sentence."""
     try:
         return entry.load()  # type: ignore[no-any-return]
     except Exception as error:
         raise PolicyError(
-            f"policy {entry.name} ({entry.value}) cannot be loaded: {error!r}"
+            f"{kind.noun} {entry.name} ({entry.value}) cannot be loaded: {error!r}"
         ) from error
 
 
-def _third_parties() -> "EntryPoints":
+def _third_parties(kind: _Kind) -> "EntryPoints":
     # Imported on use: it costs a tenth of the start of a run that names a built-in policy.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    return entry_points(group=ENTRY_POINTS)
+    return entry_points(group=kind.entry_points)
 
 
 def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:
@@ -118,10 +192,10 @@ def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:
             near = get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             offer = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise InvalidInputError(f"policy {name} has no parameter {key!r} ({offer}){hint}")
+            raise InvalidInputError(f"{name} has no parameter {key!r} ({offer}){hint}")
         if not equals:
-            raise InvalidInputError(f"policy {name} needs a value for {key}: write {key}=VALUE")
-        values[key] = _value(name, known[key], value)
+            raise InvalidInputError(f"{name} needs a value for {key}: write {key}=VALUE")
+        values[known[key].name] = _value(name, known[key], value)
     return values
 
 
@@ -142,7 +216,7 @@ def _value(name: str, parameter: Parameter, text: str) -> object:
             type(default), "numbers as a:b:c"
         )
         raise InvalidInputError(
-            f"policy {name} parameter {parameter.name} takes {expected}, not {text!r}"
+            f"{name} parameter {parameter.name.removesuffix('_')} takes {expected}, not {text!r}"
         ) from None
     return text
 

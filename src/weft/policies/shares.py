@@ -90,7 +90,7 @@ class Sharing(Policy):
     def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
         """Near what it holds if that works, else anywhere, else at a smaller size."""
         if job.allocation is not None:
-            mine = _kept(free, job.allocation.devices, size)
+            mine = kept(free, job.allocation.devices, size)
             if len(mine) == size:
                 return mine
         for smaller in reversed([s for s in self.offers(job) if s <= size]):
@@ -100,7 +100,7 @@ class Sharing(Policy):
         return None
 
 
-def _kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:
+def kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:
     """Of the devices held and still free, the best together, and more from the same nodes."""
     mine = [device for device in held if free.holds((device,))]
     per_node = Counter(device.node for device in mine)

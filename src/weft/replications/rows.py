@@ -13,6 +13,7 @@ class Row:
     published: float | None
     tolerance: float | None = None
     at_most: bool = False  # the published figure is an upper limit
+    at_least: bool = False  # the published figure is a lower limit
 
     @property
     def difference(self) -> float | None:
@@ -23,6 +24,8 @@ class Row:
     def holds(self) -> bool:
         if self.at_most:
             return self.published is not None and self.measured <= self.published
+        if self.at_least:
+            return self.published is not None and self.measured >= self.published
         if self.tolerance is None or self.difference is None:
             return True
         return abs(self.difference) <= self.tolerance
@@ -46,6 +49,8 @@ def text(rows: Sequence[Row]) -> str:
         published = "–" if row.published is None else f"{row.published:.4g}"
         if row.at_most:
             verdict = f"at most: {'holds' if row.holds else 'EXCEEDED'}"
+        elif row.at_least:
+            verdict = f"at least: {'holds' if row.holds else 'MISSED'}"
         elif row.difference is None:
             verdict = ""
         else:

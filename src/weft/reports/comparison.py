@@ -7,7 +7,7 @@ from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId
 from weft.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
-from weft.reports.recorder import Recorder
+from weft.reports.recorder import WAIT_CAUSES, Recorder
 
 # Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
 # Yellow is left out (too faint on white) and so is black (lost on a dark page).
@@ -70,6 +70,12 @@ class Comparison:
         ends = [one.series.at[-1] for one in recorders if one.series.at]
         from_at = min(starts, default=0.0)
         return from_at, max([from_at, *ends])
+
+    def causes(self) -> list[str]:
+        """Why jobs waited; fair share only where a policy knows of one."""
+        shares = (run.summary.wait_causes or {} for run in self.runs)
+        fair = any(some.get("fair share") for some in shares)
+        return [cause for cause in WAIT_CAUSES if fair or cause != "fair share"]
 
 
 def colour(index: int) -> str:

@@ -117,7 +117,10 @@ def _flat(run: Run) -> dict[str, object]:
     row = run.summary.as_dict()
     causes = run.summary.wait_causes
     del row["wait_causes"], row["wait_causes_by_size"]
-    return row | {f"wait_{cause}": causes[cause] if causes else None for cause in WAIT_CAUSES}
+    return row | {
+        f"wait_{cause.replace(' ', '_')}": causes[cause] if causes else None
+        for cause in WAIT_CAUSES
+    }
 
 
 def _job_rows(comparison: Comparison) -> Iterator[Sequence[object]]:

@@ -14,14 +14,13 @@ from weft.reports.focus import Focus, focus
 from weft.reports.gantt_figure import draw_gantt, time_title
 from weft.reports.metrics import SIZE_BUCKETS, Group, by_size, by_tenants, largest_tenants
 from weft.reports.picture import add_legend, check_available, file_name, new_picture, save
-from weft.reports.recorder import WAIT_CAUSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     Drawing = Callable[[Axes, Comparison, Focus], None]
 
-_CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999")  # as on the page
+_CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999", "#cc79a7")  # as on the page
 _HOUR_S = 3600.0
 _BESIDE_MAX = 28  # letters of a name beside its bars
 _BINS = 400  # points of a curve over time; more would be a carpet at this size
@@ -143,7 +142,7 @@ def _waits(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  #
     """Why jobs waited, as shares of all waiting."""
     names = [_broken(_plain(run.policy)) for run in comparison.runs]
     done = [0.0] * len(names)
-    for cause, shade in zip(WAIT_CAUSES, _CAUSE_COLOURS, strict=True):
+    for cause, shade in zip(comparison.causes(), _CAUSE_COLOURS, strict=False):
         causes = [run.summary.wait_causes for run in comparison.runs]
         shares = [100.0 * shares[cause] if shares else 0.0 for shares in causes]
         axes.barh(range(len(names)), shares, left=done, color=shade, label=cause, height=0.6)

@@ -9,7 +9,7 @@ from weft.reports.curves import BINS_MAX, binned, peaks, sampled, short
 from weft.reports.focus import Focus, focus
 from weft.reports.holds import HOLDS_MAX, Rows, largest, shown_share
 from weft.reports.metrics import SIZE_BUCKETS, by_size, by_tenants, largest_tenants, size_bucket
-from weft.reports.recorder import WAIT_CAUSES, Hold, Recorder
+from weft.reports.recorder import Hold, Recorder
 
 _CUT_BINS = 300  # points of a curve over the time that is not shown at first
 
@@ -51,7 +51,7 @@ def page_data(comparison: Comparison, *, holds_max: int = HOLDS_MAX) -> dict[str
         "span_s": end_at - from_at,
         "focus": asdict(shown_first),
         "pieces": [[piece.from_at - from_at, piece.step_s, piece.bins] for piece in pieces],
-        "causes": list(WAIT_CAUSES),
+        "causes": comparison.causes(),
         "buckets": list(SIZE_BUCKETS),
         "jobs": jobs.columns(),
         "runs": runs,

@@ -27,8 +27,10 @@ from weft.core.events import (
     NodeLost,
 )
 from weft.core.job import JobId, JobSpec
+from weft.core.retry import RetryRule, fixed
 
-WAIT_CAUSES = ("devices", "fragmentation", "order")
+WAIT_CAUSES = ("devices", "fragmentation", "order", "fair share")
+_NOBODY: Mapping[int, int] = {}
 
 
 class Story:
@@ -95,7 +97,13 @@ class Series:
 class Recorder:
     """Collects stories, holds and series; `close` ends what is still open."""
 
-    def __init__(self, speedup: Callable[[JobSpec, float], float] | None = None) -> None:
+    def __init__(
+        self,
+        speedup: Callable[[JobSpec, float], float] | None = None,
+        *,
+        retry: RetryRule = fixed,
+    ) -> None:
+        self._retry = retry  # the scheduler's
         self.stories: dict[JobId, Story] = {}
         self.holds: list[Hold] = []
         self.series = Series()
@@ -124,9 +132,11 @@ class Recorder:
         *,
         free: int,
         head: int | None = None,
+        held_back: Mapping[int, int] = _NOBODY,
     ) -> None:
         """Take one step in. `free`: devices free after it; `head`: size of the job that blocks
-        the queue, under policies in which nobody overtakes."""
+        the queue, under policies in which nobody overtakes; `held_back`: jobs by asked size that
+        wait for the sake of other tenants' shares."""
         if now > self._last_at:
             self._pass_time(now)
         for event in events:
@@ -135,7 +145,7 @@ class Recorder:
             lost = [event.node for event in events if isinstance(event, NodeLost)]
             for action in actions:
                 self._ACTIONS[type(action)](self, action, now, lost)
-        self._free, self._head = free, head
+        self._free, self._head, self._held_back = free, head, held_back
         self._note(now)
 
     def close(self, now: float) -> None:
@@ -160,6 +170,7 @@ class Recorder:
 
     _free = 0
     _head: int | None = None
+    _held_back = _NOBODY
 
     def _pass_time(self, now: float) -> None:
         past_s = now - self._last_at
@@ -180,6 +191,9 @@ class Recorder:
             # The job at the head is not behind anybody; it is stuck where it is.
             causes["order"][head] -= past_s
             causes["fragmentation"][head] += past_s
+        for size, count in self._held_back.items():
+            causes["fair share"][size] += past_s * count
+            (devices if size > free else overtaken)[size] -= past_s * count
 
     def _note(self, now: float) -> None:
         series = self.series
@@ -226,7 +240,7 @@ class Recorder:
             return  # Cancelled before the report came in.
         story.failures += 1
         self._fall_back(story, event.iterations_done, now)
-        if story.failures <= story.spec.retries:
+        if self._retry(story.spec, story.failures, event.reason):
             self._let_go(event.job, story, now)
             self._start_waiting(story, now)
         else:

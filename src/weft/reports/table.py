@@ -197,8 +197,10 @@ _PERCENTS = ("p50", "p90", "p99")
 def _causes(summary: Summary) -> str | None:
     if summary.wait_causes is None:
         return None
-    shares = summary.wait_causes.items()
-    return ", ".join(f"{cause} {percent(share) or _UNKNOWN}" for cause, share in shares)
+    shares = dict(summary.wait_causes)
+    if not shares.get("fair share"):
+        shares.pop("fair share", None)  # Most policies know of none.
+    return ", ".join(f"{cause} {percent(share) or _UNKNOWN}" for cause, share in shares.items())
 
 
 def _usage(summary: Summary) -> str | None:

@@ -15,7 +15,7 @@ from weft.core.snapshot import Schedule, Snapshot
 from weft.models.scaling import ScalingModel
 from weft.models.stages import StageTimes
 from weft.policies.placement import placement
-from weft.policies.registry import policy
+from weft.policies.registry import policy, worn
 from weft.reports.metrics import Summary, summarise
 from weft.reports.recorder import Recorder
 from weft.sim.engine import SimulatedEngine
@@ -24,11 +24,14 @@ from weft.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
 from weft.sim.run import Simulation
 from weft.sim.settings import (
     BELIEFS,
+    LENGTHS,
+    SPEEDS,
     Settings,
     effects,
     elastic_sizes,
     look,
     restart_cost,
+    retry_rule,
     sharing,
 )
 from weft.sim.warm import WarmEngine
@@ -100,6 +103,7 @@ class Spent:
         self.rank = inner.rank
         self.never_fits = inner.never_fits
         self.why = inner.why
+        self.held_back = inner.held_back
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         begun_s = self._stopwatch()
@@ -129,8 +133,12 @@ def prepare(
 ) -> Experiment:
     """Build scheduler, engine and recorder; every mistake in the settings shows here."""
     times = StageTimes(settings.seed)
-    truth = sharing(settings.sharing, ScalingModel.on(cluster, effects(settings.effects)), times)
+    truth = sharing(settings.sharing, _base(cluster, settings), times)
     belief, learns = _belief(truth, settings)
+    jobs = _jobs(workload, cluster, settings)
+    told = _told(settings)
+    if settings.lengths != "known":
+        belief, told = _forecasting(belief, jobs, settings)
     chosen = policy(settings.policy, placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
@@ -139,22 +147,59 @@ def prepare(
             f"restart charge {settings.restart_charge!r} is not known; "
             f"expected one of {', '.join(_ENGINES)}"
         )
-    jobs = _jobs(workload, cluster, settings)
     engine = kind(
         jobs,
         truth,
         cost=restart_cost(settings.restart_cost),
         first_start_free=settings.restart_charge == "changes",
         faults=Faults(settings.faults, cluster),
-        told=_told(settings),
+        told=told,
     )
-    recorder = Recorder(_speedup(truth))
-    scheduler = Scheduler(spent, cluster)
-    watch = recording(recorder, _by_id(jobs) if settings.length_error else None)
+    retry = retry_rule(settings.retry)
+    recorder = Recorder(_speedup(truth), retry=retry)
+    scheduler = Scheduler(spent, cluster, retry=retry)
+    watch = recording(recorder, None if told is None else _by_id(jobs))
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
     return Experiment(settings, simulation, recorder, cluster, spent, times)
+
+
+def _base(cluster: Cluster, settings: Settings) -> PerformanceModel:
+    """How fast jobs run that share nothing; CPU slots count where the cluster has some."""
+    base: PerformanceModel = ScalingModel.on(cluster, effects(settings.effects))
+    if any(node.device_type == "cpu" for node in cluster.nodes):
+        from weft.models.workers import WorkersModel  # noqa: PLC0415  # most runs need none
+
+        base = WorkersModel(base, cluster, seed=settings.seed)
+    if settings.speeds == "scaling":
+        return base
+    if settings.speeds not in SPEEDS:
+        raise InvalidInputError(
+            f"speeds {settings.speeds!r} are not known; expected one of {', '.join(SPEEDS)}"
+        )
+    from weft.models.planned import PlannedModel, standard  # noqa: PLC0415  # as above
+
+    return PlannedModel(standard(), base, node=cluster.largest_node, even=False)
+
+
+def _forecasting(
+    belief: InterleavingModel, jobs: Sequence[JobSpec], settings: Settings
+) -> tuple[InterleavingModel, Callable[[JobSpec], JobSpec]]:
+    """What policies believe of lengths by losses, and how jobs are then announced."""
+    if settings.lengths not in LENGTHS:
+        raise InvalidInputError(
+            f"lengths {settings.lengths!r} are not known; expected one of {', '.join(LENGTHS)}"
+        )
+    if settings.belief != "known" or settings.belief_error or settings.length_error:
+        raise InvalidInputError(
+            "lengths by losses go with speeds that are known: leave belief and errors out"
+        )
+    from weft.models.forecasts import Forecasting  # noqa: PLC0415  # numpy loads slowly
+    from weft.models.loss_streams import LossForecasts  # noqa: PLC0415
+
+    lengths = LossForecasts(jobs, settings.seed)
+    return Forecasting(belief, lengths), lengths.announced
 
 
 def _belief(
@@ -212,7 +257,10 @@ def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
     def speedup(spec: JobSpec, speed: float) -> float:
         known = single.get(id(spec.profile))
         if known is None:
-            known = single[id(spec.profile)] = (spec, truth.alone(spec, 1))
+            one = truth.alone(spec, 1)
+            if not one:  # It does not run on one device: its smallest size's share of one.
+                one = truth.alone(spec, spec.sizes[0]) / spec.sizes[0] or 1.0
+            known = single[id(spec.profile)] = (spec, one)
         return speed / known[1]
 
     return speedup
@@ -229,7 +277,14 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
             head = scheduler.jobs[scheduler.ranking.queue[0][2]].spec.asked
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
-        recorder.step(now, events, actions, free=scheduler.tenancy.free.total, head=head)
+        recorder.step(
+            now,
+            events,
+            actions,
+            free=scheduler.tenancy.free.total,
+            head=head,
+            held_back=scheduler.policy.held_back(scheduler.snapshot(now)),
+        )
 
     return observe
 
@@ -269,9 +324,18 @@ def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[
     jobs: Sequence[JobSpec] = workload.jobs
     if settings.retries is not None:
         jobs = [replace(job, retries=settings.retries) for job in jobs]
+    if "try-small" in worn(settings.policy):  # In a simulation every job can be tried.
+        jobs = [replace(job, trial=True) for job in jobs]
+    if settings.speeds == "plans":
+        from weft.models.planned import offering, standard  # noqa: PLC0415  # most runs need none
+
+        devices, node = cluster.device_count, cluster.largest_node
+        jobs = [offering(job, standard(), devices, node) for job in jobs]
     serial = settings.elastic
     if serial is None:
         return jobs
+    if settings.speeds == "plans":
+        raise InvalidInputError("speeds by plans say what sizes jobs have: leave elastic out")
     if not 0 <= serial <= 1:
         raise InvalidInputError(f"the serial share of elastic jobs is 0 to 1, not {serial:g}")
     return [

@@ -7,7 +7,7 @@ again with probability 0.2. Every draw hangs on the seed and the job alone, so t
 the same way under every policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -18,6 +18,7 @@ from typing import Self
 from weft.core.cluster import Cluster, Node
 from weft.core.events import NodeJoined, NodeLost
 from weft.core.job import JobSpec
+from weft.core.retry import FailureClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,22 @@ REASONS: Sequence[Reason] = (
 # that failures of a bucket divide by jobs of a bucket.
 _JOBS = (96_260 * 0.872, 96_260 * 0.070, 96_260 * 0.058)
 _RECURS = 0.2  # a transient reason strikes the next attempt too
+
+# What a classifier of logs would say of a reason. It sees the same in every core dump and crash,
+# whatever the cause; and a job out of memory may have met a full node.
+CLASSES: Mapping[str, FailureClass] = {
+    **{r.name: "deterministic" if r.deterministic else "transient" for r in REASONS},
+    "CPU out of memory": "resource",
+    "GPU out of memory": "resource",
+    "core dump": "unknown",
+    "traceback from crash": "unknown",
+    "model diverged": "unknown",
+    "no signature": "unknown",
+}
+
+
+def classify(reason: str) -> FailureClass:
+    return CLASSES.get(reason, "unknown")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from weft.sim.engine import SimulatedEngine
 
 Look = Callable[[float], float]
 
+WAKES_MAX = 16  # times in a row that a policy may be woken in vain for each job that waits
+
 
 def exactly(moment: float) -> float:
     """Look when something happens."""
@@ -48,6 +50,7 @@ class Simulation:
     def run(self, until: float = inf) -> None:
         """Go on until nothing is left to happen, or up to and including a moment."""
         scheduler, engine, look = self.scheduler, self.engine, self._look
+        idle = 0
         while (now := look(min(engine.next_at, scheduler.wake_at))) <= until and now < inf:
             events = engine.due(now)
             actions = scheduler.step(events, now)
@@ -55,8 +58,9 @@ class Simulation:
             self.now = now
             for observe in self._observers:
                 observe(now, events, actions, scheduler)
-            if not events and not actions and engine.next_at == inf:
-                break  # The policy wants to be asked again, but nothing could ever change.
+            idle = 0 if events or actions or engine.next_at < inf else idle + 1
+            if idle > WAKES_MAX * len(scheduler.ranking.queue):
+                break  # The policy wants to be asked again and again, and nothing ever changes.
 
     def observe(self, observer: Observer) -> None:
         """Let somebody else watch from now on."""

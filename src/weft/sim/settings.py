@@ -9,13 +9,14 @@ from pathlib import Path
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.ports import InterleavingModel, PerformanceModel
+from weft.core.retry import RetryRule, classified, fixed
 from weft.models.gaps import GapsModel
 from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
 from weft.models.stages import StageTimes
 from weft.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
 from weft.models.tokens import TokenModel
 from weft.sim.costs import MEASURED, AsProfiled, ByModel, Constant, RestartCost
-from weft.sim.faults import FaultSettings
+from weft.sim.faults import FaultSettings, classify
 from weft.sim.run import Look, exactly, rounds
 
 COST_FILE_MAX = 1_000_000  # bytes
@@ -55,6 +56,15 @@ SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel
 
 # What policies know of speeds: the truth; what they have seen; nothing, ever.
 BELIEFS = ("known", "learned", "prior")
+# What they know of lengths: what jobs say, or what can be told from the losses so far.
+LENGTHS = ("known", "losses")
+
+# How speed follows from devices: by each job's scaling curve, or by execution plans where a job's
+# model is one of the plan catalogue's.
+SPEEDS = ("scaling", "plans")
+
+# A job that failed is tried again as often as it allows; or only where that may help.
+RETRY: Mapping[str, RetryRule] = {"fixed": fixed, "classified": classified(classify)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +77,15 @@ class Settings:
     restart_cost: str = "none"  # none, seconds, profile, measured, or a CSV file
     restart_charge: str = "changes"  # changes, starts, warm, decisions, or groups
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
+    speeds: str = "scaling"  # how speed follows from devices: one of SPEEDS
     sharing: str = "tokens"  # how jobs on the same devices go: one of SHARING
     belief: str = "known"  # of policies about speeds: one of BELIEFS
     belief_error: float = 0.0  # spread of the log-normal error in it, or in what it learns from
+    lengths: str = "known"  # of jobs, to policies: one of LENGTHS
     length_error: float = 0.0  # spread of the log-normal error in the lengths policies are told
     elastic: float | None = None  # let jobs grow and shrink, with this serial share
     retries: int | None = None  # of every job; None leaves the trace's own
+    retry: str = "fixed"  # which failures are worth another try: one of RETRY
     faults: FaultSettings = field(default_factory=FaultSettings)
     seed: int = 0
 
@@ -136,6 +149,13 @@ def sharing(text: str, base: PerformanceModel, times: StageTimes) -> Interleavin
             f"sharing {text!r} is not known; expected one of {', '.join(SHARING)}"
         )
     return make(base, times)
+
+
+def retry_rule(text: str) -> RetryRule:
+    """Whether a failed job is tried again: as often as it allows, or by what failed."""
+    if text not in RETRY:
+        raise InvalidInputError(f"retry {text!r} is not known; expected one of {', '.join(RETRY)}")
+    return RETRY[text]
 
 
 def elastic_sizes(asked: int, cluster: Cluster) -> tuple[int, ...]:

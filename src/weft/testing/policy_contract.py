@@ -59,10 +59,10 @@ class PolicyContract:
     @_quick
     @given(cluster=clusters(), jobs=workloads())
     def test_jobs_get_sizes_they_offer(self, cluster: Cluster, jobs: list[JobSpec]) -> None:
-        offers = {spec.id: spec.sizes for spec in jobs}
+        offers = {spec.id: spec for spec in jobs}
         for _, action in _Run(self, cluster, jobs, "count").log:
             if not isinstance(action, Stop):
-                assert len(action.allocation.devices) in offers[action.job]
+                assert offers[action.job].runs_on(len(action.allocation.devices))
 
 
 class _Run:
@@ -101,6 +101,7 @@ class _Watched(Policy):
         self.rank = inner.rank  # type: ignore[method-assign]
         self.never_fits = inner.never_fits  # type: ignore[method-assign]
         self.why = inner.why  # type: ignore[method-assign]
+        self.held_back = inner.held_back  # type: ignore[method-assign]
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         before = _frozen(snapshot)

@@ -2,7 +2,8 @@
 
 A family is one training job that is submitted again and again: its jobs share a size, an owner, a
 model's name and, give or take 5 %, a duration. The model's name says whether its loss can be
-predicted ("predictable-17", "unpredictable-3").
+predicted ("predictable-17", "unpredictable-3"), and with "cpu-" before it that the family trains
+without GPUs.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from weft.core.job import JobSpec, Profile
 from weft.traces.arrivals import burst_sizes, busy_moments, fill, place_bursts
 from weft.traces.calibration import (
     AITURBO_SIZE_SHARES,
+    CPU_SLOT_SHARES,
     PREDICTABLE_SECONDS,
     REPEAT_SPREAD,
     REPEATED,
@@ -34,17 +36,32 @@ class _Family(NamedTuple):
     seconds: float
     owner: str
     profile: Profile
+    cpu_only: bool = False
 
 
 def draw_aiturbo(
-    random: Random, jobs: int, load: float, cluster: Cluster, arrivals: str = ARRIVALS[0]
+    random: Random,
+    jobs: int,
+    load: float,
+    cluster: Cluster,
+    arrivals: str = ARRIVALS[0],
+    *,
+    unpredictable: float | None = None,
+    cpu_only: float = 0.0,
 ) -> Workload:
-    """Jobs like the table's, in bursts like Philly's, by the hour of the day, or evenly."""
+    """Jobs like the table's, in bursts like Philly's, by the hour of the day, or evenly.
+
+    `unpredictable` is the share of such jobs if it is not to be the table's, `cpu_only` that of
+    families without use for a GPU. The load is what the jobs offer to the cluster's GPUs.
+    """
     if arrivals not in ARRIVALS:
         raise InvalidInputError(f"arrivals is {arrivals!r}; expected one of {', '.join(ARRIVALS)}")
-    drawn = _draw_jobs(random, jobs, cluster)
-    work = sum(family.size * seconds for family, seconds in drawn)
-    span_s = max(1, round(work / (cluster.device_count * load)))
+    for name, share in (("unpredictable", unpredictable), ("cpu", cpu_only)):
+        if share is not None and not 0 <= share <= 1:
+            raise InvalidInputError(f"{name} is {share:g}; expected a share from 0 to 1")
+    odds = _odd_shares(unpredictable)
+    drawn = _draw_jobs(random, jobs, cluster, odds, cpu_only)
+    span_s = max(1, round(_span_s(drawn, cluster, load)))
     specs = tuple(
         JobSpec(
             str(number),
@@ -58,25 +75,59 @@ def draw_aiturbo(
             zip(_moments(random, jobs, span_s, arrivals), drawn, strict=True)
         )
     )
-    return Workload(
-        "aiturbo",
-        specs,
-        "generated",
-        ("the 11.7 % of AITurbo's jobs that use no GPU are left out",),
-    )
+    left_out = "the 11.7 % of AITurbo's jobs that use no GPU are left out"
+    return Workload("aiturbo", specs, "generated", () if cpu_only else (left_out,))
 
 
-def _draw_jobs(random: Random, jobs: int, cluster: Cluster) -> list[tuple[_Family, int]]:
+def _odd_shares(share: float | None) -> tuple[float, float]:
+    """Unpredictable among first and among repeated submissions, if that share of all jobs are.
+
+    The odds of both grow by one factor: first submissions stay the less predictable ones.
+    """
+    table = (UNPREDICTABLE_FIRST, UNPREDICTABLE_REPEATED)
+    if share is None:
+        return table
+    low, high = 1e-9, 1e9
+    for _ in range(100):
+        factor = (low * high) ** 0.5
+        first, repeated = (p * factor / (1 - p + p * factor) for p in table)
+        if (1 - REPEATED) * first + REPEATED * repeated < share:
+            low = factor
+        else:
+            high = factor
+    return first, repeated
+
+
+def _span_s(drawn: Sequence[tuple[_Family, int]], cluster: Cluster, load: float) -> float:
+    """In what time the jobs offer that load to the GPUs, or to the CPU slots if that is longer."""
+    slots = sum(node.device_count for node in cluster.nodes if node.device_type == "cpu")
+    if not slots or slots == cluster.device_count:  # Then everybody runs on what there is.
+        work = sum(family.size * seconds for family, seconds in drawn)
+        return work / (cluster.device_count * load)
+    spans = []
+    for cpu_only, devices in ((False, cluster.device_count - slots), (True, slots)):
+        work = sum(f.size * seconds for f, seconds in drawn if f.cpu_only == cpu_only)
+        spans.append(work / (devices * load))
+    return max(spans)
+
+
+def _draw_jobs(
+    random: Random, jobs: int, cluster: Cluster, odds: tuple[float, float], cpu_only: float
+) -> list[tuple[_Family, int]]:
     """Family and seconds of each job, in order of arrival; a family begins with its first job."""
     firsts = max(1, round(jobs * (1 - REPEATED)))
-    odd_firsts = round(firsts * UNPREDICTABLE_FIRST)
+    odd_firsts = round(firsts * odds[0])
     sizes = [size for size in AITURBO_SIZE_SHARES if size <= cluster.device_count]
     shares = {size: AITURBO_SIZE_SHARES[size] for size in sizes}
     families = [
         _families(random, odd_firsts, "unpredictable", UNPREDICTABLE_SECONDS, shares),
         _families(random, firsts - odd_firsts, "predictable", PREDICTABLE_SECONDS, shares),
     ]
-    odd_repeats = round((jobs - firsts) * UNPREDICTABLE_REPEATED) if odd_firsts else 0
+    if cpu_only:
+        families = [_without_gpus(random, kind, cpu_only) for kind in families]
+    odd_repeats = round((jobs - firsts) * odds[1]) if odd_firsts else 0
+    if odd_firsts == firsts:
+        odd_repeats = jobs - firsts
     repeats = [odd_repeats, jobs - firsts - odd_repeats]
     drawn: list[tuple[float, _Family, int]] = []
     for kind, count in zip(families, repeats, strict=True):
@@ -108,6 +159,22 @@ def _families(
         )
         for number, (size, lasts_s) in enumerate(zip(sizes, seconds, strict=True))
     ]
+
+
+def _without_gpus(random: Random, families: list[_Family], share: float) -> list[_Family]:
+    """The same families, that share of them on CPU slots alone."""
+    count = round(share * len(families))
+    slots = [size for size, many in quotas(count, CPU_SLOT_SHARES).items() for _ in range(many)]
+    random.shuffle(slots)
+    changed = [
+        family._replace(
+            size=size,
+            profile=Profile(size=size, model=f"cpu-{family.profile.model}"),
+            cpu_only=True,
+        )
+        for family, size in zip(families, slots, strict=False)
+    ]
+    return [*changed, *families[count:]]
 
 
 def _moments(random: Random, jobs: int, span_s: int, arrivals: str) -> Sequence[int]:

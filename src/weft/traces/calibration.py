@@ -118,6 +118,7 @@ UNPREDICTABLE_SECONDS = (
 )
 # GPUs -> share of the jobs; the 11.7 % that use none are left out.
 AITURBO_SIZE_SHARES = {1: 0.216, 2: 0.095, 4: 0.024, 6: 0.415, 8: 0.132}
+CPU_SLOT_SHARES = {1: 0.22, 2: 0.46, 3: 0.12, 4: 0.14, 6: 0.06}  # workers -> share of the jobs
 REPEATED = 0.71  # of the jobs belong to a family seen before
 UNPREDICTABLE_FIRST = 0.41  # of the first submissions
 UNPREDICTABLE_REPEATED = 0.043  # of the others

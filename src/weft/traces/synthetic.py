@@ -27,7 +27,7 @@ Number = TypeVar("Number", int, float)
 
 JOBS_MAX = 5_000_000
 LOAD_MIN, LOAD_MAX = 0.001, 1000.0
-_PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest")
+_PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest", "unpredictable", "cpu")
 
 # name -> one line for people
 KINDS = {
@@ -37,7 +37,7 @@ KINDS = {
 }
 
 
-def generate(
+def generate(  # noqa: PLR0913  # all but the first by name
     kind: str,
     *,
     jobs: int = 1000,
@@ -46,6 +46,8 @@ def generate(
     cluster: Cluster,
     arrivals: str = "",
     longest_s: int | None = None,
+    unpredictable: float | None = None,
+    cpu_only: float = 0.0,
     advance: Advance = ignore,
 ) -> Workload:
     """Draw jobs that offer the cluster this load; none is larger than the cluster.
@@ -55,6 +57,9 @@ def generate(
     _check(kind, jobs, load, cluster)
     if arrivals and kind != "aiturbo":
         raise InvalidInputError(f"arrivals is for aiturbo; {kind} has its own, leave it out")
+    for given, title in ((unpredictable is not None, "unpredictable"), (cpu_only, "cpu")):
+        if given and kind != "aiturbo":
+            raise InvalidInputError(f"{title} is for aiturbo; {kind} knows no such jobs")
     if longest_s is not None and kind != "philly":
         raise InvalidInputError(f"longest is for philly; {kind} has its own, leave it out")
     random = Random(f"{kind}/{seed}")
@@ -67,8 +72,18 @@ def generate(
         case "poisson":
             drawn = draw_poisson(random, jobs, load, cluster)
         case _:
-            drawn = draw_aiturbo(random, jobs, load, cluster, arrivals or ARRIVALS[0])
+            drawn = draw_aiturbo(
+                random,
+                jobs,
+                load,
+                cluster,
+                arrivals or ARRIVALS[0],
+                unpredictable=unpredictable,
+                cpu_only=cpu_only,
+            )
             name += f"&arrivals={arrivals or ARRIVALS[0]}"
+            name += "" if unpredictable is None else f"&unpredictable={unpredictable:g}"
+            name += f"&cpu={cpu_only:g}" if cpu_only else ""
     _check_span(drawn)
     note = f"drawn for {cluster.device_count:,} devices at load {load:g}: {KINDS[kind]}"
     return replace(drawn, name=name, notes=(note, *drawn.notes))
@@ -102,6 +117,10 @@ def from_address(address: str, cluster: Cluster) -> Workload:
         cluster=cluster,
         arrivals=given.get("arrivals", ""),
         longest_s=_number(given, "longest", "86400", int) if "longest" in given else None,
+        unpredictable=(
+            _number(given, "unpredictable", "0.25", float) if "unpredictable" in given else None
+        ),
+        cpu_only=_number(given, "cpu", "0", float),
     )
 
 

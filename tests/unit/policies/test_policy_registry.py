@@ -27,6 +27,11 @@ def latest(placement, belief, *, tag="x", rounds=3):
 
 def bare(placement, belief):
     return latest(placement, belief)
+
+
+def plain(inner, placement, belief, *, tag="y"):
+    """Changes nothing."""
+    return inner
 '''
 
 
@@ -42,6 +47,8 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "latest = latest_first:latest\n"
         "bare = latest_first:bare\n"
         "fifo = latest_first:latest\n"
+        "[weft.wrappers]\n"
+        "plain = latest_first:plain\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "latest_first", raising=False)
@@ -135,3 +142,10 @@ def test_a_built_in_name_cannot_be_taken_over(third_party: None) -> None:
 
 def test_a_near_miss_of_a_third_partys_name_is_answered_too(third_party: None) -> None:
     assert "did you mean latest?" in refusal("lates")
+
+
+def test_a_third_partys_wrapper_is_found_listed_and_worn(third_party: None) -> None:
+    assert registry.wrapper_names() == [*registry.WRAPPERS, "plain"]
+    assert registry.first_line(registry.wrapper_factory("plain")) == "Changes nothing."
+    jobs = [job("a", size=4, length_s=2.0), job("b", size=4, length_s=2.0, at=1.0)]
+    assert play("fifo+plain?tag=z+defrag", jobs) == play("fifo", jobs)

@@ -127,3 +127,41 @@ def test_a_job_that_runs_longer_than_was_told_has_nothing_left_and_runs_on() -> 
     run.run()
     assert run.now == 100.0
     assert not scheduler.jobs
+
+
+# -- lengths by losses ----------------------------------------------------------------------------
+
+
+def training(identity: str, model: str, length_s: float, *, at: float = 0.0) -> JobSpec:
+    profile = Profile(model=model)
+    return JobSpec(identity, length_s, sizes=(1, 2, 4), asked=1, profile=profile, submit_at=at)
+
+
+def test_with_losses_policies_are_told_a_limit_and_jobs_end_when_they_end() -> None:
+    jobs = [training("a", "predictable-1", 500.0), training("b", "unpredictable-1", 300.0)]
+    run = experiment(jobs, policy="tiresias", lengths="losses")
+    run.simulation.run(until=1.0)
+    told = run.simulation.scheduler.jobs
+    assert all(told[spec.id].spec.iterations >= 1.2 * spec.iterations for spec in jobs)
+    assert run.finish().finished == 2
+    assert run.simulation.now == 500.0
+
+
+def test_a_job_that_declares_its_steps_is_told_as_it_is() -> None:
+    run = experiment([job("a", length_s=50.0)], policy="optimus", lengths="losses")
+    run.simulation.run(until=1.0)
+    assert run.simulation.scheduler.jobs["a"].spec.iterations == 50.0
+
+
+@pytest.mark.parametrize("name", ["optimus", "aiturbo"])
+def test_the_same_losses_give_the_same_run(name: str) -> None:
+    models = ("predictable-1", "unpredictable-2", "predictable-3", "unpredictable-4")
+    jobs = [training(m, m, 900.0, at=50.0 * n) for n, m in enumerate(models)]
+    runs = [experiment(jobs, policy=name, lengths="losses").finish().jct_mean_s for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_lengths_that_nobody_knows_and_beliefs_that_do_not_go_together_are_refused() -> None:
+    assert refusal(lengths="x") == "lengths 'x' are not known; expected one of known, losses"
+    for settings in ({"belief": "learned"}, {"belief_error": 0.1}, {"length_error": 0.1}):
+        assert "leave belief and errors out" in refusal(lengths="losses", **settings)

@@ -12,7 +12,7 @@ from weft.core.scheduler import Scheduler
 from weft.core.snapshot import Schedule, Snapshot
 from weft.models.scaling import ScalingModel
 from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Look, Simulation, exactly, rounds
+from weft.sim.run import WAKES_MAX, Look, Simulation, exactly, rounds
 from weft.testing.builders import job, policy
 
 
@@ -118,4 +118,4 @@ def test_the_run_ends_when_a_policy_asks_again_and_nothing_could_ever_change() -
     scheduler = Scheduler(Hesitant(), Cluster.grid(1, 1))
     run = Simulation(scheduler, SimulatedEngine([job("a")], ScalingModel()))
     run.run(until=inf)
-    assert run.now == 1.0
+    assert run.now == 1.0 + WAKES_MAX

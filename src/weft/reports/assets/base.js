@@ -144,7 +144,7 @@ function plural(number, word) {
 
 // -- colours ------------------------------------------------------------------------------------
 
-const CAUSE_COLOURS = ["#0072b2", "#e69f00", "#999999"];
+const CAUSE_COLOURS = ["#0072b2", "#e69f00", "#999999", "#cc79a7"];
 const BUCKET_COLOURS = ["#56b4e9", "#009e73", "#e69f00", "#d55e00"];
 const TENANT_COLOURS = runs.length
   ? ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#aa4499", "#7f7f7f"]

@@ -1,0 +1,70 @@
+"""What is believed to be left of a job: the truth, unless a belief says that it must predict.
+
+A policy asks `forecaster(belief)` and not the job's row. Most beliefs know how long jobs are, and
+then both say the same; a belief that forecasts has its own opinion, which may be wrong, and says
+whether it stands by it.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from weft.core.allocation import Allocation
+from weft.core.job import Job, JobSpec
+from weft.core.ports import InterleavingModel, PerformanceModel
+
+
+class Forecast(NamedTuple):
+    """An opinion about one job at one moment."""
+
+    remaining: float  # iterations
+    predictable: bool  # False: a guess that nobody should rely on
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """Somebody who has an opinion on how much is left of a job."""
+
+    def forecast(self, job: Job, now: float) -> Forecast: ...
+
+
+class _Known:
+    """The forecaster of jobs that say how long they are."""
+
+    def forecast(self, job: Job, now: float) -> Forecast:
+        return Forecast(job.remaining_at(now), predictable=True)
+
+
+_KNOWN = _Known()
+
+
+def forecaster(belief: PerformanceModel) -> Forecaster:
+    """Whom to ask about lengths under this belief."""
+    return belief if isinstance(belief, Forecaster) else _KNOWN
+
+
+class Forecasting:
+    """A belief about speeds with somebody else's opinion about lengths."""
+
+    def __init__(self, model: InterleavingModel, lengths: Forecaster) -> None:
+        self._model = model
+        self._lengths = lengths
+
+    def forecast(self, job: Job, now: float) -> Forecast:
+        return self._lengths.forecast(job, now)
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        return self._model.alone(spec, size)
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        return self._model.iterations_per_s(spec, allocation, ring)
+
+    def kind(self, spec: JobSpec) -> Hashable:
+        return self._model.kind(spec)
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        return self._model.together(specs)
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        return self._model.efficiency(specs)

@@ -1,0 +1,420 @@
+"""Rubick (Zhang et al., MLSys'25): devices to the jobs that make the most of them, replanned.
+
+A job's devices and its execution plan are the scheduler's to change. Guaranteed jobs that wait come
+first, as far as their tenant's quota goes: each gets the fewest devices on which some plan is as
+fast as what its user asked for. Then all others, waiting best-effort jobs and running ones, by what
+a device would bring them, the most first. A job takes free devices, on the nodes where it is and
+then where it fits, and then moves devices over from the job that makes the least of them, as long
+as that is less than it would make of them itself, or while it lacks what it was promised. Nobody
+is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at all,
+and whoever loses devices gets the plan that is best for what is left.
+
+The paper stops here. Three rules keep jobs from being stopped all the time, each of which costs
+`restart_s`: a running job is changed only where the share of its time that was not lost to
+restarts stays above `gate`; it grows only where it then ends sooner; and no devices are taken from
+it if it ends before it could go on with fewer. Promises go before the first and the last.
+
+Only devices are shared out: cores are the node's even share, and host memory is a limit on plans.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.job import Job, JobId, JobSpec
+from weft.core.plan import Plan
+from weft.core.ports import PerformanceModel, Policy
+from weft.core.snapshot import Reason, Schedule, Snapshot
+from weft.models.planned import standard
+from weft.policies.explain import why_waiting
+from weft.policies.placement import Placement
+from weft.policies.restarts import Restarts
+from weft.policies.rubick_books import NOTHING, Books, Counts, layouts, less, shape
+from weft.policies.rubick_curves import ENOUGH, Curve, Curves
+
+# What the jobs that devices are taken from could give: at least so many, and so many times the size
+# that is wanted.
+_SPARE_MIN, _SPARE_TIMES = 64, 8
+# What a job would lose by one device, its turn among equals, its name, whether it may be shrunk.
+_Holder = tuple[float, int, JobId, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a user may set."""
+
+    gate: float = 0.9
+    restart_s: float = 78.0
+    starve_s: float = inf
+    moves: bool = True  # devices may be taken from one job for another
+    promises: bool = True
+    quotas: Mapping[str, float] | None = None  # devices by tenant; None: all there is
+
+
+class Rubick(Policy):
+    """Sizes, nodes and plans, decided together."""
+
+    def __init__(self, placement: Placement, curves: Curves, rules: Rules) -> None:
+        self._placement = placement
+        self._curves = curves
+        self._rules = rules
+        self._fits: dict[int, tuple[Curve, bool]] = {}
+        self._cluster: Cluster | None = None
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        self._on(cluster)
+        curve = self._curves.of(spec)
+        known = self._fits.get(id(curve))
+        if known is None:
+            room = {node.name: node.device_count for node in cluster.nodes}
+            fits = any(
+                self._curves.speed(spec, shape(counts)) is not None
+                for size, _ in curve.sizes
+                for counts in layouts(size, room, NOTHING)
+            )
+            known = self._fits[id(curve)] = (curve, fits)
+        if not known[1]:
+            return (
+                f"it runs on {curve.sizes[0][0]} devices or more and finds no room for them "
+                f"even on the empty cluster of {cluster.device_count} devices"
+            )
+        quota = _quota(self._rules, spec, inf)
+        if self._rules.promises and spec.guaranteed and curve.minimum > quota:
+            return (
+                f"it was promised the speed of {curve.minimum} devices and the quota of tenant "
+                f"{spec.tenant!r} is {quota:g}"
+            )
+        return None
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return why_waiting(snapshot, job, self._placement, in_order=False)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        self._on(snapshot.cluster)
+        decision = _Decision(snapshot, self._curves, self._rules)
+        decision.run()
+        changes = decision.books.allocations(decision.plans)
+        return Schedule(changes, memory=decision.restarts.after(changes))
+
+    def _on(self, cluster: Cluster) -> None:
+        if self._cluster is not cluster:
+            self._cluster = cluster
+            self._fits.clear()
+            self._curves.on(cluster.device_count, cluster.largest_node)
+
+
+class _Decision:
+    """One decision, made on books."""
+
+    def __init__(self, snapshot: Snapshot, curves: Curves, rules: Rules) -> None:
+        self.books = Books(snapshot)
+        self.plans: dict[JobId, Plan] = {}
+        self.restarts = Restarts(snapshot)
+        self._snapshot = snapshot
+        self._curves = curves
+        self._rules = rules
+        # Kinds of waiting jobs for which there was no room just now.
+        self._vain: set[tuple[int, bool]] = set()
+        self._holders: dict[JobId, _Holder] = {}
+        self._order: list[_Holder] = []
+
+    def run(self) -> None:
+        now = self._snapshot.now
+        waiting, running = list(self._snapshot.waiting()), list(self._snapshot.holding())
+        left = _left(self._rules, running, self._curves, self._snapshot.supply)
+        others: list[tuple[float, int, Job]] = []
+        for job in waiting:
+            curve = self._curves.of(job.spec)
+            if self._promised(job.spec):
+                tenant = job.spec.tenant if self._rules.quotas is not None else ""
+                if curve.minimum <= left.get(tenant, 0.0) and self.place(job):
+                    left[tenant] -= curve.minimum
+            else:
+                starved = now - job.since_at > self._rules.starve_s
+                slope = inf if starved else curve.gain(0)
+                others.append((-slope, job.sequence, job))
+        others += [(-self._curves.of(j.spec).gain(j.size), j.sequence, j) for j in running]
+        for slope, _, job in sorted(others):
+            self.place(job, starved=slope == -inf)
+
+    def place(self, job: Job, *, starved: bool = False) -> bool:
+        """More for a job, step by step; whether it got any."""
+        running = job.allocation is not None
+        size, curve = self.books.size(job.id), self._curves.of(job.spec)
+        if running and (not size or not self._may_change(job)):
+            return False  # It was stopped for somebody's sake, or is to be left alone.
+        kind = (id(curve), self._promised(job.spec))
+        if not size and kind in self._vain and not starved:
+            return False
+        mark, plans = self.books.mark(), dict(self.plans)
+        before = self._speed(job, self.books.held.get(job.id, NOTHING))
+        while self._climb(job, curve, starved=starved):
+            pass
+        if not size and not self.books.size(job.id):
+            self._squeeze_in(job, curve)
+        after = self.books.held.get(job.id, NOTHING)
+        if sum(after.values()) == size:
+            if not size:
+                self._vain.add(kind)
+            return False
+        if running and not self._pays(job, before, self._speed(job, after)):
+            self.books.back(mark)
+            self.plans = plans
+            return False
+        self._vain.clear()
+        return True
+
+    def _climb(self, job: Job, curve: Curve, *, starved: bool) -> bool:
+        """The next step of a job's curve that can be had."""
+        held = self.books.held.get(job.id, NOTHING)
+        size = sum(held.values())
+        speed = self._speed(job, held)
+        lacks = self._promised(job.spec) and speed < ENOUGH
+        targets = [(step.size, step.speed) for step in curve.above(size)]
+        if self._promised(job.spec) and size < curve.minimum:
+            targets = [(s, v) for s, v in curve.sizes if s >= curve.minimum]
+        for target, value in targets:
+            gain = inf if starved else (value - speed) / (target - size)
+            if gain > 0 and self._take(job, target, speed, gain, lacks=lacks):
+                return True
+        return False
+
+    def _squeeze_in(self, job: Job, curve: Curve) -> None:
+        """Any size at all that free devices allow, for a job that waits."""
+        if self._promised(job.spec):
+            return
+        for size, _ in reversed(curve.sizes):
+            if self._lay_out(job, size, self.books.free, 0.0):
+                return
+
+    def _take(self, job: Job, size: int, speed: float, gain: float, *, lacks: bool) -> bool:
+        """Bring a job to a size, from free devices or from jobs that make less of them."""
+        books = self.books
+        held = books.held.get(job.id, NOTHING)
+        if books.total + sum(held.values()) >= size:
+            room = {node: count + held.get(node, 0) for node, count in books.free.items()}
+            if self._lay_out(job, size, room, speed):
+                return True
+        victims = self._victims(job, size, gain, lacks=lacks) if self._rules.moves else None
+        if not victims:
+            return False
+        more = {node: count + held.get(node, 0) for node, count in books.free.items()}
+        for victim, floor in victims.items():
+            spare = books.size(victim) - floor
+            for node, count in books.held[victim].items():
+                if node in more:
+                    more[node] += min(count, spare)
+        for counts in layouts(size, more, held):
+            mark, plans = books.mark(), dict(self.plans)
+            if self._cleared(counts, held, victims) and self._enter(job, counts, speed):
+                return True
+            books.back(mark)
+            self.plans = plans
+        return False
+
+    def _lay_out(self, job: Job, size: int, room: Counts, speed: float) -> bool:
+        found = list(layouts(size, room, self.books.held.get(job.id, NOTHING)))
+        found.sort(key=lambda counts: -self._speed(job, counts))
+        return bool(found) and self._enter(job, found[0], speed)
+
+    def _enter(self, job: Job, counts: Counts, speed: float) -> bool:
+        """Give a job these, if it is then faster, and as fast as was promised or could be."""
+        found = self._curves.speed(job.spec, shape(counts))
+        if found is None or found.value <= speed * 1.01:
+            return False
+        short = self._promised(job.spec) and found.value < ENOUGH
+        if short and sum(counts.values()) < job.spec.asked and not self._beyond(job.spec):
+            return False
+        self.books.set(job.id, counts)
+        self.plans[job.id] = found.plan
+        return True
+
+    def _beyond(self, spec: JobSpec) -> bool:
+        """Whether a job asked for more than there is, so that no promise can be kept."""
+        return self._curves.of(spec).sizes[-1][0] < spec.asked
+
+    def _victims(self, job: Job, size: int, gain: float, *, lacks: bool) -> dict[JobId, int]:
+        """Jobs that make less of some devices, with the size down to which they do.
+
+        Those that make the least come first, and there are enough when they could give several
+        times what is wanted: some of it may lie where it is of no use.
+        """
+        floors: dict[JobId, int] = {}
+        enough = _SPARE_MIN + _SPARE_TIMES * size
+        for loss, _, identity, may_shrink in self._by_loss():
+            if enough <= 0 or (loss >= gain and not lacks):
+                break
+            if identity == job.id or not (may_shrink or lacks):
+                continue
+            spec, held = self._snapshot.jobs[identity].spec, self.books.size(identity)
+            curve = self._curves.of(spec)
+            least = curve.minimum if self._promised(spec) else 0
+            floor = held
+            while floor > least:
+                below = curve.below(floor)
+                if not lacks and curve.gain(below) >= gain:
+                    break
+                floor = max(below, least)
+            if floor < held:
+                floors[identity] = floor
+                enough -= held - floor
+        return floors
+
+    def _by_loss(self) -> list[_Holder]:
+        """Jobs with devices, by what they would lose; only those that changed are moved."""
+        order = self._order
+        for identity in self.books.touched:
+            before = self._holders.pop(identity, None)
+            if before is not None:
+                del order[bisect_left(order, before)]
+            if identity in self.books.held:
+                job = self._snapshot.jobs[identity]
+                holder = (self._loss(identity), -job.sequence, identity, self._may_shrink(job))
+                self._holders[identity] = holder
+                insort(order, holder)
+        self.books.touched.clear()
+        return order
+
+    def _cleared(self, counts: Counts, own: Counts, victims: Mapping[JobId, int]) -> bool:
+        """Make room on each node by taking from whoever makes the least of its devices there."""
+        books = self.books
+        for node, count in counts.items():
+            while books.free[node] + own.get(node, 0) < count:
+                here = [v for v in books.on[node] if v in victims and books.size(v) > victims[v]]
+                here.sort(key=lambda v: (self._loss(v), -self._snapshot.jobs[v].sequence))
+                if not any(self._shrink(v, node, victims[v]) for v in here):
+                    return False
+        return True
+
+    def _loss(self, identity: JobId) -> float:
+        """What each device brings that would be taken first from a job."""
+        curve = self._curves.of(self._snapshot.jobs[identity].spec)
+        return curve.gain(curve.below(self.books.size(identity)))
+
+    def _shrink(self, identity: JobId, node: str, floor: int) -> bool:
+        """Take the next step down from a job, off this node first; whether it was possible."""
+        spec = self._snapshot.jobs[identity].spec
+        counts, size = self.books.held[identity], self.books.size(identity)
+        target, curve = size, self._curves.of(spec)
+        while target > floor:
+            target = max(curve.below(target), floor)
+            left = less(counts, size - target, node)
+            found = self._curves.speed(spec, shape(left)) if target else None
+            if target and (found is None or (self._promised(spec) and found.value < ENOUGH)):
+                continue
+            self.books.set(identity, left)
+            if found is not None:
+                self.plans[identity] = found.plan
+            return True
+        return False
+
+    def _promised(self, spec: JobSpec) -> bool:
+        return spec.guaranteed and self._rules.promises
+
+    def _speed(self, job: Job, counts: Counts) -> float:
+        found = self._curves.speed(job.spec, shape(counts)) if counts else None
+        return 0.0 if found is None else found.value
+
+    def _may_change(self, job: Job) -> bool:
+        """Whether enough of a running job's time would not be lost to restarts."""
+        held_s = job.held_at(self._snapshot.now)
+        lost_s = (self.restarts.of(job) + 1) * self._rules.restart_s
+        return held_s - lost_s >= self._rules.gate * held_s
+
+    def _may_shrink(self, job: Job) -> bool:
+        """Whether devices may be taken from a job where no promise is at stake."""
+        if job.allocation is None:
+            return True  # It has not even begun.
+        rules, now = self._rules, self._snapshot.now
+        if job.iterations_per_s and job.remaining_at(now) < rules.restart_s * job.iterations_per_s:
+            return False
+        held_s = job.held_at(now)
+        return held_s - self.restarts.of(job) * rules.restart_s >= rules.gate * held_s
+
+    def _pays(self, job: Job, before: float, after: float) -> bool:
+        """Whether a running job ends sooner for being stopped and made faster."""
+        if not job.iterations_per_s or not before:
+            return after > before  # It is starting, and its end cannot be told.
+        left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
+        return left_s * before / after + self._rules.restart_s < left_s
+
+
+def _quota(rules: Rules, spec: JobSpec, everything: float) -> float:
+    return everything if rules.quotas is None else rules.quotas.get(spec.tenant, 0.0)
+
+
+def _left(rules: Rules, running: list[Job], curves: Curves, supply: int) -> dict[str, float]:
+    """What is left of each tenant's quota; without quotas, of all there is."""
+    left = {"": float(supply)} if rules.quotas is None else dict(rules.quotas)
+    for job in running:
+        if job.spec.guaranteed:
+            tenant = job.spec.tenant if rules.quotas is not None else ""
+            left[tenant] = left.get(tenant, 0.0) - curves.of(job.spec).minimum
+    return left
+
+
+def rubick(  # noqa: PLR0913  # one for each thing that a user may set
+    placement: Placement,
+    belief: PerformanceModel,
+    *,
+    plans: bool = True,
+    resources: bool = True,
+    promises: bool = True,
+    quotas: str = "",
+    gate: float = 0.9,
+    restart_s: float = 78.0,
+    starve_s: float = inf,
+    knee: float = 0.1,
+) -> Rubick:
+    """Devices and execution plans to the jobs that make the most of them (Rubick).
+
+    plans: change plans; off keeps the user's, with more or fewer copies of the model.
+    resources: change sizes; off gives what was asked for, and takes nothing away.
+    promises: guaranteed jobs get the speed of what they asked for; off makes all best-effort.
+    quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
+    gate: change a running job only if it keeps this share of its time; restart_s is what one
+    change costs. 0 is no gate.
+    starve_s: a best-effort job that has waited so long takes from everybody.
+    knee: a device must bring this share of what a job's first device brings, or is left free.
+    """
+    if not 0 <= gate <= 1:
+        raise InvalidInputError(f"rubick gate must be 0 to 1, not {gate:g}")
+    if not 0 <= knee <= 1:
+        raise InvalidInputError(f"rubick knee must be 0 to 1, not {knee:g}")
+    if not restart_s >= 0:
+        raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
+    if not starve_s > 0:
+        raise InvalidInputError(f"rubick starve_s must be above 0, not {starve_s:g}")
+    curves = Curves(standard(), belief, plans=plans, resources=resources, knee=knee)
+    rules = Rules(gate, restart_s, starve_s, resources, promises, _quotas(quotas))
+    return Rubick(placement, curves, rules)
+
+
+def rubick_e(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes plans and leaves sizes as they were asked for."""
+    return rubick(placement, belief, resources=False, promises=promises)
+
+
+def rubick_r(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes sizes and keeps to the user's kind of plan."""
+    return rubick(placement, belief, plans=False, promises=promises)
+
+
+def rubick_n(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes neither plans nor sizes: its order and its placement."""
+    return rubick(placement, belief, plans=False, resources=False, promises=promises)
+
+
+def _quotas(text: str) -> Mapping[str, float] | None:
+    if not text:
+        return None
+    quotas: dict[str, float] = {}
+    for part in text.split("/"):
+        tenant, _, devices = part.rpartition(":")
+        if not devices.isascii() or not devices.isdigit():
+            raise InvalidInputError(f"rubick quotas are written a:32/b:16, not {text!r}")
+        quotas[tenant] = float(devices)
+    return quotas

@@ -1,0 +1,197 @@
+"""How fast a job would be with more or fewer devices: sensitivity curves, and what is promised.
+
+A curve gives the speed of the best plan for each size, over the speed that the user would have had
+with the asked size under the user's own plan: 1 is what was asked for. Sizes that are not a
+hundredth faster than a smaller one are left out, so asking for a useless amount gives the useful
+one. Its `steps` are the corners of its upper hull: from one to the next, each device brings less
+than the one before, and between them a device brings nothing at all. A job that trains only on 16
+or 24 devices moves by eight.
+
+Jobs that share model, asked size and plan share a curve. Jobs whose model is unknown have the
+speeds that the belief gives for their own sizes, wherever the devices are.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.core.job import JobId, JobSpec
+from weft.core.plan import DATA_PARALLEL, Plan
+from weft.core.ports import PerformanceModel
+from weft.models.plan_space import Candidate, Planner, dense
+from weft.models.planned import alike
+from weft.models.plans import Shape
+from weft.policies.afs import Revisable
+
+USEFUL = 1.01  # times as fast as the next smaller size, or a size is not worth having
+KEPT_MAX = 65_536  # curves, and jobs whose curve is known
+ENOUGH = 1.0 - 1e-9  # as fast as what was asked for, but for rounding
+
+
+class Speed(NamedTuple):
+    """What a job gets out of some devices."""
+
+    value: float  # over what it asked for
+    plan: Plan
+
+
+class Step(NamedTuple):
+    """A corner of a curve."""
+
+    size: int
+    speed: float
+    slope: float  # of each device since the corner before
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One kind of job."""
+
+    sizes: tuple[tuple[int, float], ...]  # every size worth having with its speed, ascending
+    steps: tuple[Step, ...]
+    minimum: int  # fewest devices that are as fast as what was asked for
+    shapes: dict[Shape, Speed | None] = field(default_factory=dict)  # as they are asked about
+
+    def above(self, size: int) -> Sequence[Step]:
+        """The steps beyond so many devices."""
+        return [step for step in self.steps if step.size > size]
+
+    def gain(self, size: int) -> float:
+        """What one more device would bring, with so many at hand; 0 at the end of the curve."""
+        return next((step.slope for step in self.steps if step.size > size), 0.0)
+
+    def below(self, size: int) -> int:
+        """The next smaller step; 0 where there is none."""
+        return max((step.size for step in self.steps if step.size < size), default=0)
+
+
+class Curves:
+    """The curves of all jobs on one kind of node.
+
+    `plans`: every plan on offer counts; otherwise only those like the user's own. `resources`:
+    sizes may differ from the one asked for. `pure`: only for jobs that do not split their model,
+    as in Sia. `knee`: where a device brings less than this share of the first, a curve ends.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        belief: PerformanceModel,
+        *,
+        plans: bool = True,
+        resources: bool = True,
+        pure: bool = False,
+        knee: float = 0.0,
+    ) -> None:
+        self._planner = planner
+        self._belief = belief
+        self._plans = plans
+        self._resources = resources
+        self._pure = pure
+        self._knee = knee
+        self._revisable = belief if isinstance(belief, Revisable) else None
+        # The job is kept so that its profile's identity stays its own.
+        self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
+        # Of planned jobs, which are many words to look up by.
+        self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
+        self._grid = (0, 0)  # devices of the cluster, and of its largest node
+
+    def on(self, devices: int, node: int) -> None:
+        """From now on there are so many devices, so many on a node."""
+        if self._grid != (devices, node):
+            self._grid = (devices, node)
+            self._known.clear()
+            self._jobs.clear()
+
+    def of(self, spec: JobSpec) -> Curve:
+        """The curve of a job."""
+        if not self._planned(spec):
+            basis = id(spec.profile) if self._revisable is None else self._revisable.basis(spec)
+            return self._shared((basis, spec.asked, spec.sizes), spec)
+        mine = self._jobs.get(spec.id)
+        if mine is None or mine[0] is not spec:
+            if len(self._jobs) >= KEPT_MAX:
+                self._jobs.clear()
+            key = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
+            mine = self._jobs[spec.id] = (spec, self._shared(key, spec))
+        return mine[1]
+
+    def speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
+        """The best of the plans that a job may use on exactly these devices."""
+        curve = self.of(spec)
+        if shape not in curve.shapes:
+            curve.shapes[shape] = self._speed(spec, shape)
+        return curve.shapes[shape]
+
+    def _shared(self, key: Hashable, spec: JobSpec) -> Curve:
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= KEPT_MAX:
+                self._known.clear()
+            known = self._known[key] = (spec, self._curve(spec))
+        return known[1]
+
+    def _planned(self, spec: JobSpec) -> bool:
+        return spec.plans[0] != DATA_PARALLEL and self._planner.type_of(spec) is not None
+
+    def _sizes(self, spec: JobSpec) -> Sequence[int]:
+        split = spec.plans[0].tensor > 1 or spec.plans[0].pipeline > 1
+        if not self._resources or (self._pure and split):
+            return (spec.asked,)
+        return [size for size in spec.sizes if size <= self._grid[0]] or spec.sizes[:1]
+
+    def _curve(self, spec: JobSpec) -> Curve:
+        node = self._grid[1]
+        found: list[tuple[int, float]] = []
+        best = 0.0
+        for size in self._sizes(spec):
+            speed = self._speed(spec, dense(size, node))
+            if speed is not None and speed.value > best * USEFUL:
+                best = speed.value
+                found.append((size, best))
+        if not found:
+            found = [(spec.asked, 1.0)]
+        enough = [size for size, value in found if value >= ENOUGH and size <= spec.asked]
+        fallback = [size for size, _ in found if size <= spec.asked] or [found[0][0]]
+        minimum = enough[0] if enough else fallback[-1]
+        return Curve(tuple(found), tuple(_steps(found, self._knee)), minimum)
+
+    def _speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
+        size = sum(shape)
+        if not self._planned(spec):
+            asked = self._belief.alone(spec, spec.asked)
+            return Speed(self._belief.alone(spec, size) / asked, DATA_PARALLEL) if asked else None
+        planner, model, own = self._planner, spec.profile.model, spec.plans[0]
+        kind = planner.types[model]
+        asked_s = kind.iteration_s(own, dense(spec.asked, self._grid[1]), cores=planner.cores)
+        best = self._best(spec, planner.candidates(model, shape))
+        # The user's own plan has run with what was asked for, whatever an estimate says.
+        if size == spec.asked and not any(count % own.tensor for count in shape):
+            seconds = kind.iteration_s(own, shape, cores=planner.cores)
+            if not self._plans or best is None or seconds < best.iteration_s:
+                return Speed(asked_s / seconds, own)
+        return None if best is None else Speed(asked_s / best.iteration_s, best.plan)
+
+    def _best(self, spec: JobSpec, listed: Sequence[Candidate]) -> Candidate | None:
+        own, offered = spec.plans[0], spec.plans
+        for candidate in listed:
+            if not candidate.feasible:
+                return None
+            if candidate.plan in offered and (self._plans or alike(own, candidate.plan)):
+                return candidate
+        return None
+
+
+def _steps(found: Sequence[tuple[int, float]], knee: float) -> list[Step]:
+    """The corners of the upper hull from (0, 0), as far as a device brings enough."""
+    steps: list[Step] = []
+    for size, speed in found:
+        while True:
+            before = steps[-1] if steps else Step(0, 0.0, 0.0)
+            slope = (speed - before.speed) / (size - before.size)
+            if not steps or slope < steps[-1].slope:
+                break
+            steps.pop()
+        steps.append(Step(size, speed, slope))
+    first = steps[0].slope
+    return [step for step in steps if step.slope >= knee * first]

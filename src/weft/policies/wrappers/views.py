@@ -1,0 +1,86 @@
+"""The world as an inner policy is to see it: without some jobs, without some devices, or later."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.free import FreeDevices
+from weft.core.job import Job, JobId, JobSpec
+from weft.core.lifecycle import Phase
+from weft.core.plan import DATA_PARALLEL
+from weft.core.snapshot import Snapshot
+
+Changes = Mapping[JobId, Allocation | None]
+
+
+def hiding(snapshot: Snapshot, jobs: Iterable[JobId]) -> Snapshot:
+    """Without these in the policy's order: nobody starts, stops or changes them."""
+    ranking = snapshot.ranking.copy()
+    for identity in jobs:
+        ranking.drop(identity)
+    return snapshot._replace(ranking=ranking)
+
+
+def withholding(snapshot: Snapshot, devices: Sequence[Device]) -> Snapshot:
+    """Without these devices, free or held; whoever holds one is to be hidden as well."""
+    if not devices:
+        return snapshot
+    gone = set(devices)
+    return snapshot._replace(
+        free=snapshot.free.withholding(devices),
+        tenants={device: own for device, own in snapshot.tenants.items() if device not in gone},
+    )
+
+
+def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
+    """As if these had let go of their devices, which they share with nobody, and waited."""
+    if not jobs:
+        return snapshot
+    free, ranking = snapshot.free.copy(), snapshot.ranking.copy()
+    rows, tenants = dict(snapshot.jobs), dict(snapshot.tenants)
+    for job in jobs:
+        assert job.allocation is not None, "only who holds devices can let go"
+        free.give(job.allocation.devices)
+        for device in job.allocation.devices:
+            del tenants[device]
+        row = job.settled(snapshot.now)._replace(
+            phase=Phase.WAITING, since_at=snapshot.now, allocation=None, iterations_per_s=0.0
+        )
+        rows[job.id] = row
+        ranking.put(row, snapshot.now)
+    return snapshot._replace(jobs=rows, free=free, tenants=tenants, ranking=ranking)
+
+
+def free_after(snapshot: Snapshot, changes: Changes) -> FreeDevices:
+    """The devices that nobody holds once these changes are made."""
+    tenants, jobs = snapshot.tenants, snapshot.jobs
+    holders: dict[Device, int] = {}
+    for identity, new in changes.items():
+        for allocation, step in ((jobs[identity].allocation, -1), (new, 1)):
+            for device in () if allocation is None else allocation.devices:
+                if device not in holders:
+                    holders[device] = len(tenants.get(device, ()))
+                holders[device] += step
+    free = snapshot.free.copy()
+    given = [d for d, count in holders.items() if not count and d in tenants]
+    taken = [d for d, count in holders.items() if count and d not in tenants]
+    if given:
+        free.give(given)
+    if taken:
+        free.take(taken)
+    return free
+
+
+def starts(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
+    """Jobs that wait and would be given devices."""
+    jobs = snapshot.jobs
+    return {
+        identity: allocation
+        for identity, allocation in changes.items()
+        if allocation is not None and jobs[identity].allocation is None
+    }
+
+
+def plain(spec: JobSpec) -> bool:
+    """Whether a wrapper can start the job itself; which of its plans is best, policies know."""
+    return DATA_PARALLEL in spec.plans

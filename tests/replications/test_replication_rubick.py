@@ -1,0 +1,84 @@
+"""Rubick's Table 4 in the simulator: who is faster than whom, and never more than 64 devices."""
+
+from collections.abc import Sequence
+from functools import cache
+from time import process_time
+
+import pytest
+from tests.shared import trace
+
+from weft.core.actions import Action
+from weft.core.cluster import Cluster
+from weft.core.events import Event
+from weft.core.scheduler import Scheduler
+from weft.models.planned import offering, standard
+from weft.replications import rubick
+from weft.replications.paper import hours
+from weft.sim.experiment import prepare
+from weft.traces.load import load
+from weft.traces.workload import Workload
+
+CLUSTER = Cluster.grid(8, 8)
+
+
+@cache
+def workload(name: str) -> Workload:
+    return load(str(trace(f"{name}.csv.gz")))
+
+
+def watch(
+    now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+) -> None:
+    devices = [
+        d for job in scheduler.jobs.values() if job.allocation for d in job.allocation.devices
+    ]
+    assert len(devices) == len(set(devices)) <= 64
+
+
+@cache
+def average_h(name: str, policy: str) -> float:
+    chosen = rubick.settings(policy, {})
+    run = prepare(workload(name), CLUSTER, chosen, stopwatch=process_time, observers=(watch,))
+    summary = run.finish()
+    assert summary.finished == 406
+    return hours(summary)
+
+
+def test_the_ablations_stand_in_the_papers_order() -> None:
+    both, sizes, plans, neither = (
+        average_h(rubick.BASE, name) for name in ("rubick", "rubick-r", "rubick-e", "rubick-n")
+    )
+    assert both < sizes < plans < neither
+
+
+@pytest.mark.parametrize("name", [rubick.BASE, rubick.BEST_PLANS])
+def test_rubick_is_as_much_faster_as_expected(name: str) -> None:
+    ours = average_h(name, "rubick")
+    assert average_h(name, "synergy") / ours >= 2.2
+    assert average_h(name, "sia") / ours >= 1.6
+
+
+def test_promises_cost_time_and_are_kept() -> None:
+    planner = standard()
+    specs = {job.id: offering(job, planner, 64, 8) for job in workload(rubick.BASE).jobs}
+
+    def kept(
+        now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        watch(now, events, actions, scheduler)
+        for job in scheduler.jobs.values():
+            if job.allocation is not None and job.size < job.spec.asked:
+                seconds = planner.iteration_s(job.spec, job.allocation)
+                assert seconds is not None
+                assert seconds <= specs[job.id].profile.iteration_s * (1 + 1e-6)
+
+    chosen = rubick.settings("rubick?promises=on", {})
+    run = prepare(workload(rubick.BASE), CLUSTER, chosen, stopwatch=process_time, observers=(kept,))
+    assert hours(run.finish()) > average_h(rubick.BASE, "rubick")
+
+
+def test_settings_promise_nothing_unless_told_to() -> None:
+    assert rubick.settings("rubick", {}).policy == "rubick?promises=off"
+    assert rubick.settings("rubick?gate=0", {}).policy == "rubick?gate=0&promises=off"
+    assert rubick.settings("rubick-e?promises=on", {}).policy == "rubick-e?promises=on"
+    assert rubick.settings("sia", {}).policy == "sia"

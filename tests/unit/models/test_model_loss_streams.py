@@ -1,0 +1,151 @@
+"""Simulated losses: a policy sees what was reported and nothing of what is to come."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from weft.core.job import Job, JobSpec, Profile
+from weft.core.lifecycle import Phase
+from weft.models.forecasts import Forecast, Forecasting, forecaster
+from weft.models.loss_streams import LossForecasts, Stream, stream
+from weft.models.scaling import ScalingModel
+
+LENGTH = 1000.0
+
+
+def spec(model, identity="j", length=LENGTH):
+    return JobSpec(identity, length, profile=Profile(model=model))
+
+
+def row(announced, done):
+    return Job(announced, 0, Phase.WAITING, 0.0, 0.0, iterations_done=done)
+
+
+def seen(job, share, seed=0):
+    lengths = LossForecasts([job], seed)
+    return lengths, row(lengths.announced(job), share * job.iterations)
+
+
+def known_stream(job: JobSpec, seed: int) -> Stream:
+    found = stream(job, seed)
+    assert found is not None, "its family is known"
+    return found
+
+
+def kinds(count=60):
+    """Streams of unpredictable families by kind."""
+    found: dict[str, list[JobSpec]] = {}
+    for number in range(count):
+        job = spec(f"unpredictable-{number}")
+        found.setdefault(known_stream(job, 0).kind, []).append(job)
+    return found
+
+
+def test_the_same_seed_and_job_report_the_same_losses():
+    first, again = (known_stream(spec("predictable-1"), 0).losses(50)[1] for _ in range(2))
+    assert np.array_equal(first, again)
+    other = known_stream(spec("predictable-1"), 1).losses(50)[1]
+    assert not np.array_equal(first, other)
+
+
+def test_losses_so_far_do_not_depend_on_how_many_follow():
+    losses = known_stream(spec("unpredictable-5"), 0)
+    assert np.array_equal(losses.losses(80)[1][:30], losses.losses(30)[1])
+
+
+def test_a_family_shares_its_curve_give_or_take():
+    one, other = (known_stream(spec("predictable-4", name), 0) for name in ("a", "b"))
+    assert one.kind == other.kind
+    assert one.begin_loss == pytest.approx(other.begin_loss, rel=0.11)
+    assert one.limit == other.limit
+
+
+def test_only_reported_losses_are_observed():
+    lengths, job = seen(spec("predictable-1"), 0.3)
+    iterations, losses = lengths.observed(job, 0.0)
+    assert len(iterations) == len(losses) > 10
+    assert iterations[-1] <= 0.3 * LENGTH
+
+
+def test_what_is_to_come_does_not_change_the_forecast():
+    """Two jobs alike up to now, of which one breaks off its curve later, are believed alike."""
+    job = spec("predictable-1")
+    lengths, now = seen(job, 0.2)
+    early = lengths.forecast(now, 0.0)
+    lengths.forecast(row(now.spec, 0.9 * LENGTH), 0.0)  # Later refits are remembered.
+    assert lengths.forecast(now, 0.0) == early
+
+
+def test_the_announced_length_is_a_generous_limit():
+    lengths, job = seen(spec("predictable-1"), 0.0)
+    assert 1.2 * LENGTH <= job.spec.iterations <= 3.0 * LENGTH
+    assert lengths.forecast(job, 0.0) == Forecast(job.spec.iterations, predictable=False)
+
+
+def test_most_predictable_jobs_are_recognised_and_well_predicted_by_half_time():
+    right = []
+    for number in range(40):
+        lengths, job = seen(spec(f"predictable-{number}"), 0.6)
+        forecast = lengths.forecast(job, 0.0)
+        if forecast.predictable:
+            right.append(forecast.remaining / (0.4 * LENGTH))
+    assert len(right) >= 30
+    assert np.median(right) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["plateau", "oscillation", "divergence"])
+def test_hardly_any_unpredictable_job_passes_for_predictable_near_its_end(kind):
+    jobs = kinds()[kind][:12]
+    taken = sum(
+        lengths.forecast(job, 0.0).predictable for lengths, job in (seen(j, 0.85) for j in jobs)
+    )
+    assert taken <= 1
+
+
+def test_a_job_that_diverges_loses_its_standing():
+    lost = 0
+    for job in kinds()["divergence"]:
+        early, late = (seen(job, share) for share in (0.3, 0.9))
+        lost += early[0].forecast(early[1], 0.0).predictable
+        assert not late[0].forecast(late[1], 0.0).predictable
+        assert late[0].reason(late[1], 0.0)
+    assert lost > 0
+
+
+def test_the_interval_lies_around_the_forecast_and_within_the_limit():
+    lengths, job = seen(spec("predictable-1"), 0.7)
+    low, high = lengths.interval(job, 0.0)
+    assert 0.0 <= low <= high <= job.spec.iterations - 0.7 * LENGTH
+    assert 0.5 * low <= lengths.forecast(job, 0.0).remaining <= 2.0 * high
+    fresh = row(job.spec, 0.0)
+    assert lengths.interval(fresh, 0.0) == (0.0, job.spec.iterations)
+
+
+def test_jobs_that_declare_their_steps_are_predictable_by_construction():
+    job = spec("resnet")
+    lengths, now = seen(job, 0.25)
+    assert stream(job, 0) is None
+    assert now.spec is job
+    assert lengths.forecast(now, 0.0) == Forecast(750.0, predictable=True)
+    assert lengths.interval(now, 0.0) == (750.0, 750.0)
+    assert lengths.reason(now, 0.0) == ""
+    assert len(lengths.observed(now, 0.0)[0]) == 0
+
+
+def test_a_belief_without_an_opinion_leaves_lengths_as_they_are():
+    job = row(spec("predictable-1"), 100.0)
+    assert forecaster(ScalingModel()).forecast(job, 0.0) == Forecast(900.0, predictable=True)
+
+
+def test_a_belief_with_forecasts_answers_about_speeds_as_before():
+    model, job = ScalingModel(), spec("predictable-1")
+    lengths, now = seen(job, 0.5)
+    belief = Forecasting(model, lengths)
+    assert forecaster(belief) is belief
+    assert belief.forecast(now, 0.0) == lengths.forecast(now, 0.0)
+    assert belief.alone(job, 1) == model.alone(job, 1)
+    assert belief.kind(job) == model.kind(job)
+    pair = [job, replace(job, id="k")]
+    assert belief.together(pair) == model.together(pair)
+    assert belief.efficiency(pair) == model.efficiency(pair)

@@ -1,0 +1,70 @@
+"""The rule that says whose end can be predicted, and the way back."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from weft.models.predictability import Evidence, Standing, diverges, drifts, kendall
+
+GOOD = Evidence(
+    points=40, done=0.2, error=0.03, end=1000.0, drifts=False, trend=-0.9, diverges=False
+)
+
+
+def after(*evidence: Evidence) -> Standing:
+    standing = Standing()
+    for one in evidence:
+        standing = standing.after(one)
+    return standing
+
+
+def test_three_good_refits_make_a_job_predictable():
+    assert not after(GOOD, GOOD).predictable
+    assert after(GOOD, GOOD, GOOD).predictable
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"points": 9}, "too few losses were seen"),
+        ({"done": 0.04}, "too few losses were seen"),
+        ({"error": 0.11}, "new losses are 11 % off the curve"),
+        ({"trend": -0.4}, "the loss does not fall"),
+        ({"diverges": True}, "the loss does not fall"),
+        ({"drifts": True}, "the newest losses drift off the curve"),
+        ({"end": 1200.0}, "the predicted end still moves"),
+        ({"end": inf}, "the predicted end still moves"),
+    ],
+)
+def test_each_condition_is_needed(change, reason):
+    standing = after(GOOD, GOOD, GOOD._replace(**change))
+    assert not standing.predictable
+    assert standing.reason == reason
+
+
+def test_a_job_is_lost_after_two_bad_windows_in_a_row_and_not_after_one():
+    bad = GOOD._replace(error=0.3)
+    assert after(GOOD, GOOD, GOOD, bad).predictable
+    assert after(GOOD, GOOD, GOOD, bad, GOOD, bad).predictable
+    lost = after(GOOD, GOOD, GOOD, bad, bad)
+    assert not lost.predictable
+    assert lost.reason == "new losses were 30 % off the curve, twice in a row"
+
+
+def test_a_job_that_diverges_is_lost_at_once_and_may_come_back():
+    lost = after(GOOD, GOOD, GOOD, GOOD._replace(diverges=True))
+    assert (lost.predictable, lost.reason) == (False, "the loss diverges")
+    assert lost.after(GOOD).predictable
+
+
+def test_trend_drift_and_divergence_are_told_from_noise():
+    falling, noise = np.linspace(5.0, 1.0, 30), np.array([1.0, -1.0] * 15)
+    assert kendall(falling) == -1.0
+    assert kendall(falling[::-1]) == 1.0
+    assert kendall(falling[:1]) == 0.0
+    assert not drifts(noise)
+    assert drifts(np.concatenate([noise, np.full(20, 0.1)]))
+    assert not diverges(falling)
+    assert not diverges(np.ones(5))
+    assert diverges(np.concatenate([falling, np.linspace(1.0, 4.0, 30)]))

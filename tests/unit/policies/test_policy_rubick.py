@@ -1,0 +1,298 @@
+"""Rubick: curves, promises, and moves that are made whole or not at all."""
+
+import pytest
+
+from tests.unit.stories import Story
+from weft.core.actions import Change, Start, Stop
+from weft.core.cluster import Cluster
+from weft.core.errors import InvalidInputError
+from weft.core.events import JobFinished, JobSubmitted
+from weft.core.job import JobSpec, Profile
+from weft.core.plan import DATA_PARALLEL, Plan
+from weft.models.plan_space import dense
+from weft.models.planned import offering, standard
+from weft.models.scaling import ScalingModel
+from weft.policies.rubick_books import Books, layouts, less
+from weft.policies.rubick_curves import Curves, _steps
+from weft.testing.builders import job, policy
+
+PLANNER = standard()
+
+
+def planned(
+    identity: str,
+    model: str,
+    asked: int,
+    plan: Plan,
+    *,
+    steps: float = 1e6,
+    guaranteed: bool = False,
+    tenant: str = "",
+) -> JobSpec:
+    """A job of a model of the catalogue on servers of eight devices."""
+    spec = JobSpec(
+        identity,
+        steps,
+        sizes=(asked,),
+        profile=Profile(size=asked, model=model),
+        plans=(plan, DATA_PARALLEL),
+        guaranteed=guaranteed,
+        tenant=tenant,
+    )
+    return offering(spec, PLANNER, 64, 8)
+
+
+def curves(**options: bool) -> Curves:
+    made = Curves(PLANNER, ScalingModel(), **options)
+    made.on(64, 8)
+    return made
+
+
+def held(story: Story) -> dict[str, int]:
+    return {row.id: row.size for row in story.scheduler.jobs.values()}
+
+
+def story(text: str = "rubick?gate=0", cluster: str = "1x8") -> Story:
+    return Story(policy(text, belief=ScalingModel()), cluster)
+
+
+OFFLOAD4 = Plan(data=4, shard="gradients", offload=True)
+OFFLOAD = Plan(data=8, shard="gradients", offload=True)
+
+
+class TestCurves:
+    def test_speeds_are_over_what_was_asked_for(self):
+        spec = planned("a", "bert", 8, Plan(data=8))
+        by_size = dict(curves().of(spec).sizes)
+        assert by_size[8] >= 1.0
+        assert list(by_size.values()) == sorted(by_size.values())
+
+    def test_a_size_that_is_not_faster_than_a_smaller_one_is_left_out(self):
+        spec = planned("a", "gpt2", 4, Plan(data=4))
+        assert 5 in spec.sizes  # It runs there, split in five, slower than on four.
+        assert 5 not in dict(curves().of(spec).sizes)
+
+    def test_every_step_brings_less_for_a_device_than_the_one_before(self):
+        for model in PLANNER.types:
+            asked = 24 if model.startswith("llama30") else 8
+            own = PLANNER.best(model, dense(asked))
+            assert own is not None
+            slopes = [s.slope for s in curves().of(planned("a", model, asked, own.plan)).steps]
+            assert slopes == sorted(slopes, reverse=True)
+
+    def test_steps_jump_over_sizes_under_the_hull(self):
+        found = [(1, 1.0), (2, 1.1), (4, 3.0), (8, 4.0)]
+        assert [step.size for step in _steps(found, 0.0)] == [1, 4, 8]
+        assert [step.size for step in _steps(found, 0.5)] == [1, 4]
+
+    def test_the_minimum_is_the_fewest_devices_that_keep_the_promise(self):
+        slow = planned("a", "bert", 8, OFFLOAD)
+        curve = curves().of(slow)
+        assert curve.minimum < 8
+        assert dict(curve.sizes)[curve.minimum] >= 1.0
+        best = PLANNER.best("bert", (8,))
+        assert best is not None
+        assert curves().of(planned("b", "bert", 8, best.plan)).minimum == 8
+
+    def test_without_plans_a_job_keeps_its_users_kind(self):
+        spec = planned("a", "bert", 8, OFFLOAD)
+        made = curves(plans=False)
+        for size, _ in made.of(spec).sizes:
+            speed = made.speed(spec, dense(size))
+            assert speed is not None
+            assert speed.plan.offload
+
+    def test_without_resources_there_is_one_size(self):
+        spec = planned("a", "bert", 4, OFFLOAD4)
+        assert [size for size, _ in curves(resources=False).of(spec).sizes] == [4]
+
+    def test_only_jobs_that_do_not_split_are_elastic_under_sia(self):
+        made = curves(plans=False, pure=True)
+        split = planned("a", "gpt2", 5, Plan(tensor=5, data=1))
+        assert [size for size, _ in made.of(split).sizes] == [5]
+        assert len(made.of(planned("b", "gpt2", 4, Plan(data=4))).sizes) > 1
+
+    def test_jobs_of_unknown_models_go_by_the_belief(self):
+        spec = job("a", size=4, sizes=(1, 2, 4))
+        assert curves().of(spec).sizes == ((1, 0.25), (2, 0.5), (4, 1.0))
+        assert curves().of(spec).minimum == 4
+
+
+class TestBooks:
+    def test_going_back_restores_everything(self):
+        told = story("backfill", "2x4")
+        told.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=2)))
+        books = Books(told.scheduler.snapshot(0.0))
+        before = (dict(books.free), dict(books.held), {n: dict(o) for n, o in books.on.items()})
+        mark = books.mark()
+        books.set("a", {"n0": 1})
+        books.set("b", {})
+        books.set("a", {"n0": 2, "n1": 4})
+        assert books.free["n1"] == 0
+        books.back(mark)
+        assert before == (books.free, books.held, books.on)
+        assert books.allocations({}) == {}
+
+    def test_whoever_shrinks_keeps_devices_and_others_take_the_rest(self):
+        told = story("backfill", "1x4")
+        told.tell(0.0, JobSubmitted(job("a", size=4, sizes=(2, 4))), JobSubmitted(job("b", size=2)))
+        books = Books(told.scheduler.snapshot(0.0))
+        books.set("a", {"n0": 2})
+        books.set("b", {"n0": 2})
+        found = books.allocations({"a": DATA_PARALLEL, "b": DATA_PARALLEL})
+        assert {i: [d.number for d in a.devices] for i, a in found.items() if a} == {
+            "a": [0, 1],
+            "b": [2, 3],
+        }
+
+    def test_layouts_prefer_one_node_then_equal_parts_then_anything(self):
+        assert next(layouts(4, {"x": 8, "y": 4}, {})) == {"y": 4}
+        assert next(layouts(4, {"x": 8, "y": 4}, {"x": 2})) == {"x": 4}
+        assert next(layouts(6, {"x": 4, "y": 3, "z": 3}, {})) == {"y": 3, "z": 3}
+        assert next(layouts(5, {"x": 4, "y": 3}, {})) == {"x": 4, "y": 1}
+        assert not list(layouts(8, {"x": 4, "y": 3}, {}))
+
+    def test_less_leaves_the_node_in_question_first(self):
+        assert less({"x": 4, "y": 2, "z": 1}, 3, "y") == {"x": 4}
+        assert less({"x": 2}, 2, "x") == {}
+
+
+class TestDecisions:
+    def test_a_job_alone_grows_to_the_knee_under_the_best_plan(self):
+        told = story()
+        orders = told.tell(0.0, JobSubmitted(planned("a", "roberta", 1, Plan(data=1))))
+        assert isinstance(orders[0], Start)
+        assert orders[0].allocation.size == 8
+        best = PLANNER.best("roberta", (8,))
+        assert best is not None
+        assert orders[0].allocation.plan == best.plan
+
+    def test_a_newcomer_takes_devices_from_whoever_makes_less_of_them(self):
+        told = story()
+        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8))))
+        told.runs(0.0, "a")
+        orders = told.tell(500.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
+        assert held(told) == {"a": 4, "b": 4}
+        changed = next(order for order in orders if isinstance(order, Change))
+        best = PLANNER.best("bert", (held(told)["a"],))
+        assert best is not None
+        assert changed.allocation.plan == best.plan
+
+    def test_a_promise_is_kept_whoever_comes(self):
+        told = story()
+        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, OFFLOAD, guaranteed=True)))
+        least = curves().of(planned("a", "bert", 8, OFFLOAD)).minimum
+        for number in range(20):
+            spec = planned(f"b{number}", "bert", 1, Plan(data=1))
+            told.tell(100.0 * number, JobSubmitted(spec))
+            assert held(told)["a"] >= least
+
+    def test_a_guaranteed_job_stops_best_effort_ones(self):
+        told = story()
+        told.tell(0.0, *[JobSubmitted(planned(f"b{n}", "vit", 1, Plan(data=1))) for n in range(8)])
+        assert min(held(told).values()) == 1
+        best = PLANNER.best("bert", (8,))
+        assert best is not None
+        orders = told.tell(9.0, JobSubmitted(planned("a", "bert", 8, best.plan, guaranteed=True)))
+        assert held(told)["a"] == 8
+        assert sum(isinstance(order, Stop) for order in orders) == 8
+
+    def test_a_job_that_cannot_be_placed_leaves_everybody_alone(self):
+        told = story()
+        best = PLANNER.best("bert", (8,))
+        assert best is not None
+        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, best.plan, guaranteed=True)))
+        told.runs(0.0, "a")
+        assert told.tell(900.0, JobSubmitted(planned("b", "vit", 1, Plan(data=1)))) == []
+        assert held(told) == {"a": 8, "b": 0}
+
+    def test_a_quota_limits_promises(self):
+        told = story("rubick?gate=0&quotas=x:8/y:2", "2x8")
+        best = PLANNER.best("bert", (8,))
+        assert best is not None
+        jobs = [
+            planned(f"x{n}", "bert", 8, best.plan, guaranteed=True, tenant="x") for n in range(2)
+        ]
+        told.tell(0.0, *map(JobSubmitted, jobs))
+        assert held(told)["x0"] >= 8
+        assert held(told)["x1"] == 0
+        told.tell(
+            1.0, JobSubmitted(planned("y0", "bert", 8, best.plan, guaranteed=True, tenant="y"))
+        )
+        assert "y0" in told.scheduler.unfit
+        told.tell(2.0, JobFinished("x0", told.scheduler.jobs["x0"].action))
+        assert held(told)["x1"] >= 8
+
+    def test_a_gate_leaves_jobs_alone_that_lost_too_much_time(self):
+        gated, free = story("rubick?gate=0.9"), story("rubick?gate=0")
+        for told in (gated, free):
+            told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8))))
+            told.runs(0.0, "a")
+            told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
+            told.runs(100.0, "a", "b")
+            assert held(told) == {"a": 4, "b": 4}
+            told.tell(200.0, JobFinished("b", told.scheduler.jobs["b"].action))
+        assert held(gated) == {"a": 4}
+        assert held(free) == {"a": 8}
+
+    def test_a_job_about_to_end_is_neither_shrunk_nor_grown(self):
+        told = story()
+        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8), steps=150.0)))
+        told.runs(0.0, "a")  # One iteration a second: 50 s are left when the next one comes.
+        told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
+        assert held(told) == {"a": 8, "b": 0}
+
+    def test_a_starved_job_takes_from_everybody(self):
+        told = story("rubick?gate=0&starve_s=1000", "8x8")
+        small = [planned(f"s{n}", "bert", 1, Plan(data=1)) for n in range(64)]
+        told.tell(0.0, *map(JobSubmitted, small))
+        told.runs(0.0, *(spec.id for spec in small))
+        told.tell(1.0, JobSubmitted(planned("big", "llama30", 48, Plan(4, 4, 3))))
+        assert held(told)["big"] == 0
+        told.tell(1500.0, JobSubmitted(planned("s64", "bert", 1, Plan(data=1))))
+        assert held(told)["big"] >= 16
+
+    def test_without_resources_nobody_gets_another_size(self):
+        told = story("rubick-e")
+        spec = planned("a", "bert", 4, OFFLOAD4)
+        orders = told.tell(0.0, JobSubmitted(spec))
+        assert isinstance(orders[0], Start)
+        assert orders[0].allocation.size == 4
+        assert not orders[0].allocation.plan.offload
+        plain = story("rubick-n").tell(0.0, JobSubmitted(spec))[0]
+        assert isinstance(plain, Start)
+        assert (plain.allocation.size, plain.allocation.plan) == (4, OFFLOAD4)
+
+    def test_a_job_that_no_cluster_holds_is_set_aside(self):
+        told = story(cluster="1x2")
+        told.tell(0.0, JobSubmitted(planned("a", "llama30", 48, Plan(4, 4, 3))))
+        assert told.scheduler.unfit["a"] == (
+            "it runs on 4 devices or more and finds no room for them even on the empty cluster "
+            "of 2 devices"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rubick?gate=2", "rubick gate must be 0 to 1, not 2"),
+        ("rubick?knee=-1", "rubick knee must be 0 to 1, not -1"),
+        ("rubick?restart_s=-1", "rubick restart_s must be 0 or more, not -1"),
+        ("rubick?starve_s=0", "rubick starve_s must be above 0, not 0"),
+        ("rubick?quotas=a", "rubick quotas are written a:32/b:16, not 'a'"),
+        ("sia?power=1", "sia power must be below 0, not 1"),
+        ("sia?idle=0", "sia idle must be above 0, not 0"),
+        ("sia?restart_s=-1", "sia restart_s must be 0 or more, not -1"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused(text, message):
+    with pytest.raises(InvalidInputError) as caught:
+        policy(text)
+    assert str(caught.value) == message
+
+
+def test_a_cluster_that_grows_is_seen():
+    made = policy("rubick", belief=ScalingModel())
+    spec = planned("a", "llama30", 48, Plan(4, 4, 3))
+    assert made.never_fits(spec, Cluster.grid(1, 2)) is not None
+    assert made.never_fits(spec, Cluster.grid(8, 8)) is None
