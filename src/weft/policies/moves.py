@@ -26,6 +26,7 @@ from weft.policies.placement import Count, Placement
 from weft.policies.shares import kept
 
 _PAYS = 2.0  # times what a restart costs a move must save
+_REMEMBERED_MAX = 100_000  # jobs
 _YOUNG_S = 60.0  # what a job is taken to need that has had nothing yet
 
 
@@ -43,9 +44,21 @@ class Values:
         self._belief = belief
         self._lengths = lengths
         self._restart_s = restart_s
+        # By job, while it waits: nothing about it changes then but its place.
+        self._waiting: dict[JobId, tuple[Job, float | None]] = {}
 
     def of(self, job: Job, now: float) -> float | None:
         """A round of running saves a round; it is worth that over the service still to be paid."""
+        if job.allocation is not None:
+            return self._of(job, now)
+        known = self._waiting.get(job.spec.id)
+        if known is None or known[0] is not job:
+            if len(self._waiting) >= _REMEMBERED_MAX:
+                self._waiting.clear()
+            known = self._waiting[job.spec.id] = (job, self._of(job, now))
+        return known[1]
+
+    def _of(self, job: Job, now: float) -> float | None:
         forecast = self._lengths.forecast(job, now)
         if not forecast.predictable:
             return None

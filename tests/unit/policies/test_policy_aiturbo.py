@@ -67,7 +67,7 @@ def test_an_elastic_victim_gives_only_what_is_needed():
     jobs = [elastic("old", 1, 2, 4, length_s=900), job("new", size=2, length_s=10, at=610)]
     lines = play(policy(blind=True), jobs, "1x4")
     assert lines[1:4] == ["610 change old n0:0,1", "610 start new n0:2,3", "620 finish new"]
-    assert "650 change old n0:0,1,2,3" in lines
+    assert "660 change old n0:0,1,2,3" in lines
 
 
 def test_nobody_is_evicted_in_vain():
