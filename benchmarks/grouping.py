@@ -81,7 +81,7 @@ def quality(seed: int, kind: str, judge_name: str) -> float:
     judge = model(judge_name)
     jobs = draw_jobs(Random(f"{seed} {kind}"), kind)
     devices = -(-len(jobs) // LARGEST)
-    groups = Grouping(judge, largest=LARGEST, matching=True).form([jobs], devices, {})
+    groups = Grouping(judge, largest=LARGEST, matching=True).form([jobs], devices, lambda _: None)
     assert len(groups) <= devices, "five to ten jobs fit in groups of four"
     formed = sum(judge.efficiency(group) for group in groups)
     return formed / best(tuple(jobs), devices, judge)

@@ -20,6 +20,7 @@ class FreeDevices:
     __slots__ = (
         "_by_count",
         "_devices",
+        "_empty",
         "_known",
         "_masks",
         "_position",
@@ -39,6 +40,8 @@ class FreeDevices:
         self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
         self._known: frozenset[Device] | None = None  # all devices in use; None: to be gathered
         self._withheld: Mapping[int, int] = {}  # position -> bits that nobody gets
+        # Masks, positions by count and the total when nobody holds anything; None: to be made.
+        self._empty: tuple[list[int], list[list[int]], int] | None = None
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
@@ -57,21 +60,30 @@ class FreeDevices:
         twin._devices = self._devices
         twin._known = self._known
         twin._withheld = self._withheld
+        twin._empty = self._empty
         twin._masks = self._masks.copy()
         twin._by_count = [positions.copy() for positions in self._by_count]
         return twin
 
     def emptied(self) -> Self:
         """A copy in which nobody holds anything."""
+        if self._empty is None:
+            self._empty = self._made_empty()
+        masks, by_count, total = self._empty
         twin = self.copy()
-        twin._masks = [(1 << count) - 1 for count in self.capacity]
-        for position, bits in self._withheld.items():
-            twin._masks[position] &= ~bits
-        twin._by_count = [[] for _ in self._by_count]
-        for position, mask in enumerate(twin._masks):
-            twin._by_count[mask.bit_count()].append(position)
-        twin.total = sum(mask.bit_count() for mask in twin._masks)
+        twin._masks = masks.copy()
+        twin._by_count = [positions.copy() for positions in by_count]
+        twin.total = total
         return twin
+
+    def _made_empty(self) -> tuple[list[int], list[list[int]], int]:
+        masks = [(1 << count) - 1 for count in self.capacity]
+        for position, bits in self._withheld.items():
+            masks[position] &= ~bits
+        by_count: list[list[int]] = [[] for _ in self._by_count]
+        for position, mask in enumerate(masks):
+            by_count[mask.bit_count()].append(position)
+        return masks, by_count, sum(mask.bit_count() for mask in masks)
 
     def withholding(self, devices: Sequence[Device]) -> Self:
         """A copy in which nobody is given these, whoever holds them now, nor after `emptied`."""
@@ -82,7 +94,7 @@ class FreeDevices:
                 withheld[position] = withheld.get(position, 0) | bits
                 mask = self._masks[position]
                 twin._move(position, mask, mask & ~bits)
-            twin._withheld = withheld
+            twin._withheld, twin._empty = withheld, None
         return twin
 
     # -- questions ------------------------------------------------------------------------------
@@ -126,6 +138,16 @@ class FreeDevices:
                 return self._by_count[count][0]
         return None
 
+    def least_used(self, size: int) -> int | None:
+        """The node with the fewest devices held that has room; the first of equals."""
+        capacity = self.capacity
+        smallest = [
+            min(positions, key=capacity.__getitem__)
+            for positions in self._by_count[size:]
+            if positions
+        ]
+        return min(smallest, key=lambda p: (capacity[p] - self.count(p), p), default=None)
+
     def whole(self, devices_each: int) -> Sequence[int]:
         """Nodes of exactly that many devices with every one of them free."""
         if devices_each >= len(self._by_count):
@@ -164,6 +186,17 @@ class FreeDevices:
             )
             self._move(position, mask, mask & ~bits)
 
+    def claim(self, devices: Sequence[Device]) -> bool:
+        """Take all of these if all are free, else none; whether they were."""
+        wanted = self._by_node(devices)
+        masks = self._masks
+        for position, bits in wanted:
+            if masks[position] & bits != bits:
+                return False
+        for position, bits in wanted:
+            self._move(position, masks[position], masks[position] & ~bits)
+        return True
+
     def give(self, devices: Sequence[Device]) -> None:
         """Mark as free again; devices of a node that is gone stay gone."""
         for position, bits in self._by_node(devices):
@@ -190,7 +223,7 @@ class FreeDevices:
             self.capacity = [*self.capacity]
             self.capacity[position] = node.device_count
         self.largest = max(self.capacity)
-        self._known = None
+        self._known = self._empty = None
         self._by_count += [[] for _ in range(node.device_count + 1 - len(self._by_count))]
         self._move(position, self._masks[position], (1 << node.device_count) - 1)
 
@@ -202,10 +235,10 @@ class FreeDevices:
         self.capacity = [*self.capacity]
         self.capacity[position] = 0
         self.largest = max(self.capacity)
-        self._known = None
+        self._known = self._empty = None
         self._move(position, self._masks[position], 0)
 
-    def _by_node(self, devices: Sequence[Device]) -> Iterable[tuple[int, int]]:
+    def _by_node(self, devices: Sequence[Device]) -> Sequence[tuple[int, int]]:
         """The devices as one bit pattern for each node they are on."""
         first, together = devices[0].node, 0
         for node, number in devices:

@@ -324,13 +324,8 @@ class Scheduler:
         job = self._current(event)
         if job is None or job.phase is not Phase.RUNNING or event.action != job.action:
             return
-        self._jobs[event.job] = job = job._replace(
-            iterations_done=event.iterations_done,
-            iterations_per_s=event.iterations_per_s,
-            held_s=job.held_at(now),
-            service_s=job.service_at(now),
-            observed_at=now,
-        )
+        job = job.progressed(event.iterations_done, event.iterations_per_s, now)
+        self._jobs[event.job] = job
         self.ranking.put(job, now)
 
     def _stopped(self, event: facts.JobStopped, now: float) -> None:

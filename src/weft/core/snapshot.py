@@ -95,7 +95,10 @@ class Schedule:
             job.spec.id: None for job in snapshot.holding() if job.spec.id not in allocations
         }
         jobs = snapshot.jobs
-        changes |= {i: new for i, new in allocations.items() if jobs[i].allocation != new}
+        for identity, new in allocations.items():
+            held = jobs[identity].allocation
+            if held is not new and held != new:
+                changes[identity] = new
         return cls(changes, valid_until)
 
 

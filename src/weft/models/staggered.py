@@ -49,7 +49,9 @@ class StaggeredModel:
         self._alone = alone
         self._ordering = ordering
         self._times = stages.StageTimes() if times is None else times
-        self._known: dict[tuple[stages.Stages, ...], float] = {}
+        # By the identities of stages, for equal ones are one object; they are kept beside the
+        # answer, so that an identity stays theirs.
+        self._known: dict[tuple[int, ...], tuple[float, list[stages.Stages]]] = {}
 
     def ordered(self, ordering: str) -> "StaggeredModel":
         """The same model with jobs in the best or the worst order."""
@@ -89,14 +91,17 @@ class StaggeredModel:
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
         """One iteration of every job of a group, penalty included."""
-        key = tuple(sorted([self._times.of(spec) for spec in specs]))
+        of = self._times.of
+        members = [of(spec) for spec in specs]
+        key = tuple(sorted(map(id, members)))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _REMEMBERED_MAX:
                 self._known.clear()
             penalty = self._penalties[min(len(key), SLOTS)]
-            known = self._known[key] = self._bare_cycle_s(key) * penalty
-        return known
+            known = (self._bare_cycle_s(sorted(members)) * penalty, members)
+            self._known[key] = known
+        return known[0]
 
     def _bare_cycle_s(self, group: Sequence[stages.Stages]) -> float:
         if len(group) > SLOTS:

@@ -6,7 +6,7 @@ while there are more jobs than devices; sharing is a means, not an end.
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from weft.core.job import JobId, JobSpec
 from weft.core.ports import InterleavingModel
@@ -22,7 +22,8 @@ _REMEMBERED_MAX = 10_000  # matchings; they come again while the same jobs are a
 _WEIGHTS_MAX = 1_000_000
 
 _Kind = tuple[int, ...]  # of a group: the kinds of its members, sorted
-Homes = Mapping[JobId, Hashable]  # a device of those who hold any
+_Known = tuple[_Kind, Group]
+Home = Callable[[JobId], Hashable]  # a device that a job holds, or None
 _Wanted = dict[_Kind, dict[_Kind, int]]  # how many pairs of two kinds, entered both ways
 
 
@@ -39,56 +40,67 @@ class Grouping:
         self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
         self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
 
-    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int, homes: Homes) -> list[Group]:
+    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int, home: Home) -> list[Group]:
         """Groups of every bucket, merged until they fit the devices or can be merged no more.
 
-        Of jobs that are alike, those are matched that share a home already.
+        Of jobs that are alike, those are matched that share a device already.
         """
-        demand = sum(spec.asked for bucket in buckets for spec in bucket)
+        demand = sum([spec.asked for bucket in buckets for spec in bucket])
         if not self._matching:
             return self._in_blocks(buckets, demand - devices)
-        groups: list[list[Group]] = [[(spec,) for spec in bucket] for bucket in buckets]
+        if demand <= devices:
+            return [(spec,) for bucket in buckets for spec in bucket]
+        if max(len(self._of_job), len(self._numbers)) >= _REMEMBERED_MAX:
+            self._forget()  # Only here: a number must mean the same from end to end.
+        groups: list[list[_Known]] = [
+            [((self._number(spec),), (spec,)) for spec in bucket] for bucket in buckets
+        ]
         for _ in range(self.largest):
             if demand <= devices:
                 break
-            demand = self._merge(groups, demand, devices, homes)
-        return [group for bucket in groups for group in bucket]
+            demand = self._merge(groups, demand, devices, home)
+        return [group for bucket in groups for _, group in bucket]
 
-    def _merge(self, buckets: list[list[Group]], demand: int, devices: int, homes: Homes) -> int:
+    def _merge(self, buckets: list[list[_Known]], demand: int, devices: int, home: Home) -> int:
         """One round: match within each bucket, and merge pairs while there is too much demand."""
         for place, bucket in enumerate(buckets):
             if demand <= devices:
                 break
-            merged: list[Group] = []
-            for members in self._match(bucket, homes):
-                if len(members) == 1 or demand > devices:
-                    merged.append(tuple(spec for group in members for spec in group))
-                    demand -= bucket[0][0].asked * (len(members) - 1)
+            size = bucket[0][1][0].asked
+            merged: list[_Known] = []
+            for one, other in self._match(bucket, home):
+                if other is None:
+                    merged.append(one)
+                elif demand > devices:
+                    merged.append((tuple(sorted(one[0] + other[0])), one[1] + other[1]))
+                    demand -= size
                 else:
-                    merged += members
+                    merged += (one, other)
             buckets[place] = merged
         return demand
 
-    def _match(self, groups: Sequence[Group], homes: Homes) -> Iterator[tuple[Group, ...]]:
+    def _match(
+        self, groups: Sequence[_Known], home: Home
+    ) -> Iterator[tuple[_Known, _Known | None]]:
         """Pairs and those left alone, each where its later member stands."""
         if len(groups) == 1:
-            yield (groups[0],)
+            yield groups[0], None
             return
-        kinds = [self._kind(group) for group in groups]
-        examples = dict(zip(kinds, groups, strict=True))
+        examples = dict(groups)
         if len(examples) > _KINDS_MAX:
             for start in range(0, len(groups), _NEIGHBOURS):
-                yield from self._match(groups[start : start + _NEIGHBOURS], homes)
+                yield from self._match(groups[start : start + _NEIGHBOURS], home)
             return
+        kinds = [kind for kind, _ in groups]
         wanted = self._pairs(kinds, examples)
-        partner = _housemates(kinds, wanted, [homes.get(group[0].id) for group in groups])
+        partner = _housemates(kinds, wanted, [home(group[0].id) for _, group in groups])
         _add_partners(kinds, wanted, partner)
         for index, group in enumerate(groups):
             other = partner.get(index)
             if other is None:
-                yield (group,)
+                yield group, None
             elif other < index:
-                yield (groups[other], group)
+                yield groups[other], group
 
     def _pairs(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> _Wanted:
         """How many pairs of each two kinds of groups are best."""
@@ -108,13 +120,21 @@ class Grouping:
         kinds = tuple(counts)
         weights = self._tables.get(kinds)
         if weights is None:
-            weights = [[self._weight(one, other, examples) for other in kinds] for one in kinds]
-            self._tables[kinds] = weights
+            weights = self._tables[kinds] = self._table(kinds, examples)
         wanted: _Wanted = {}
         for (one, other), count in pair_counts(list(counts.values()), weights).items():
             wanted.setdefault(kinds[one], {})[kinds[other]] = count
             wanted.setdefault(kinds[other], {})[kinds[one]] = count
         return wanted
+
+    def _table(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> Weights:
+        """The weight of every two kinds; it is the same both ways."""
+        table = [[0] * len(kinds) for _ in kinds]
+        for place, one in enumerate(kinds):
+            for column in range(place, len(kinds)):
+                weight = self._weight(one, kinds[column], examples)
+                table[place][column] = table[column][place] = weight
+        return table
 
     def _weight(self, one: _Kind, other: _Kind, examples: Mapping[_Kind, Group]) -> int:
         """How well two groups would use their devices together; 0 if they are too many."""
@@ -129,17 +149,10 @@ class Grouping:
             self._weights[one, other] = self._weights[other, one] = known
         return known
 
-    def _kind(self, group: Group) -> _Kind:
-        if len(group) == 1:
-            return (self._number(group[0]),)
-        return tuple(sorted([self._number(spec) for spec in group]))
-
     def _number(self, spec: JobSpec) -> int:
         """A small number for the job's kind."""
         known = self._of_job.get(spec.id)
         if known is None:
-            if max(len(self._of_job), len(self._numbers)) >= _REMEMBERED_MAX:
-                self._forget()
             known = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
             self._of_job[spec.id] = known
         return known

@@ -9,7 +9,7 @@
 When a member ends the policy is asked again, so a group never runs with a hole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from weft.core.allocation import Allocation
@@ -65,13 +65,17 @@ class Muri(Policy):
             return KEEP
         ranked = self._ranked(snapshot)
         buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
-        homes = {job.spec.id: job.allocation.devices[0] for _, job in ranked if job.allocation}
-        groups = self._grouping.form(buckets, snapshot.supply, homes)
+
+        def home(identity: JobId) -> Device | None:
+            allocation = snapshot.jobs[identity].allocation
+            return None if allocation is None else allocation.devices[0]
+
+        groups = self._grouping.form(buckets, snapshot.supply, home)
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
             groups = self._pack(snapshot, groups, values)
         place = {job.spec.id: place for place, (_, job) in enumerate(ranked)}
-        groups.sort(key=lambda group: (-group[0].asked, min(place[spec.id] for spec in group)))
+        groups.sort(key=lambda group: (-group[0].asked, min([place[spec.id] for spec in group])))
         return Schedule.whole(snapshot, self._allocate(snapshot, groups))
 
     def _ranked(self, snapshot: Snapshot) -> list[tuple[float, Job]]:
@@ -88,11 +92,11 @@ class Muri(Policy):
     def _value(self, job: Job, now: float) -> float:
         if not self._lengths_known:
             return job.service_at(now)
-        spec = job.spec
+        spec, asked = job.spec, job.spec.asked
         if spec.estimate_s and not job.starts:
-            return spec.estimate_s * spec.asked
-        remaining_s = job.remaining_at(now) / self._belief.alone(spec, spec.asked)
-        return round(remaining_s * spec.asked, _DIGITS)
+            return spec.estimate_s * asked
+        remaining_s = job.remaining_at(now) / self._belief.alone(spec, asked)
+        return round(remaining_s * asked, _DIGITS)
 
     def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
         """By size, in order of appearance: a group's worth of jobs for each place that is left."""
@@ -141,7 +145,7 @@ class Muri(Policy):
             places = self._stay(snapshot, [group for group, _ in fresh]) or fresh
         allocations: dict[JobId, Allocation] = {}
         for group, devices in places:
-            allocations |= _in_turns(snapshot, group, devices)
+            _add_in_turns(allocations, snapshot.jobs, group, devices)
         return allocations
 
     def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place] | None:
@@ -150,11 +154,10 @@ class Muri(Policy):
         homeless: list[Group] = []
         places: list[_Place] = []
         for group in groups:
-            held = _held(snapshot, group, free)
+            held = _claim_held(snapshot.jobs, group, free)
             if held is None:
                 homeless.append(group)
             else:
-                free.take(held)
                 places.append((group, held))
         for group in homeless:
             devices = self._placement.place(free, group[0].asked)
@@ -176,31 +179,39 @@ class Muri(Policy):
         return places
 
 
-def _held(snapshot: Snapshot, group: Group, free: FreeDevices) -> tuple[Device, ...] | None:
-    """Devices that a member holds and that are still free."""
+def _claim_held(
+    jobs: Mapping[JobId, Job], group: Group, free: FreeDevices
+) -> tuple[Device, ...] | None:
+    """Take the devices that a member holds, if those of any are still free."""
     for spec in group:
-        allocation = snapshot.jobs[spec.id].allocation
-        if allocation is not None and free.holds(allocation.devices):
+        allocation = jobs[spec.id].allocation
+        if allocation is not None and free.claim(allocation.devices):
             return allocation.devices
     return None
 
 
-def _in_turns(
-    snapshot: Snapshot, group: Group, devices: tuple[Device, ...]
-) -> dict[JobId, Allocation]:
+def _add_in_turns(
+    allocations: dict[JobId, Allocation],
+    jobs: Mapping[JobId, Job],
+    group: Group,
+    devices: tuple[Device, ...],
+) -> None:
     """One turn for each member; whoever is there already keeps its own."""
-    allocations: dict[JobId, Allocation] = {}
     taken: set[int] = set()
     newcomers: list[JobId] = []
     for spec in group:
-        now = snapshot.jobs[spec.id].allocation
+        now = jobs[spec.id].allocation
         if now is not None and now.devices == devices and now.turn not in taken:
             allocations[spec.id] = now
             taken.add(now.turn)
         else:
             newcomers.append(spec.id)
-    turns = (turn for turn in range(len(group)) if turn not in taken)
-    return allocations | {job: Allocation(devices, turn=next(turns)) for job in newcomers}
+    turn = 0
+    for job in newcomers:
+        while turn in taken:
+            turn += 1
+        allocations[job] = Allocation(devices, turn=turn)
+        taken.add(turn)
 
 
 def muri_s(

@@ -53,9 +53,13 @@ class Story:
     resizes = 0
     moves = 0
     failures = 0
+    tried_s = 0.0  # seconds with devices up to the last failure
+    tried_device_s = 0.0  # the same of device-seconds
     lost_s = 0.0  # device-seconds of work that had to be done again
     allocation: Allocation | None = None
     held_since_at = 0.0
+    held_s = 0.0  # seconds with devices, the present hold not counted
+    begun = 0.0  # iterations done when the present hold began
     done = 0.0  # iterations, as of observed_at
     speed = 0.0
     useful = 0.0  # that speed over the speed on one device
@@ -77,6 +81,20 @@ class Hold(NamedTuple):
     allocation: Allocation
     from_at: float
     to_at: float
+    iterations: float = 0.0  # done meanwhile, less what a failure threw back
+
+
+class Failure(NamedTuple):
+    """One attempt of a job that ended badly: all that it held since it failed before, if ever."""
+
+    job: JobId
+    at: float
+    reason: str
+    number: int  # 1: the first of this job
+    size: int  # devices it held when it failed
+    ran_s: float
+    device_s: float
+    retried: bool
 
 
 def _floats() -> "array[float]":
@@ -106,6 +124,7 @@ class Recorder:
         self._retry = retry  # the scheduler's
         self.stories: dict[JobId, Story] = {}
         self.holds: list[Hold] = []
+        self.failures: list[Failure] = []
         self.series = Series()
         # Seconds that jobs of a size waited, by cause.
         self._wait_s: dict[str, defaultdict[int, float]] = {
@@ -239,9 +258,12 @@ class Recorder:
         if story.ended_at is not None:
             return  # Cancelled before the report came in.
         story.failures += 1
+        size = 0 if story.allocation is None else story.allocation.size
         self._fall_back(story, event.iterations_done, now)
-        if self._retry(story.spec, story.failures, event.reason):
-            self._let_go(event.job, story, now)
+        self._let_go(event.job, story, now)
+        retried = self._retry(story.spec, story.failures, event.reason)
+        self._note_failure(event, story, now, size=size, retried=retried)
+        if retried:
             self._start_waiting(story, now)
         else:
             self._end(event.job, "failed", now)
@@ -296,8 +318,17 @@ class Recorder:
 
     # -- leaves ---------------------------------------------------------------------------------
 
+    def _note_failure(
+        self, event: JobFailed, story: Story, now: float, *, size: int, retried: bool
+    ) -> None:
+        ran_s, device_s = story.held_s - story.tried_s, story.service_s - story.tried_device_s
+        story.tried_s, story.tried_device_s = story.held_s, story.service_s
+        self.failures.append(
+            Failure(event.job, now, event.reason, story.failures, size, ran_s, device_s, retried)
+        )
+
     def _hold(self, story: Story, allocation: Allocation, now: float) -> None:
-        story.allocation, story.held_since_at = allocation, now
+        story.allocation, story.held_since_at, story.begun = allocation, now, story.done
         self._running += 1
         if self._sharers is None and allocation.turn:
             others = (s.allocation for s in self.stories.values() if s is not story)
@@ -312,9 +343,14 @@ class Recorder:
         allocation = story.allocation
         if allocation is None:
             return
-        if now > story.held_since_at:
-            self.holds.append(Hold(identity, allocation, story.held_since_at, now))
-            story.service_s += allocation.size * (now - story.held_since_at)
+        begun, story.done = story.begun, story.iterations_at(now)
+        story.observed_at = now
+        held_s = now - story.held_since_at
+        if held_s > 0.0:
+            hold = Hold(identity, allocation, story.held_since_at, now, story.done - begun)
+            self.holds.append(hold)
+            story.held_s += held_s
+            story.service_s += allocation.size * held_s
         if self._sharers is None:
             self._busy -= len(allocation.devices)
         else:
@@ -324,11 +360,12 @@ class Recorder:
                     del self._sharers[device]
             self._busy = len(self._sharers)
         self._running -= 1
-        story.done, story.observed_at = story.iterations_at(now), now
         self._respeed(story, 0.0)
         story.allocation = None
 
     def _respeed(self, story: Story, speed: float) -> None:
+        if speed == story.speed:
+            return
         if self._speedup is not None:
             useful = self._speedup(story.spec, speed) if speed else 0.0
             self._useful += useful - story.useful

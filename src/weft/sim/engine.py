@@ -321,9 +321,14 @@ class SimulatedEngine:
             others: dict[JobId, None] = {}
             for sharers in self._sharers_of(run):
                 others.update(dict.fromkeys(sharers))
-            others.pop(run.spec.id, None)
-            runs = [self._runs[other] for other in others]
-            run.ring = [(other.spec, other.allocation) for other in runs]
+            members = [self._runs[other] for other in others]
+            for member in members:
+                # Whoever has the very same devices has the same company.
+                if member is run or member.allocation.devices is run.allocation.devices:
+                    member.ring = [
+                        (other.spec, other.allocation) for other in members if other is not member
+                    ]
+        assert run.ring is not None, "it is on its own devices"
         return run.ring
 
     def _sharers_of(self, run: Running) -> Iterator[list[JobId]]:

@@ -26,7 +26,8 @@ class InterruptingEngine(SimulatedEngine):
         events = super().due(now)
         if now > self._interrupted_at:
             self._interrupted_at = now
-            self._heap.clear()  # Every end is foreseen anew.
+            self._heap.clear()  # Every end is foreseen anew, and everybody reports.
+            events = [event for event in events if type(event) is not JobProgressed]
             for identity, run in self._runs.items():
                 if run.speed:  # It has none on a node that was lost just now.
                     self._settle(run, now)
@@ -67,11 +68,16 @@ class GroupInterruptingEngine(InterruptingEngine):
     def _charge(self) -> None:
         """What the interval that begins costs. Members of a group share all their devices."""
         costs: dict[JobId, float] = {}
+        seconds = self._cost.seconds
         for identity, run in self._runs.items():
             if identity not in costs:
-                group = [(run.spec, run.allocation), *self._ring(run)]
-                cost_s = sum(self._cost.seconds(spec, held.size) for spec, held in group)
-                costs |= {spec.id: cost_s for spec, _ in group}
+                ring = self._ring(run)
+                cost_s = seconds(run.spec, run.allocation.size)
+                for spec, held in ring:
+                    cost_s += seconds(spec, held.size)
+                costs[identity] = cost_s
+                for spec, _ in ring:
+                    costs[spec.id] = cost_s
         self._costs = costs
 
     def _interval_cost_s(self, run: Running) -> float:

@@ -21,6 +21,10 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "grouping.py"
 PROFILES = [muri_profile(name, 1) for name in MURI]
 
 
+def nowhere(_job: str) -> None:
+    return None
+
+
 def jobs(kinds: list[int]) -> list[JobSpec]:
     return [JobSpec(str(n), 1.0, profile=PROFILES[kind]) for n, kind in enumerate(kinds)]
 
@@ -57,7 +61,7 @@ def test_every_job_is_in_one_group_and_merging_stops_when_all_fit(
 ) -> None:
     found = jobs(kinds)
     groups = Grouping(StaggeredModel(), largest=largest, matching=matching).form(
-        [found], devices, {}
+        [found], devices, nowhere
     )
     assert sorted(int(spec.id) for group in groups for spec in group) == list(range(len(kinds)))
     assert all(len(group) <= largest for group in groups)
@@ -71,7 +75,7 @@ def test_of_jobs_that_are_alike_those_who_share_devices_stay_together() -> None:
     found = jobs([0, 0, 4, 4])  # two of each; any pair across is as good as any other
     homes = {"0": "x", "3": "x", "1": "y", "2": "y"}
     groups = Grouping(TokenModel(ScalingModel(), StageTimes()), largest=2, matching=True).form(
-        [found], 2, homes
+        [found], 2, homes.get
     )
     assert {frozenset(spec.id for spec in group) for group in groups} == {
         frozenset({"0", "3"}),
@@ -85,6 +89,6 @@ def test_where_all_jobs_are_different_neighbours_in_rank_are_matched() -> None:
         JobSpec(str(n), 1.0, profile=Profile(load_s=0.1 + n / 1000, compute_s=0.2))
         for n in range(100)
     ]
-    groups = Grouping(StaggeredModel(), largest=2, matching=True).form([found], 50, {})
+    groups = Grouping(StaggeredModel(), largest=2, matching=True).form([found], 50, nowhere)
     assert len(groups) == 50
     assert all(abs(int(one.id) - int(other.id)) < 4 for one, other in groups)
