@@ -18,10 +18,13 @@ from pathlib import Path
 from random import Random
 
 from weft.core.cluster import Cluster
-from weft.core.events import JobSubmitted
-from weft.core.job import JobSpec
+from weft.core.events import JobFinished, JobStarted, JobSubmitted
+from weft.core.job import JobSpec, Profile
+from weft.core.plan import DATA_PARALLEL
 from weft.core.scheduler import Scheduler
 from weft.models.catalogue import MURI, muri_profile
+from weft.models.plan_space import dense
+from weft.models.planned import offering, standard
 from weft.models.scaling import ScalingModel
 from weft.models.stages import StageTimes
 from weft.models.tokens import TokenModel
@@ -137,6 +140,45 @@ def decide_muri(jobs: int) -> float:
     return time.process_time() - begun_s
 
 
+def decide_rubick(jobs: int, nodes: int, *, guaranteed: float) -> tuple[float, float]:
+    """CPU seconds of a first decision over waiting jobs, and of the next once one of them ended.
+
+    What the plan model says is known by then, as it is after a few jobs of each model.
+    """
+    draw, planner, cluster = Random(1), standard(), Cluster.grid(nodes, 8)
+    models = [name for name in planner.types if not name.startswith("llama30")]
+    specs = []
+    for number in range(jobs):
+        model, size = draw.choice(models), draw.choice((1, 2, 4, 8, 8, 16))
+        plan = draw.choice([c for c in planner.candidates(model, dense(size)) if c.feasible]).plan
+        specs.append(
+            offering(
+                JobSpec(
+                    str(number),
+                    draw.uniform(1e3, 1e6),
+                    sizes=(size,),
+                    profile=Profile(size=size, model=model),
+                    plans=(plan, DATA_PARALLEL),
+                    guaranteed=draw.random() < guaranteed,
+                ),
+                planner,
+                min(cluster.device_count, 64),
+                8,
+            )
+        )
+    policy = make_policy("rubick", placement("consolidate"), ScalingModel())
+    scheduler = Scheduler(policy, cluster)
+    scheduler.take([JobSubmitted(spec) for spec in specs], 0.0)
+    begun_s = time.process_time()
+    actions = scheduler.decide(0.0)
+    first_s = time.process_time() - begun_s
+    started = [JobStarted(action.job, action.id, 0.0, 1.0) for action in actions]
+    scheduler.take([*started, JobFinished(actions[0].job, actions[0].id)], 600.0)
+    begun_s = time.process_time()
+    scheduler.decide(600.0)
+    return first_s, time.process_time() - begun_s
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", choices=["all", "fast"], default="all")
@@ -171,6 +213,14 @@ def main() -> int:
     spent_s = decide_muri(1000)
     print(f"one muri-s decision, 1000 jobs on 256 devices: {spent_s:.4f} s (0.5)")
     over += spent_s > 0.5
+    for jobs, nodes, budget_s in ((400, 8, 0.05), (2000, 512, 2.0)):
+        for guaranteed in (0.0, 0.5):
+            first_s, next_s = decide_rubick(jobs, nodes, guaranteed=guaranteed)
+            print(
+                f"one rubick decision, {jobs} jobs on {nodes * 8} devices, {guaranteed:.0%} "
+                f"guaranteed: first {first_s:.4f} s, next {next_s:.4f} s ({budget_s:g})"
+            )
+            over += max(first_s, next_s) > budget_s
     return 1 if over else 0
 
 

@@ -53,7 +53,9 @@ class PlannedModel:
         if self.planner.type_of(spec) is None:
             return self.otherwise.iterations_per_s(spec, allocation, ring)
         if allocation.plan == DATA_PARALLEL:
-            seconds = self._unsaid_s(spec, shape_of(allocation))
+            host = allocation.host
+            cores = self.planner.cores if host is None else host.cores
+            seconds = self._unsaid_s(spec, shape_of(allocation), cores)
         else:
             seconds = self.planner.iteration_s(spec, allocation)
         if seconds is None:
@@ -61,19 +63,20 @@ class PlannedModel:
             seconds = self._scale(spec) * spec.profile.iteration_s * spec.asked / allocation.size
         return self._scale(spec) / seconds / (len(ring) + 1 if self.even else 1)
 
-    def _unsaid_s(self, spec: JobSpec, shape: Shape) -> float | None:
+    def _unsaid_s(self, spec: JobSpec, shape: Shape, cores: float | None = None) -> float | None:
         """One iteration where nobody said which plan; None where there is none that runs."""
         plan, model = spec.plans[0], spec.profile.model
+        cores = self.planner.cores if cores is None else cores
         if plan != DATA_PARALLEL and plan.fits(sum(shape)):
-            return self.planner.types[model].iteration_s(plan, shape, cores=self.planner.cores)
-        best = self.planner.best(model, shape)
+            return self.planner.types[model].iteration_s(plan, shape, cores=cores)
+        best = self.planner.best(model, shape, cores)
         if best is not None:
             return best.iteration_s
         # Where no plan is legal on such a shape, the one for fewer nodes is stretched over it.
-        best = self.planner.best(model, dense(sum(shape), self.node))
+        best = self.planner.best(model, dense(sum(shape), self.node), cores)
         if best is None:
             return None
-        return self.planner.types[model].iteration_s(best.plan, shape, cores=self.planner.cores)
+        return self.planner.types[model].iteration_s(best.plan, shape, cores=cores)
 
     def _scale(self, spec: JobSpec) -> float:
         """Predicted seconds of the job as it was asked for, over what its profile says."""

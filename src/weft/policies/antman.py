@@ -16,6 +16,7 @@ Without it, after a restart, jobs set devices aside afresh.
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from weft.core.allocation import Allocation
@@ -27,6 +28,8 @@ from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.explain import why_waiting
 from weft.policies.placement import Fit, Placement
+from weft.policies.quotas import Left, Quotas
+from weft.policies.quotas import quotas as parse_quotas
 
 GUARANTEED, OPPORTUNISTIC = range(2)  # turns
 _ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that the two kinds do not mix
@@ -40,16 +43,26 @@ class Memory(NamedTuple):
     left: frozenset[Device] = frozenset()  # by an opportunistic job, while a guaranteed one stayed
 
 
-def antman(placement: Placement, belief: PerformanceModel) -> "AntMan":  # noqa: ARG001
-    """Guaranteed jobs hoard devices, opportunistic ones share them; nobody is preempted."""
-    return AntMan(placement)
+def antman(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    quotas: str = "",
+) -> "AntMan":
+    """Guaranteed jobs hoard devices, opportunistic ones share them; nobody is preempted.
+
+    quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
+    have none. Opportunistic jobs need no quota.
+    """
+    return AntMan(placement, parse_quotas("antman", quotas))
 
 
 class AntMan(Policy):
     """Two kinds of jobs, one in each turn."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, quotas: Quotas | None = None) -> None:
         self._placement = placement
+        self._quotas = quotas
         self._fit = Fit(placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
@@ -57,6 +70,12 @@ class AntMan(Policy):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if spec.guaranteed:
+            quota = inf if self._quotas is None else self._quotas.get(spec.tenant, 0.0)
+            if spec.asked > quota:
+                return (
+                    f"it asks for {spec.asked} guaranteed devices and the quota of tenant "
+                    f"{spec.tenant!r} is {quota:g}"
+                )
             return self._fit.never(spec.asked, cluster)
         if spec.asked > cluster.device_count:
             return f"it asks for {spec.asked} devices and the cluster has {cluster.device_count}"
@@ -64,12 +83,22 @@ class AntMan(Policy):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         decision = _Decision(snapshot, self._placement)
+        left = self._left(snapshot)
         for job in snapshot.waiting():
-            if job.spec.guaranteed:
-                decision.guarantee(job)
-            else:
+            if not job.spec.guaranteed:
                 decision.squeeze_in(job)
+            elif job.spec.asked <= left.of(job.spec):
+                left.use(job.spec, job.spec.asked)
+                decision.guarantee(job)
         return Schedule(decision.changes, memory=decision.remembered())
+
+    def _left(self, snapshot: Snapshot) -> Left:
+        """What guaranteed jobs may still be given; whoever is let in keeps its place."""
+        left = Left(self._quotas, inf)
+        for job in snapshot.holding():
+            if job.spec.guaranteed:
+                left.use(job.spec, job.size)
+        return left
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
@@ -77,6 +106,13 @@ class AntMan(Policy):
             return why_waiting(snapshot, job, self._placement, in_order=False)
         asked = row.spec.asked
         if row.spec.guaranteed:
+            left = self._left(snapshot)
+            if asked > left.of(row.spec):
+                return Reason(
+                    "fair share",
+                    f"it asks for {asked} guaranteed devices and tenant {row.spec.tenant!r} has "
+                    f"{left.of(row.spec):g} left of its quota",
+                )
             hoard = _memory(snapshot).hoards.get(job, ())
             nodes = " ".join(dict.fromkeys(device.node for device in hoard))
             where = f" on {nodes}" if nodes else ""

@@ -15,26 +15,12 @@ _DIGITS = 7
 
 def fifo(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa: ARG001
     """First come, first served; a job that does not fit blocks all behind it."""
-    return Ordered(_arrival, placement, strict=True)
+    return Ordered(arrival, placement, strict=True)
 
 
 def backfill(placement: Placement, belief: PerformanceModel) -> Ordered:  # noqa: ARG001
     """First come, first served, but jobs that fit pass those that do not."""
-    return Ordered(_arrival, placement)
-
-
-def synergy(
-    placement: Placement,
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    strict: bool = False,
-) -> Ordered:
-    """First come, first served at the asked size and plan, as devices go (Synergy).
-
-    Synergy (Mohan et al., OSDI'22) also tunes each job's share of cores and host memory; here they
-    are a node's even share. strict: a job that does not fit blocks all behind it.
-    """
-    return Ordered(_arrival, placement, strict=strict)
+    return Ordered(arrival, placement)
 
 
 def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) -> Ordered:
@@ -98,5 +84,5 @@ def las(
     return Ordered(order, placement, preemptive=True, quantum_s=quantum_s)
 
 
-def _arrival(job: Job, now: float) -> Rank:  # noqa: ARG001
+def arrival(job: Job, now: float) -> Rank:  # noqa: ARG001
     return Rank(job.sequence)

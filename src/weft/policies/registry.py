@@ -53,7 +53,7 @@ BUILT_IN: Mapping[str, str] = {
     "rubick-r": "weft.policies.rubick:rubick_r",
     "rubick-n": "weft.policies.rubick:rubick_n",
     "sia": "weft.policies.sia:sia",
-    "synergy": "weft.policies.orders:synergy",
+    "synergy": "weft.policies.synergy:synergy",
     "philly": "weft.policies.philly:philly",
 }
 
@@ -63,6 +63,7 @@ WRAPPERS: Mapping[str, str] = {
     "dedicated": "weft.policies.wrappers.dedicated:dedicated",
     "defrag": "weft.policies.wrappers.defrag:defrag",
     "try-small": "weft.policies.wrappers.trial:try_small",
+    "elsewhere": "weft.policies.wrappers.elsewhere:elsewhere",
 }
 
 

@@ -14,32 +14,44 @@ The paper stops here. Three rules keep jobs from being stopped all the time, eac
 restarts stays above `gate`; it grows only where it then ends sooner; and no devices are taken from
 it if it ends before it could go on with fewer. Promises go before the first and the last.
 
-Only devices are shared out: cores are the node's even share, and host memory is a limit on plans.
+Cores follow once devices are settled, and host memory last: rubick_hosts.py.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import Job, JobId, JobSpec
-from weft.core.plan import Plan
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.models.planned import standard
 from weft.policies.explain import why_waiting
-from weft.policies.placement import Placement
+from weft.policies.placement import Fit, Placement
+from weft.policies.quotas import Left, Quotas
+from weft.policies.quotas import quotas as parse_quotas
 from weft.policies.restarts import Restarts
 from weft.policies.rubick_books import NOTHING, Books, Counts, layouts, less, shape
 from weft.policies.rubick_curves import ENOUGH, Curve, Curves
+from weft.policies.rubick_hosts import Hosts
 
 # What the jobs that devices are taken from could give: at least so many, and so many times the size
 # that is wanted.
 _SPARE_MIN, _SPARE_TIMES = 64, 8
-# What a job would lose by one device, its turn among equals, its name, whether it may be shrunk.
-_Holder = tuple[float, int, JobId, bool]
+
+
+class _Holder(NamedTuple):
+    """A job that could give devices up, as it stands in the order of those who make least."""
+
+    loss: float  # by one device
+    turn: int  # among equals
+    job: JobId
+    size: int
+    least: int  # that it must keep
+    may_shrink: bool  # where no promise is at stake
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Rules:
     starve_s: float = inf
     moves: bool = True  # devices may be taken from one job for another
     promises: bool = True
-    quotas: Mapping[str, float] | None = None  # devices by tenant; None: all there is
+    quotas: Quotas | None = None  # None: all there is
 
 
 class Rubick(Policy):
@@ -61,10 +73,13 @@ class Rubick(Policy):
         self._placement = placement
         self._curves = curves
         self._rules = rules
+        self._fit = Fit(placement)
         self._fits: dict[int, tuple[Curve, bool]] = {}
         self._cluster: Cluster | None = None
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        if not cluster.nodes:
+            return self._fit.never(spec.sizes[0], cluster)
         self._on(cluster)
         curve = self._curves.of(spec)
         known = self._fits.get(id(curve))
@@ -81,22 +96,55 @@ class Rubick(Policy):
                 f"it runs on {curve.sizes[0][0]} devices or more and finds no room for them "
                 f"even on the empty cluster of {cluster.device_count} devices"
             )
-        quota = _quota(self._rules, spec, inf)
-        if self._rules.promises and spec.guaranteed and curve.minimum > quota:
+        quotas = self._rules.quotas
+        if quotas is None or not (self._rules.promises and spec.guaranteed):
+            return None
+        if curve.minimum > quotas.get(spec.tenant, 0.0):
             return (
                 f"it was promised the speed of {curve.minimum} devices and the quota of tenant "
-                f"{spec.tenant!r} is {quota:g}"
+                f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
             )
         return None
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return why_waiting(snapshot, job, self._placement, in_order=False)
+        row = snapshot.jobs[job]
+        if row.allocation is not None:
+            return why_waiting(snapshot, job, self._placement, in_order=False)
+        self._on(snapshot.cluster)
+        spec, curve = row.spec, self._curves.of(row.spec)
+        decision = _Decision(snapshot, self._curves, self._rules)
+        needs, wanted = curve.sizes[0][0], "to run at all"
+        if decision.promised(spec):
+            needs, wanted = curve.minimum, "for the speed that it was promised"
+            left = decision.left(snapshot.holding()).of(spec)
+            if needs > left:
+                whose = "the cluster" if self._rules.quotas is None else f"tenant {spec.tenant!r}"
+                return Reason(
+                    "fair share",
+                    f"it needs {needs} devices {wanted}, and the promises of {whose} leave "
+                    f"{max(left, 0.0):g}",
+                )
+        free = snapshot.free.total
+        return Reason(
+            "devices" if needs > free else "fragmentation",
+            f"it needs {needs} devices {wanted}; {free} of {snapshot.cluster.device_count} are "
+            f"free, and from running jobs that make less of theirs not enough can be taken "
+            f"where it could use them",
+        )
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         self._on(snapshot.cluster)
         decision = _Decision(snapshot, self._curves, self._rules)
         decision.run()
-        changes = decision.books.allocations(decision.plans)
+        changes = decision.books.allocations()
+        if self._rules.moves:
+            hosts = Hosts(
+                snapshot,
+                self._curves,
+                restart_s=self._rules.restart_s,
+                may_change=decision.may_change,
+            )
+            changes = hosts.settled(changes)
         return Schedule(changes, memory=decision.restarts.after(changes))
 
     def _on(self, cluster: Cluster) -> None:
@@ -111,7 +159,6 @@ class _Decision:
 
     def __init__(self, snapshot: Snapshot, curves: Curves, rules: Rules) -> None:
         self.books = Books(snapshot)
-        self.plans: dict[JobId, Plan] = {}
         self.restarts = Restarts(snapshot)
         self._snapshot = snapshot
         self._curves = curves
@@ -120,18 +167,18 @@ class _Decision:
         self._vain: set[tuple[int, bool]] = set()
         self._holders: dict[JobId, _Holder] = {}
         self._order: list[_Holder] = []
+        self._spare = 0  # devices that all of them together could give up
 
     def run(self) -> None:
         now = self._snapshot.now
         waiting, running = list(self._snapshot.waiting()), list(self._snapshot.holding())
-        left = _left(self._rules, running, self._curves, self._snapshot.supply)
+        left = self.left(running)
         others: list[tuple[float, int, Job]] = []
         for job in waiting:
             curve = self._curves.of(job.spec)
-            if self._promised(job.spec):
-                tenant = job.spec.tenant if self._rules.quotas is not None else ""
-                if curve.minimum <= left.get(tenant, 0.0) and self.place(job):
-                    left[tenant] -= curve.minimum
+            if self.promised(job.spec):
+                if curve.minimum <= left.of(job.spec) and self.place(job):
+                    left.use(job.spec, curve.minimum)
             else:
                 starved = now - job.since_at > self._rules.starve_s
                 slope = inf if starved else curve.gain(0)
@@ -140,16 +187,24 @@ class _Decision:
         for slope, _, job in sorted(others):
             self.place(job, starved=slope == -inf)
 
+    def left(self, running: Iterable[Job]) -> Left:
+        """What promises may still be given."""
+        left = Left(self._rules.quotas, self._snapshot.supply)
+        for job in running:
+            if self.promised(job.spec):
+                left.use(job.spec, self._curves.of(job.spec).minimum)
+        return left
+
     def place(self, job: Job, *, starved: bool = False) -> bool:
         """More for a job, step by step; whether it got any."""
         running = job.allocation is not None
         size, curve = self.books.size(job.id), self._curves.of(job.spec)
-        if running and (not size or not self._may_change(job)):
+        if running and (not size or not self.may_change(job)):
             return False  # It was stopped for somebody's sake, or is to be left alone.
-        kind = (id(curve), self._promised(job.spec))
+        kind = (id(curve), self.promised(job.spec))
         if not size and kind in self._vain and not starved:
             return False
-        mark, plans = self.books.mark(), dict(self.plans)
+        mark = self.books.mark()
         before = self._speed(job, self.books.held.get(job.id, NOTHING))
         while self._climb(job, curve, starved=starved):
             pass
@@ -162,7 +217,6 @@ class _Decision:
             return False
         if running and not self._pays(job, before, self._speed(job, after)):
             self.books.back(mark)
-            self.plans = plans
             return False
         self._vain.clear()
         return True
@@ -172,10 +226,11 @@ class _Decision:
         held = self.books.held.get(job.id, NOTHING)
         size = sum(held.values())
         speed = self._speed(job, held)
-        lacks = self._promised(job.spec) and speed < ENOUGH
+        lacks = self.promised(job.spec) and speed < ENOUGH
         targets = [(step.size, step.speed) for step in curve.above(size)]
-        if self._promised(job.spec) and size < curve.minimum:
-            targets = [(s, v) for s, v in curve.sizes if s >= curve.minimum]
+        if self.promised(job.spec) and size < curve.minimum:
+            most = max(job.spec.asked, curve.minimum)
+            targets = [(s, v) for s, v in curve.sizes if curve.minimum <= s <= most]
         for target, value in targets:
             gain = inf if starved else (value - speed) / (target - size)
             if gain > 0 and self._take(job, target, speed, gain, lacks=lacks):
@@ -184,35 +239,30 @@ class _Decision:
 
     def _squeeze_in(self, job: Job, curve: Curve) -> None:
         """Any size at all that free devices allow, for a job that waits."""
-        if self._promised(job.spec):
+        if self.promised(job.spec):
             return
         for size, _ in reversed(curve.sizes):
-            if self._lay_out(job, size, self.books.free, 0.0):
+            if self._lay_out(job, size, self.books.room(NOTHING), 0.0):
                 return
 
     def _take(self, job: Job, size: int, speed: float, gain: float, *, lacks: bool) -> bool:
         """Bring a job to a size, from free devices or from jobs that make less of them."""
         books = self.books
         held = books.held.get(job.id, NOTHING)
-        if books.total + sum(held.values()) >= size:
-            room = {node: count + held.get(node, 0) for node, count in books.free.items()}
-            if self._lay_out(job, size, room, speed):
-                return True
-        victims = self._victims(job, size, gain, lacks=lacks) if self._rules.moves else None
+        missing = size - sum(held.values()) - books.total
+        if missing <= 0 and self._lay_out(job, size, books.room(held), speed):
+            return True
+        victims = {}
+        if self._rules.moves:
+            victims = self._victims(job, size, missing, gain, lacks=lacks)
         if not victims:
             return False
-        more = {node: count + held.get(node, 0) for node, count in books.free.items()}
-        for victim, floor in victims.items():
-            spare = books.size(victim) - floor
-            for node, count in books.held[victim].items():
-                if node in more:
-                    more[node] += min(count, spare)
-        for counts in layouts(size, more, held):
-            mark, plans = books.mark(), dict(self.plans)
+        spare = {victim: books.size(victim) - floor for victim, floor in victims.items()}
+        for counts in layouts(size, books.room(held, spare), held):
+            mark = books.mark()
             if self._cleared(counts, held, victims) and self._enter(job, counts, speed):
                 return True
             books.back(mark)
-            self.plans = plans
         return False
 
     def _lay_out(self, job: Job, size: int, room: Counts, speed: float) -> bool:
@@ -225,18 +275,19 @@ class _Decision:
         found = self._curves.speed(job.spec, shape(counts))
         if found is None or found.value <= speed * 1.01:
             return False
-        short = self._promised(job.spec) and found.value < ENOUGH
+        short = self.promised(job.spec) and found.value < ENOUGH
         if short and sum(counts.values()) < job.spec.asked and not self._beyond(job.spec):
             return False
-        self.books.set(job.id, counts)
-        self.plans[job.id] = found.plan
+        self.books.set(job.id, counts, found.plan)
         return True
 
     def _beyond(self, spec: JobSpec) -> bool:
         """Whether a job asked for more than there is, so that no promise can be kept."""
         return self._curves.of(spec).sizes[-1][0] < spec.asked
 
-    def _victims(self, job: Job, size: int, gain: float, *, lacks: bool) -> dict[JobId, int]:
+    def _victims(
+        self, job: Job, size: int, missing: int, gain: float, *, lacks: bool
+    ) -> dict[JobId, int]:
         """Jobs that make less of some devices, with the size down to which they do.
 
         Those that make the least come first, and there are enough when they could give several
@@ -244,23 +295,21 @@ class _Decision:
         """
         floors: dict[JobId, int] = {}
         enough = _SPARE_MIN + _SPARE_TIMES * size
-        for loss, _, identity, may_shrink in self._by_loss():
-            if enough <= 0 or (loss >= gain and not lacks):
+        order = self._by_loss()
+        if missing > self._spare:
+            return floors
+        for holder in order:
+            if enough <= 0 or (holder.loss >= gain and not lacks):
                 break
-            if identity == job.id or not (may_shrink or lacks):
+            if holder.job == job.id or not (holder.may_shrink or lacks):
                 continue
-            spec, held = self._snapshot.jobs[identity].spec, self.books.size(identity)
-            curve = self._curves.of(spec)
-            least = curve.minimum if self._promised(spec) else 0
-            floor = held
-            while floor > least:
-                below = curve.below(floor)
-                if not lacks and curve.gain(below) >= gain:
-                    break
-                floor = max(below, least)
-            if floor < held:
-                floors[identity] = floor
-                enough -= held - floor
+            floor = holder.least
+            if not lacks:
+                curve = self._curves.of(self._snapshot.jobs[holder.job].spec)
+                floor = curve.floor(holder.size, holder.least, gain)
+            if floor < holder.size:
+                floors[holder.job] = floor
+                enough -= holder.size - floor
         return floors
 
     def _by_loss(self) -> list[_Holder]:
@@ -270,13 +319,24 @@ class _Decision:
             before = self._holders.pop(identity, None)
             if before is not None:
                 del order[bisect_left(order, before)]
-            if identity in self.books.held:
-                job = self._snapshot.jobs[identity]
-                holder = (self._loss(identity), -job.sequence, identity, self._may_shrink(job))
+                self._spare -= before.size - before.least
+            holder = self._holder(identity)
+            if holder is not None:
                 self._holders[identity] = holder
+                self._spare += holder.size - holder.least
                 insort(order, holder)
         self.books.touched.clear()
         return order
+
+    def _holder(self, identity: JobId) -> _Holder | None:
+        """A job among those that could give something up; None if it cannot."""
+        size, job = self.books.size(identity), self._snapshot.jobs[identity]
+        curve = self._curves.of(job.spec)
+        least = curve.minimum if self.promised(job.spec) else 0
+        if size <= least:
+            return None
+        loss = curve.gain(curve.below(size))
+        return _Holder(loss, -job.sequence, identity, size, least, self._may_shrink(job))
 
     def _cleared(self, counts: Counts, own: Counts, victims: Mapping[JobId, int]) -> bool:
         """Make room on each node by taking from whoever makes the least of its devices there."""
@@ -303,22 +363,20 @@ class _Decision:
             target = max(curve.below(target), floor)
             left = less(counts, size - target, node)
             found = self._curves.speed(spec, shape(left)) if target else None
-            if target and (found is None or (self._promised(spec) and found.value < ENOUGH)):
+            if target and (found is None or (self.promised(spec) and found.value < ENOUGH)):
                 continue
-            self.books.set(identity, left)
-            if found is not None:
-                self.plans[identity] = found.plan
+            self.books.set(identity, left, None if found is None else found.plan)
             return True
         return False
 
-    def _promised(self, spec: JobSpec) -> bool:
+    def promised(self, spec: JobSpec) -> bool:
         return spec.guaranteed and self._rules.promises
 
     def _speed(self, job: Job, counts: Counts) -> float:
         found = self._curves.speed(job.spec, shape(counts)) if counts else None
         return 0.0 if found is None else found.value
 
-    def _may_change(self, job: Job) -> bool:
+    def may_change(self, job: Job) -> bool:
         """Whether enough of a running job's time would not be lost to restarts."""
         held_s = job.held_at(self._snapshot.now)
         lost_s = (self.restarts.of(job) + 1) * self._rules.restart_s
@@ -340,20 +398,6 @@ class _Decision:
             return after > before  # It is starting, and its end cannot be told.
         left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
         return left_s * before / after + self._rules.restart_s < left_s
-
-
-def _quota(rules: Rules, spec: JobSpec, everything: float) -> float:
-    return everything if rules.quotas is None else rules.quotas.get(spec.tenant, 0.0)
-
-
-def _left(rules: Rules, running: list[Job], curves: Curves, supply: int) -> dict[str, float]:
-    """What is left of each tenant's quota; without quotas, of all there is."""
-    left = {"": float(supply)} if rules.quotas is None else dict(rules.quotas)
-    for job in running:
-        if job.spec.guaranteed:
-            tenant = job.spec.tenant if rules.quotas is not None else ""
-            left[tenant] = left.get(tenant, 0.0) - curves.of(job.spec).minimum
-    return left
 
 
 def rubick(  # noqa: PLR0913  # one for each thing that a user may set
@@ -389,7 +433,7 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     if not starve_s > 0:
         raise InvalidInputError(f"rubick starve_s must be above 0, not {starve_s:g}")
     curves = Curves(standard(), belief, plans=plans, resources=resources, knee=knee)
-    rules = Rules(gate, restart_s, starve_s, resources, promises, _quotas(quotas))
+    rules = Rules(gate, restart_s, starve_s, resources, promises, parse_quotas("rubick", quotas))
     return Rubick(placement, curves, rules)
 
 
@@ -406,15 +450,3 @@ def rubick_r(placement: Placement, belief: PerformanceModel, *, promises: bool =
 def rubick_n(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
     """Rubick that changes neither plans nor sizes: its order and its placement."""
     return rubick(placement, belief, plans=False, resources=False, promises=promises)
-
-
-def _quotas(text: str) -> Mapping[str, float] | None:
-    if not text:
-        return None
-    quotas: dict[str, float] = {}
-    for part in text.split("/"):
-        tenant, _, devices = part.rpartition(":")
-        if not devices.isascii() or not devices.isdigit():
-            raise InvalidInputError(f"rubick quotas are written a:32/b:16, not {text!r}")
-        quotas[tenant] = float(devices)
-    return quotas

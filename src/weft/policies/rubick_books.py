@@ -14,6 +14,7 @@ from weft.models.plans import Shape
 
 Counts = Mapping[str, int]  # devices by node
 NOTHING: Counts = {}
+_BLOCKS = (4, 2, 1)  # devices that stay together where a job is laid out unevenly
 
 
 class Books:
@@ -27,7 +28,10 @@ class Books:
         self.held: dict[JobId, Counts] = {}
         self.on: dict[str, dict[JobId, None]] = {node: {} for node in self.free}
         self.touched: dict[JobId, None] = {}  # holdings that changed since somebody last looked
-        self._log: list[tuple[JobId, Counts]] = []
+        self.plans: dict[JobId, Plan | None] = {}  # of holdings that changed
+        self._log: list[tuple[JobId, Counts, Plan | None]] = []
+        self._place = {node: place for place, node in enumerate(self.free)}
+        self._open = {node: count for node, count in self.free.items() if count}
         for job in snapshot.holding():
             assert job.allocation is not None, "holding jobs hold"
             self._enter(job.id, counted(job.allocation.devices))
@@ -40,7 +44,7 @@ class Books:
     def back(self, mark: int) -> None:
         """Undo everything since."""
         while len(self._log) > mark:
-            job, counts = self._log.pop()
+            job, counts, self.plans[job] = self._log.pop()
             self.touched[job] = None
             self._leave(job)
             self._enter(job, counts, free=True)
@@ -48,18 +52,33 @@ class Books:
     def size(self, job: JobId) -> int:
         return sum(self.held.get(job, NOTHING).values())
 
-    def set(self, job: JobId, counts: Counts) -> None:
-        """Let a job hold exactly these; there must be enough."""
-        self._log.append((job, self.held.get(job, NOTHING)))
+    def room(self, own: Counts, spare: Mapping[JobId, int] = NOTHING) -> dict[str, int]:
+        """Devices by node that are free, a job's own, or could be spared by others."""
+        room = dict(self._open)
+        for node, count in own.items():
+            if node in self.free:
+                room[node] = room.get(node, 0) + count
+        for job, most in spare.items():
+            for node, count in self.held[job].items():
+                if node in self.free:
+                    room[node] = room.get(node, 0) + min(count, most)
+        return {node: room[node] for node in sorted(room, key=self._place.__getitem__)}
+
+    def set(self, job: JobId, counts: Counts, plan: Plan | None) -> None:
+        """Let a job hold exactly these under a plan; there must be enough."""
+        self._log.append((job, self.held.get(job, NOTHING), self.plans.get(job)))
+        self.plans[job] = plan
         self.touched[job] = None
         self._leave(job)
         self._enter(job, counts, free=True)
 
     def changed(self) -> dict[JobId, Counts]:
         """Jobs that hold something else than before, with what they hold now."""
-        return {job: self.held.get(job, NOTHING) for job in dict.fromkeys(j for j, _ in self._log)}
+        return {
+            job: self.held.get(job, NOTHING) for job in dict.fromkeys(j for j, _, _ in self._log)
+        }
 
-    def allocations(self, plans: Mapping[JobId, Plan]) -> dict[JobId, Allocation | None]:
+    def allocations(self) -> dict[JobId, Allocation | None]:
         """What changed, as devices: everybody keeps what it can."""
         jobs, free = self._snapshot.jobs, self._snapshot.free.copy()
         kept: dict[JobId, list[Device]] = {}
@@ -85,8 +104,11 @@ class Books:
                 devices += sorted((*own, *more))
             old = jobs[identity].allocation
             if devices:
-                new = Allocation(tuple(devices), plans[identity])
-                if old is None or new != old:
+                plan = self.plans[identity]
+                assert plan is not None, "whoever holds devices has a plan"
+                new = Allocation(tuple(devices), plan)
+                # Cores and host memory are settled later.
+                if old is None or (new.devices, new.plan) != (old.devices, old.plan):
                     changes[identity] = new
             elif old is not None:
                 changes[identity] = None
@@ -96,6 +118,7 @@ class Books:
         for node, count in self.held.pop(job, NOTHING).items():
             if node in self.free:  # A drained node's devices come back to nobody.
                 self.free[node] += count
+                self._open[node] = self.free[node]
                 self.total += count
                 del self.on[node][job]
 
@@ -109,6 +132,10 @@ class Books:
                 if free:
                     self.free[node] -= count
                     self.total -= count
+                    if self.free[node]:
+                        self._open[node] = self.free[node]
+                    else:
+                        self._open.pop(node, None)
                     assert self.free[node] >= 0, "more was given than there is"
 
 
@@ -127,7 +154,8 @@ def layouts(size: int, room: Counts, own: Counts) -> Iterator[Counts]:
     """Ways to lay a job out where there is so much room, the best first.
 
     One node; else equal parts of as few nodes as possible; else whatever there is, on the nodes
-    with the most. Nodes where the job already is come first, then those that fit tightest.
+    with the most: by fours or by twos, so that a model that is split so finds whole groups, or one
+    by one. Nodes where the job already is come first, then those that fit tightest.
     """
     if size > sum(room.values()):
         return
@@ -139,15 +167,21 @@ def layouts(size: int, room: Counts, own: Counts) -> Iterator[Counts]:
         if len(fitting) >= parts:
             fitting.sort(key=lambda node: (-own.get(node, 0), room[node]))
             yield dict.fromkeys(fitting[:parts], each)
+            if parts == 1:
+                return
             break
-    left = size
-    counts: dict[str, int] = {}
-    for node in sorted(room, key=lambda node: (-room[node], -own.get(node, 0))):
-        taken = min(room[node], left)
-        if taken:
+    order = sorted(room, key=lambda node: (-room[node], -own.get(node, 0)))
+    for block in _BLOCKS:
+        left = size
+        counts: dict[str, int] = {}
+        for node in order:
+            taken = min(room[node], left) // block * block
+            if not taken:
+                break
             counts[node] = taken
             left -= taken
-    yield counts
+        if not left:
+            yield counts
 
 
 def less(counts: Counts, amount: int, node: str) -> Counts:

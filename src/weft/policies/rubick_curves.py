@@ -11,13 +11,14 @@ Jobs that share model, asked size and plan share a curve. Jobs whose model is un
 speeds that the belief gives for their own sizes, wherever the devices are.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.core.job import JobId, JobSpec
 from weft.core.plan import DATA_PARALLEL, Plan
 from weft.core.ports import PerformanceModel
+from weft.models.plan_memory import memory
 from weft.models.plan_space import Candidate, Planner, dense
 from weft.models.planned import alike
 from weft.models.plans import Shape
@@ -25,6 +26,7 @@ from weft.policies.afs import Revisable
 
 USEFUL = 1.01  # times as fast as the next smaller size, or a size is not worth having
 KEPT_MAX = 65_536  # curves, and jobs whose curve is known
+_CORES_MAX = 128  # for each device
 ENOUGH = 1.0 - 1e-9  # as fast as what was asked for, but for rounding
 
 
@@ -43,6 +45,13 @@ class Step(NamedTuple):
     slope: float  # of each device since the corner before
 
 
+class CoreStep(NamedTuple):
+    """What a job gets out of the same devices with so many cores for each."""
+
+    cores: float
+    speed: Speed
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One kind of job."""
@@ -50,7 +59,9 @@ class Curve:
     sizes: tuple[tuple[int, float], ...]  # every size worth having with its speed, ascending
     steps: tuple[Step, ...]
     minimum: int  # fewest devices that are as fast as what was asked for
-    shapes: dict[Shape, Speed | None] = field(default_factory=dict)  # as they are asked about
+    # As they are asked about: by shape, and by shape and cores.
+    shapes: dict[Shape, Speed | None] = field(default_factory=dict)
+    by_cores: dict[tuple[Shape, float], tuple[CoreStep, ...]] = field(default_factory=dict)
 
     def above(self, size: int) -> Sequence[Step]:
         """The steps beyond so many devices."""
@@ -59,6 +70,15 @@ class Curve:
     def gain(self, size: int) -> float:
         """What one more device would bring, with so many at hand; 0 at the end of the curve."""
         return next((step.slope for step in self.steps if step.size > size), 0.0)
+
+    def floor(self, size: int, least: int, gain: float) -> int:
+        """The size down to which devices bring less than this, and no less than the least."""
+        while size > least:
+            below = self.below(size)
+            if self.gain(below) >= gain:
+                break
+            size = max(below, least)
+        return size
 
     def below(self, size: int) -> int:
         """The next smaller step; 0 where there is none."""
@@ -94,10 +114,11 @@ class Curves:
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
         # Of planned jobs, which are many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
-        self._grid = (0, 0)  # devices of the cluster, and of its largest node
+        self._grid = (0, 1)  # devices of the cluster, and of its largest node
 
     def on(self, devices: int, node: int) -> None:
         """From now on there are so many devices, so many on a node."""
+        node = max(node, 1)  # Jobs may run on where every node was drained.
         if self._grid != (devices, node):
             self._grid = (devices, node)
             self._known.clear()
@@ -105,16 +126,17 @@ class Curves:
 
     def of(self, spec: JobSpec) -> Curve:
         """The curve of a job."""
-        if not self._planned(spec):
+        mine = self._jobs.get(spec.id)
+        if mine is not None and mine[0] is spec:
+            return mine[1]
+        if not self.planned(spec):
             basis = id(spec.profile) if self._revisable is None else self._revisable.basis(spec)
             return self._shared((basis, spec.asked, spec.sizes), spec)
-        mine = self._jobs.get(spec.id)
-        if mine is None or mine[0] is not spec:
-            if len(self._jobs) >= KEPT_MAX:
-                self._jobs.clear()
-            key = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
-            mine = self._jobs[spec.id] = (spec, self._shared(key, spec))
-        return mine[1]
+        if len(self._jobs) >= KEPT_MAX:
+            self._jobs.clear()
+        key = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
+        self._jobs[spec.id] = (spec, self._shared(key, spec))
+        return self._jobs[spec.id][1]
 
     def speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
         """The best of the plans that a job may use on exactly these devices."""
@@ -122,6 +144,61 @@ class Curves:
         if shape not in curve.shapes:
             curve.shapes[shape] = self._speed(spec, shape)
         return curve.shapes[shape]
+
+    def by_cores(self, spec: JobSpec, shape: Shape, least: float) -> tuple[CoreStep, ...]:
+        """The same devices with ever more cores, as far as each step is worth having.
+
+        Empty where no plan runs. Cores count only where the optimizer runs on the host.
+        """
+        curve = self.of(spec)
+        known = curve.by_cores.get((shape, least))
+        if known is None:
+            known = curve.by_cores[shape, least] = tuple(self._core_steps(spec, shape, least))
+        return known
+
+    def host_gib(self, spec: JobSpec, plan: Plan, size: int) -> float:
+        """Host memory that a plan needs for each device."""
+        return memory(self._planner.types[spec.profile.model].facts, plan, size).host_gib
+
+    @property
+    def cores(self) -> float:
+        """Cores for each device with which jobs were measured."""
+        return self._planner.cores
+
+    def _core_steps(self, spec: JobSpec, shape: Shape, least: float) -> Iterator[CoreStep]:
+        kind = self._planner.types[spec.profile.model]
+        plans = self._runnable(spec, shape)
+        asked_s = self._asked_s(spec)
+
+        def fastest(cores: float) -> Speed:
+            timed = [(kind.iteration_s(plan, shape, cores=cores), plan) for plan in plans]
+            seconds, plan = min(timed, key=lambda pair: pair[0])
+            return Speed(asked_s / seconds, plan)
+
+        if not plans:
+            return
+        best, limit = 0.0, fastest(least + _CORES_MAX).value
+        for more in range(_CORES_MAX):
+            speed = fastest(least + more)
+            if speed.value > best * USEFUL:
+                best = speed.value
+                yield CoreStep(least + more, speed)
+            if limit <= best * USEFUL:
+                return
+
+    def _runnable(self, spec: JobSpec, shape: Shape) -> list[Plan]:
+        """The plans among which cores could decide: the best of each kind, host and device."""
+        own, size = spec.plans[0], sum(shape)
+        found: dict[bool, Plan] = {}
+        for candidate in self._planner.candidates(spec.profile.model, shape):
+            if not candidate.feasible:
+                break
+            if self._may_use(spec, candidate.plan):
+                found.setdefault(candidate.plan.offload, candidate.plan)
+        plans = list(found.values())
+        if size == spec.asked and own not in plans and _divides(own, shape):
+            plans = [own] if not self._plans else [own, *plans]
+        return plans
 
     def _shared(self, key: Hashable, spec: JobSpec) -> Curve:
         known = self._known.get(key)
@@ -131,7 +208,8 @@ class Curves:
             known = self._known[key] = (spec, self._curve(spec))
         return known[1]
 
-    def _planned(self, spec: JobSpec) -> bool:
+    def planned(self, spec: JobSpec) -> bool:
+        """Whether a job's model is known and its user named a plan."""
         return spec.plans[0] != DATA_PARALLEL and self._planner.type_of(spec) is not None
 
     def _sizes(self, spec: JobSpec) -> Sequence[int]:
@@ -158,28 +236,41 @@ class Curves:
 
     def _speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
         size = sum(shape)
-        if not self._planned(spec):
+        if not self.planned(spec):
             asked = self._belief.alone(spec, spec.asked)
             return Speed(self._belief.alone(spec, size) / asked, DATA_PARALLEL) if asked else None
         planner, model, own = self._planner, spec.profile.model, spec.plans[0]
         kind = planner.types[model]
-        asked_s = kind.iteration_s(own, dense(spec.asked, self._grid[1]), cores=planner.cores)
+        asked_s = self._asked_s(spec)
         best = self._best(spec, planner.candidates(model, shape))
         # The user's own plan has run with what was asked for, whatever an estimate says.
-        if size == spec.asked and not any(count % own.tensor for count in shape):
+        if size == spec.asked and _divides(own, shape):
             seconds = kind.iteration_s(own, shape, cores=planner.cores)
             if not self._plans or best is None or seconds < best.iteration_s:
                 return Speed(asked_s / seconds, own)
         return None if best is None else Speed(asked_s / best.iteration_s, best.plan)
 
+    def _asked_s(self, spec: JobSpec) -> float:
+        """One iteration as its user asked for it."""
+        kind = self._planner.types[spec.profile.model]
+        shape = dense(spec.asked, self._grid[1])
+        return kind.iteration_s(spec.plans[0], shape, cores=self._planner.cores)
+
     def _best(self, spec: JobSpec, listed: Sequence[Candidate]) -> Candidate | None:
-        own, offered = spec.plans[0], spec.plans
         for candidate in listed:
             if not candidate.feasible:
                 return None
-            if candidate.plan in offered and (self._plans or alike(own, candidate.plan)):
+            if self._may_use(spec, candidate.plan):
                 return candidate
         return None
+
+    def _may_use(self, spec: JobSpec, plan: Plan) -> bool:
+        return plan in spec.plans and (self._plans or alike(spec.plans[0], plan))
+
+
+def _divides(plan: Plan, shape: Shape) -> bool:
+    """Whether every tensor group of a plan lies inside one node."""
+    return not any(count % plan.tensor for count in shape)
 
 
 def _steps(found: Sequence[tuple[int, float]], knee: float) -> list[Step]:

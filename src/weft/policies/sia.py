@@ -45,6 +45,8 @@ class Sia(Sharing):
         self._restart_s = restart_s
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        if not cluster.nodes:
+            return self._fit.never(spec.sizes[0], cluster)
         self._curves.on(cluster.device_count, cluster.largest_node)
         return self._fit.never(self._curves.of(spec).sizes[0][0], cluster)
 
