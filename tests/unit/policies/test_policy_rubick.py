@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.stories import Story
 from weft.core.actions import Change, Start, Stop
-from weft.core.cluster import Cluster
+from weft.core.cluster import Cluster, Node
 from weft.core.errors import InvalidInputError
-from weft.core.events import JobFinished, JobSubmitted
+from weft.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
 from weft.core.job import JobSpec, Profile
 from weft.core.plan import DATA_PARALLEL, Plan
 from weft.models.plan_space import dense
@@ -125,21 +125,21 @@ class TestBooks:
         books = Books(told.scheduler.snapshot(0.0))
         before = (dict(books.free), dict(books.held), {n: dict(o) for n, o in books.on.items()})
         mark = books.mark()
-        books.set("a", {"n0": 1})
-        books.set("b", {})
-        books.set("a", {"n0": 2, "n1": 4})
+        books.set("a", {"n0": 1}, DATA_PARALLEL)
+        books.set("b", {}, None)
+        books.set("a", {"n0": 2, "n1": 4}, DATA_PARALLEL)
         assert books.free["n1"] == 0
         books.back(mark)
         assert before == (books.free, books.held, books.on)
-        assert books.allocations({}) == {}
+        assert books.allocations() == {}
 
     def test_whoever_shrinks_keeps_devices_and_others_take_the_rest(self):
         told = story("backfill", "1x4")
         told.tell(0.0, JobSubmitted(job("a", size=4, sizes=(2, 4))), JobSubmitted(job("b", size=2)))
         books = Books(told.scheduler.snapshot(0.0))
-        books.set("a", {"n0": 2})
-        books.set("b", {"n0": 2})
-        found = books.allocations({"a": DATA_PARALLEL, "b": DATA_PARALLEL})
+        books.set("a", {"n0": 2}, DATA_PARALLEL)
+        books.set("b", {"n0": 2}, DATA_PARALLEL)
+        found = books.allocations()
         assert {i: [d.number for d in a.devices] for i, a in found.items() if a} == {
             "a": [0, 1],
             "b": [2, 3],
@@ -151,6 +151,20 @@ class TestBooks:
         assert next(layouts(6, {"x": 4, "y": 3, "z": 3}, {})) == {"y": 3, "z": 3}
         assert next(layouts(5, {"x": 4, "y": 3}, {})) == {"x": 4, "y": 1}
         assert not list(layouts(8, {"x": 4, "y": 3}, {}))
+
+    def test_uneven_layouts_come_in_whole_blocks_first(self):
+        found = list(layouts(12, {"x": 6, "y": 6, "z": 4}, {}))
+        assert {"x": 4, "y": 4, "z": 4} in found
+        assert found[-1] == {"x": 6, "y": 6}
+        assert all(sum(counts.values()) == 12 for counts in found)
+
+    def test_room_is_what_is_free_or_ones_own_or_spared(self):
+        told = story("backfill", "3x4")
+        told.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=4)))
+        books = Books(told.scheduler.snapshot(0.0))
+        assert books.room({}) == {"n0": 1, "n2": 4}
+        assert books.room({"n0": 3}) == {"n0": 4, "n2": 4}
+        assert books.room({}, {"b": 2}) == {"n0": 1, "n1": 2, "n2": 4}
 
     def test_less_leaves_the_node_in_question_first(self):
         assert less({"x": 4, "y": 2, "z": 1}, 3, "y") == {"x": 4}
@@ -223,6 +237,54 @@ class TestDecisions:
         told.tell(2.0, JobFinished("x0", told.scheduler.jobs["x0"].action))
         assert held(told)["x1"] >= 8
 
+    def test_promised_jobs_make_way_for_one_that_needs_a_whole_node(self):
+        told = story("rubick?gate=0", "2x8")
+        eight, one = PLANNER.best("t5", (8,)), PLANNER.best("bert", (1,))
+        assert eight is not None
+        assert one is not None
+        for number in range(2):  # One on each node, whoever is there.
+            filler = planned(f"f{number}", "bert", 8, Plan(data=8), guaranteed=True)
+            told.tell(0.0, JobSubmitted(filler))
+        assert held(told) == {"f0": 8, "f1": 8}
+        for number in range(2):
+            name = f"f{number}"
+            small = planned(f"s{number}", "bert", 1, one.plan, guaranteed=True)
+            told.tell(1.0 + number, JobSubmitted(small))
+            told.tell(1.5 + number, JobFinished(name, told.scheduler.jobs[name].action))
+            told.runs(1.5 + number, small.id)
+        told.tell(500.0, JobSubmitted(planned("big", "t5", 8, eight.plan, guaranteed=True)))
+        big = told.scheduler.jobs["big"].allocation
+        assert big is not None
+        assert len(big.nodes()) == 1
+        assert all(size >= 1 for size in held(told).values())
+
+    def test_why_names_the_quota_or_the_devices(self):
+        told = story("rubick?quotas=x:8", "1x8")
+        best = PLANNER.best("bert", (8,))
+        assert best is not None
+        jobs = [
+            planned(f"x{n}", "bert", 8, best.plan, guaranteed=True, tenant="x") for n in range(2)
+        ]
+        told.tell(0.0, *map(JobSubmitted, jobs))
+        reason = told.scheduler.why("x1", 1.0)
+        assert reason.cause == "fair share"
+        assert reason.sentence == (
+            "it needs 8 devices for the speed that it was promised, and the promises of tenant 'x' "
+            "leave 0"
+        )
+        told.tell(1.0, JobSubmitted(planned("y", "vit", 1, Plan(data=1))))
+        assert told.scheduler.why("y", 2.0).cause == "devices"
+
+    def test_with_every_node_gone_jobs_wait_for_one(self):
+        for name in ("rubick", "rubick-e", "sia"):
+            told = story(name)
+            told.tell(0.0, JobSubmitted(planned("a", "bert", 4, Plan(data=4))))
+            told.tell(1.0, NodeLost("n0"))
+            told.tell(2.0, JobSubmitted(planned("b", "bert", 4, Plan(data=4))))
+            assert told.scheduler.unfit["b"] == ("it asks for 1 devices and the cluster has 0")
+            told.tell(3.0, NodeJoined(Node("n1", 8)))
+            assert held(told)["b"]
+
     def test_a_gate_leaves_jobs_alone_that_lost_too_much_time(self):
         gated, free = story("rubick?gate=0.9"), story("rubick?gate=0")
         for told in (gated, free):
@@ -280,6 +342,9 @@ class TestDecisions:
         ("rubick?restart_s=-1", "rubick restart_s must be 0 or more, not -1"),
         ("rubick?starve_s=0", "rubick starve_s must be above 0, not 0"),
         ("rubick?quotas=a", "rubick quotas are written a:32/b:16, not 'a'"),
+        ("rubick?quotas=a:1/a:2", "rubick quotas name tenant 'a' twice: 'a:1/a:2'"),
+        ("antman?quotas=a:x", "antman quotas are written a:32/b:16, not 'a:x'"),
+        ("synergy?restart_s=-1", "synergy restart_s must be 0 or more, not -1"),
         ("sia?power=1", "sia power must be below 0, not 1"),
         ("sia?idle=0", "sia idle must be above 0, not 0"),
         ("sia?restart_s=-1", "sia restart_s must be 0 or more, not -1"),

@@ -1,0 +1,107 @@
+"""No guaranteed job is below its promise for longer than a decision while its quota suffices."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.core.cluster import Cluster
+from weft.core.job import JobSpec, Profile
+from weft.core.plan import DATA_PARALLEL
+from weft.core.scheduler import Scheduler
+from weft.models.plan_space import dense
+from weft.models.planned import PlannedModel, offering, standard
+from weft.models.scaling import ScalingModel
+from weft.policies.placement import placement
+from weft.policies.registry import policy
+from weft.replications.rubick_promises import Promises
+from weft.sim.costs import Constant
+from weft.sim.engine import SimulatedEngine
+from weft.sim.run import Simulation
+from weft.testing.checks import check
+
+PLANNER = standard()
+NODES = 3
+MODELS = ("vit", "bert", "roberta", "gpt2", "t5", "llama7")
+
+
+@st.composite
+def tenants_jobs(draw: st.DrawFn) -> list[JobSpec]:
+    """Jobs of two tenants: those of the first are guaranteed."""
+    jobs: list[JobSpec] = []
+    for number in range(draw(st.integers(1, 14))):
+        model, size = draw(st.sampled_from(MODELS)), draw(st.sampled_from((1, 2, 4, 8, 16)))
+        legal = [c.plan for c in PLANNER.candidates(model, dense(size)) if c.feasible]
+        if not legal:
+            continue
+        promised = draw(st.booleans())
+        spec = JobSpec(
+            f"j{number}",
+            float(draw(st.integers(10, 4000))),
+            sizes=(size,),
+            profile=Profile(size=size, model=model),
+            plans=(draw(st.sampled_from(legal)), DATA_PARALLEL),
+            submit_at=float(draw(st.integers(0, 2000))),
+            guaranteed=promised,
+            tenant="A" if promised else "B",
+        )
+        jobs.append(offering(spec, PLANNER, 8 * NODES, 8))
+    return sorted(jobs, key=lambda job: job.submit_at)
+
+
+def watched(jobs: list[JobSpec], text: str, quota: float) -> Promises:
+    cluster = Cluster.grid(NODES, 8)
+    truth = PlannedModel(PLANNER, ScalingModel())
+    scheduler = Scheduler(policy(text, placement("consolidate"), ScalingModel()), cluster)
+    promises = Promises({"A": quota})
+    run = Simulation(
+        scheduler,
+        SimulatedEngine(jobs, truth, cost=Constant(78.0)),
+        observers=(promises, lambda *_: check(scheduler)),
+    )
+    run.run()
+    assert set(scheduler.jobs) == set(scheduler.unfit), "everybody who could run has ended"
+    return promises
+
+
+@given(tenants_jobs(), st.sampled_from((8, 16, 24)))
+@settings(max_examples=40, deadline=None)
+def test_promises_are_kept_while_the_quota_suffices(jobs: list[JobSpec], quota: int) -> None:
+    assert not watched(jobs, f"rubick?quotas=A:{quota}", quota).broken
+
+
+def test_the_watch_sees_what_is_broken() -> None:
+    """A policy that promises nothing breaks promises, and the watch must notice."""
+    best = PLANNER.best("bert", (8,))
+    assert best is not None
+    asked = JobSpec(
+        "a",
+        1e4,
+        sizes=(8,),
+        profile=Profile(size=8, model="bert"),
+        plans=(best.plan, DATA_PARALLEL),
+        tenant="A",
+    )
+    crowd = [
+        offering(replace(asked, id=f"b{n}", submit_at=float(n), guaranteed=n == 9), PLANNER, 24, 8)
+        for n in range(10)
+    ]
+    assert watched(crowd, "fifo", 24.0).broken == {"b9"}
+
+
+@pytest.mark.parametrize("quota", [8, 24])
+def test_promises_were_really_watched(quota: int) -> None:
+    best = PLANNER.best("bert", (8,))
+    assert best is not None
+    spec = JobSpec(
+        "a",
+        1e3,
+        sizes=(8,),
+        profile=Profile(size=8, model="bert"),
+        plans=(best.plan, DATA_PARALLEL),
+        tenant="A",
+    )
+    found = watched([offering(spec, PLANNER, 24, 8)], f"rubick?quotas=A:{quota}", quota)
+    assert found.kept > 0
+    assert not found.broken
