@@ -21,8 +21,8 @@ from weft.policies.rubick_curves import ENOUGH, Curve, Curves
 # What the jobs that devices are taken from could give: at least so many, and so many times the size
 # that is wanted.
 _SPARE_MIN, _SPARE_TIMES = 64, 8
-# To make way, at most so many times the fewest nodes are tried.
-_CLEARED_TIMES = 2
+# To make way, at most so many times the fewest nodes are tried, and so many choices of them.
+_CLEARED_TIMES = 3
 
 
 class _Holder(NamedTuple):
@@ -62,6 +62,7 @@ class Decision:
         self._holders: dict[JobId, _Holder] = {}
         self._order: list[_Holder] = []
         self._spare = 0  # devices that all of them together could give up
+        self._by_promises: dict[str, int] | None = None  # nodes; until somebody is given more
 
     def run(self) -> None:
         now = self._snapshot.now
@@ -104,7 +105,7 @@ class Decision:
             pass
         if not size and not self.books.size(job.id):
             if self.promised(job.spec):
-                self._make_way(job, curve)
+                self._insist(job, curve)
             else:
                 self._squeeze_in(job, curve)
         after = self.books.held.get(job.id, NOTHING)
@@ -116,6 +117,7 @@ class Decision:
             self.books.back(mark)
             return False
         self._vain.clear()
+        self._by_promises = None
         return True
 
     def _climb(self, job: Job, curve: Curve, *, starved: bool) -> bool:
@@ -126,8 +128,7 @@ class Decision:
         lacks = self.promised(job.spec) and speed < ENOUGH
         targets = [(step.size, step.speed) for step in curve.above(size)]
         if self.promised(job.spec) and size < curve.minimum:
-            most = max(job.spec.asked, curve.minimum)
-            targets = [(s, v) for s, v in curve.sizes if curve.minimum <= s <= most]
+            targets = [(s, v) for s, v in curve.sizes if s == curve.minimum]
         for target, value in targets:
             gain = inf if starved else (value - speed) / (target - size)
             if gain > 0 and self._take(job, target, speed, gain, lacks=lacks):
@@ -140,13 +141,20 @@ class Decision:
             if self._lay_out(job, size, self.books.room(NOTHING), 0.0):
                 return
 
-    def _make_way(self, job: Job, curve: Curve) -> None:
+    def _insist(self, job: Job, curve: Curve) -> None:
+        """What was promised to a job that waits: others make way, or it gets more than it needs."""
+        if self._rules.moves and self._make_way(job, curve):
+            return
+        for size, value in curve.sizes:
+            wanted = curve.minimum < size <= job.spec.asked
+            if wanted and self._take(job, size, 0.0, value / size, lacks=True):
+                return
+
+    def _make_way(self, job: Job, curve: Curve) -> bool:
         """Let promised jobs move elsewhere for one that finds its devices nowhere together.
 
         They keep what they were promised: all of them find room again, or nobody moves.
         """
-        if not self._rules.moves:
-            return
         mark = self.books.mark()
         for counts in self._clearings(curve.minimum):
             found = self._curves.speed(job.spec, shape(counts))
@@ -156,27 +164,34 @@ class Decision:
             self.books.set(job.id, counts, found.plan)
             displaced.sort(key=lambda other: (-self._curves.of(other.spec).minimum, other.sequence))
             if all(self._climb(o, self._curves.of(o.spec), starved=False) for o in displaced):
-                return
+                return True
             self.books.back(mark)
+        return False
 
     def _clearings(self, size: int) -> Iterator[Counts]:
         """Equal parts of nodes, those first on which the least was promised."""
-        on = self.books.on
-        promised = {
-            node: sum(self.books.held[job][node] for job in jobs if self._is_promised(job))
-            for node, jobs in on.items()
-        }
-        room = {
-            node: self.books.free[node] + sum(self.books.held[job][node] for job in jobs)
-            for node, jobs in on.items()
-        }
-        nodes = sorted(on, key=lambda node: promised[node])
-        fewest = -(-size // max(room.values(), default=1))
+        if self._by_promises is None:
+            self._by_promises = self._nodes_by_promises()
+        nodes = self._by_promises
+        fewest = -(-size // max(nodes.values(), default=1))
         for parts in range(fewest, min(len(nodes), _CLEARED_TIMES * fewest) + 1):
             each, rest = divmod(size, parts)
-            fitting = [node for node in nodes if room[node] >= each]
-            if not rest and len(fitting) >= parts:
-                yield dict.fromkeys(fitting[:parts], each)
+            if rest:
+                continue
+            fitting = [node for node, room in nodes.items() if room >= each]
+            for first in range(min(len(fitting) - parts + 1, _CLEARED_TIMES)):
+                yield dict.fromkeys(fitting[first : first + parts], each)
+
+    def _nodes_by_promises(self) -> dict[str, int]:
+        """Nodes with their devices, in the order of how many of those were promised."""
+        room, promised = dict(self.books.free), dict.fromkeys(self.books.free, 0)
+        for job, counts in self.books.held.items():
+            least = self._least(job)
+            for node, count in counts.items():
+                if node in room:
+                    room[node] += count
+                    promised[node] += min(count, least)
+        return {node: room[node] for node in sorted(room, key=promised.__getitem__)}
 
     def _clear(self, node: str, count: int) -> list[Job]:
         """Free devices of a node whoever holds them; the promised jobs that have to go."""
@@ -279,8 +294,7 @@ class Decision:
     def _holder(self, identity: JobId) -> _Holder | None:
         """A job among those that could give something up; None if it cannot."""
         size, job = self.books.size(identity), self._snapshot.jobs[identity]
-        curve = self._curves.of(job.spec)
-        least = curve.minimum if self.promised(job.spec) else 0
+        curve, least = self._curves.of(job.spec), self._least(identity)
         if size <= least:
             return None
         loss = curve.gain(curve.below(size))
@@ -319,6 +333,11 @@ class Decision:
 
     def _is_promised(self, identity: JobId) -> bool:
         return self.promised(self._snapshot.jobs[identity].spec)
+
+    def _least(self, identity: JobId) -> int:
+        """The devices that a job must keep."""
+        spec = self._snapshot.jobs[identity].spec
+        return self._curves.of(spec).minimum if self.promised(spec) else 0
 
     def promised(self, spec: JobSpec) -> bool:
         return spec.guaranteed and self._rules.promises
