@@ -25,6 +25,7 @@ BANNED_ENDINGS = ("Manager", "Helper", "Base", "Impl", "Info", "Util")
 CLOCK_READERS = {"control/clock.py", "cli/progress.py", "cli/simulate.py", "cli/compare.py"}
 # Stopwatches, handed over as arguments.
 CLOCK_READERS |= {"cli/explain.py", "sim/sweep.py", "replications/paper.py", "cli/replicate.py"}
+CLOCK_READERS |= {"cli/analyze.py"}
 # What `import weft` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",

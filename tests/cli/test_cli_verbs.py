@@ -183,7 +183,8 @@ MISTAKES = [
     (
         ["--placement", "spred"],
         (
-            "there is no placement 'spred' (there are count, consolidate, first-fit, spread); "
+            "there is no placement 'spred' "
+            "(there are count, consolidate, first-fit, balance, spread); "
             "did you mean spread?"
         ),
     ),

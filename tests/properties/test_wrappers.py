@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from weft.core.actions import Stop
 from weft.core.cluster import Cluster
 from weft.core.job import JobSpec
 from weft.core.ports import InterleavingModel, Policy
@@ -15,19 +16,24 @@ from weft.testing import policy_contract
 from weft.testing.policy_contract import PolicyContract
 from weft.testing.strategies import clusters, workloads
 
-INNER = ("fifo", "srtf", "afs", "muri-l")
+INNER = ("fifo", "afs", "muri-l", "rubick")
 WORN = (
     "locality?share=0.5",
     "overtaking",
     "dedicated?from=3",
     "defrag?cooldown_s=5",
     "try-small?seconds=3",
+    "elsewhere",
 )
 TOGETHER = (
     "backfill+locality?share=0.3+overtaking+defrag",
     "antman+dedicated?from=2+try-small?seconds=2",
     "antman+try-small?seconds=2+defrag?budget=9",
     "afs+locality?share=0.1+defrag",
+    "muri-l+locality?share=0.2+dedicated?from=3",
+    "rubick+defrag?cooldown_s=0+overtaking",
+    "rubick+try-small?seconds=2+locality?share=0.3+dedicated?from=4",
+    "afs+overtaking+defrag?budget=99+elsewhere",
     "muri-s+defrag?budget=99+dedicated?from=2+try-small?seconds=4&devices=1",
     "tiresias?limits=4:9+try-small?seconds=2+dedicated?from=4+overtaking?limit=2",
     "srtf?repack=on+try-small?seconds=5&devices=3+dedicated?from=2",
@@ -38,24 +44,34 @@ TOGETHER = (
 VARIANTS = [*(f"{inner}+{worn}" for inner in INNER for worn in WORN), *TOGETHER]
 
 
-@pytest.fixture(params=VARIANTS, autouse=True)
-def _variant(request: pytest.FixtureRequest) -> None:
-    request.instance.variant = request.param
+class Variant(PolicyContract):
+    """A policy with what it wears, by its text."""
 
-
-class TestEveryWrapper(PolicyContract):
-    variant = "fifo+locality"
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def make(self, placement: Placement, belief: InterleavingModel) -> Policy:
-        return registry.policy(self.variant, placement, belief)
+        return registry.policy(self._text, placement, belief)
 
-    @policy_contract._quick
-    @given(cluster=clusters(), jobs=workloads(), place=st.sampled_from(sorted(PLACEMENTS)))
-    def test_jobs_that_may_be_tried_finish_too(
-        self, cluster: Cluster, jobs: list[JobSpec], place: str
-    ) -> None:
-        if "try-small" not in self.variant:
-            return
-        jobs = [replace(spec, trial=True) for spec in jobs]
-        run = policy_contract._Run(self, cluster, jobs, place)
-        assert run.finished | set(run.scheduler.unfit) == {spec.id for spec in jobs}
+
+@pytest.mark.parametrize("text", VARIANTS)
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@given(
+    cluster=clusters(),
+    jobs=workloads(),
+    place=st.sampled_from(sorted(PLACEMENTS)),
+    trial=st.booleans(),
+)
+def test_what_a_policy_wears_leaves_the_contract_whole(
+    text: str, cluster: Cluster, jobs: list[JobSpec], place: str, trial: bool
+) -> None:
+    """Nothing is booked twice, nobody is lost or starves, sizes are those on offer, the snapshot
+    is left alone, and the same facts give the same orders."""
+    offers = {spec.id: replace(spec, trial=trial) for spec in jobs}
+    run = policy_contract._Run(Variant(text), cluster, list(offers.values()), place, watch=True)
+    assert run.finished | set(run.scheduler.unfit) == set(offers)
+    for _, action in run.log:
+        if not isinstance(action, Stop):
+            assert offers[action.job].runs_on(len(action.allocation.devices))
+    again = policy_contract._Run(Variant(text), cluster, list(offers.values()), place, watch=True)
+    assert again.log == run.log

@@ -40,7 +40,7 @@ def test_classes_and_trials_save_what_failures_waste(rows) -> None:
 
 
 def test_every_figure_is_counted(rows) -> None:
-    study = len(philly._FAIR_SHARE) + 5
+    study = len(philly._FRAGMENTATION) + 4 + 4 * len(philly._TRIES)
     assert sum(map(len, rows.values())) + study == philly.PAPER.count
 
 
@@ -48,8 +48,25 @@ def test_the_scheduler_is_measured_beside_the_study() -> None:
     machines = cluster("16x8+20x2")
     workload = load("generate:philly?jobs=800&load=0.9&longest=86400", cluster=machines)
     found = list(philly._scheduler([workload], machines))
-    assert [row.published for _, row in found][:3] == [40.6, 25.8, 2.1]
+    assert [row.published for _, row in found][:3] == [59.4, 74.2, 97.9]
     assert all(row.measured >= 0 for _, row in found)
+    median = next(row for _, row in found if row.what.startswith("median"))
+    assert median.measured >= 3.0  # It takes one failed try at least.
+
+
+def test_jobs_that_never_relax_wait_longer_on_fewer_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(philly, "_TRIES", ((0, 0), (1000, 1000)))
+    machines = cluster("16x8+20x2")
+    workload = load("generate:philly?jobs=800&load=0.8&longest=43200", cluster=machines)
+    found: dict[str, list[float]] = {}
+    for title, row in philly._relaxing(workload, machines):
+        found.setdefault(title, []).append(row.measured)
+    at_once, never = found["relaxing: wait of jobs of 5-8 devices, p90 minutes"]
+    assert at_once < never
+    spread, together = found["relaxing: nodes of a job of 5-8 devices"]
+    assert spread > together == 1.0
 
 
 def test_any_policy_runs_with_the_studys_settings() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from weft.core.cluster import Cluster
 from weft.reports.comparison import Comparison
+from weft.reports.document import Document, Section, Table, Tile
+from weft.reports.document_page import document_page
 from weft.reports.page import page
 from weft.reports.page_data import page_data
 from weft.reports.recorder import Recorder
@@ -216,3 +218,25 @@ def test_the_page_says_what_it_leaves_out(look, comparison, monkeypatch):
         "The 2 largest of 3 holds are drawn; the 1 left out are 9.1 % of the device time in use."
         in document
     )
+
+
+def test_a_document_is_shown_without_a_word_on_the_console(look):
+    table = Table(
+        HOSTILE, ("size", HOSTILE), [("all", HOSTILE)], parts=("a", "b"), shares=[(0.7, 0.3)]
+    )
+    text = document_page(
+        Document(
+            title=HOSTILE,
+            facts="2 jobs",
+            command=HOSTILE,
+            tiles=[Tile("Mean wait", "3 s", HOSTILE)],
+            sections=[Section("Waiting", "What it means.", [HOSTILE], [table])],
+            notes=[HOSTILE],
+        )
+    )
+    document, said = look(text)
+    assert said == []  # No refused style either: bars are drawn by attributes.
+    assert "<title>owned" not in document
+    assert "<img" not in document
+    assert 'class="tile-value"' in document
+    assert document.count("<rect") == 4  # two in the key, two in the bar

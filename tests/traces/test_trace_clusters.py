@@ -23,6 +23,16 @@ def test_groups_keep_their_order_because_first_fit_looks_at_them_in_order():
     assert [node.name for node in mixed.nodes] == ["n0", "n1", "n2", "n3", "n4"]
 
 
+def test_a_group_may_be_of_cpu_slots():
+    mixed = cluster("2x8+1x16cpu")
+    assert [(node.device_count, node.device_type) for node in mixed.nodes] == [
+        (8, "gpu"),
+        (8, "gpu"),
+        (16, "cpu"),
+    ]
+    assert "'2x8+1x16tpu' is no file" in complaint("2x8+1x16tpu")
+
+
 @pytest.mark.parametrize(
     ("name", "nodes", "devices"),
     [("philly", 552, 2490), ("philly-fixed", 535, 3196), ("philly-mini", 33, 196)],

@@ -18,7 +18,6 @@ from weft.cli.options import (
 )
 from weft.cli.progress import Progress
 from weft.core.errors import InvalidInputError
-from weft.core.scheduler import Scheduler
 from weft.reports.recorder import Story
 from weft.reports.table import duration
 from weft.sim.experiment import Experiment, prepare
@@ -82,7 +81,7 @@ def explanation(
             "state": str(scheduler.jobs[identity].phase),
             "cause": reason.cause,
             "because": reason.sentence,
-            "details": _details(scheduler, experiment.recorder.stories[identity], at_s),
+            "details": _details(experiment, identity, at_s),
         }
     elif identity not in experiment.recorder.stories:
         later = duration(spec.submit_at - at_s)
@@ -97,12 +96,15 @@ def explanation(
     return facts
 
 
-def _details(scheduler: Scheduler, story: Story, at_s: float) -> list[str]:
-    """What surrounds the job: its past, who is ahead, what is free."""
-    job = scheduler.jobs[story.spec.id]
+def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
+    """What surrounds the job: its past, who is ahead, what is free, and advice if there is some."""
+    scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
+    job, story = scheduler.jobs[identity], recorder.stories[identity]
     lines = [f"submitted {duration(at_s - story.submitted_at)} before"]
     if story.preemptions:
         lines[0] += f", preempted {story.preemptions} times so far"
+    if overtaken := recorder.overtaken(identity):
+        lines[0] += f", overtaken {overtaken} times by jobs that came later"
     if job.allocation is None:
         queue = [identity for _, _, identity in scheduler.ranking.queue]
         if job.id in queue and queue.index(job.id):
@@ -116,6 +118,9 @@ def _details(scheduler: Scheduler, story: Story, at_s: float) -> list[str]:
     lines.append(
         f"{running} jobs hold devices, {free} of {devices} devices are free, {waiting} jobs wait"
     )
+    advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
+    if advice is not None:
+        lines.append(advice.sentence)
     return lines
 
 

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("weft.cli.compare:compare", "Run a trace under several policies, with a report."),
     "sweep": ("weft.cli.sweep:sweep", "Run many simulations over all cores."),
     "explain": ("weft.cli.explain:explain", "Say why a job waits or holds what it holds."),
+    "analyze": ("weft.cli.analyze:analyze", "Study waits, failures and savings, as Philly's did."),
     "trace": ("weft.cli.trace:trace", "Describe, convert and generate traces."),
     "replicate": ("weft.cli.replicate:replicate", "Run a paper's experiments again and compare."),
     "plan": ("weft.cli.plan:plan", "List a model's execution plans on some devices."),

@@ -38,16 +38,19 @@ def _beginning(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
     return lambda _context, _option, typed: [name for name in names() if name.startswith(typed)]
 
 
-def policy_option(command: Command) -> Command:
-    """One policy."""
+def policy_choice(default: str) -> Callable[[Command], Command]:
+    """One policy, that one unless another is named."""
     return click.option(
         "--policy",
-        default="fifo",
+        default=default,
         show_default=True,
         metavar="NAME[?PARAMETER=VALUE&...]",
         shell_complete=_beginning(policy_names),
         help="One of `weft policies`.",
-    )(command)
+    )
+
+
+policy_option = policy_choice("fifo")
 
 
 _RUN_OPTIONS = (

@@ -25,7 +25,8 @@ from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
 from weft.traces.workload import Workload
 
-PAPERS = ("afs", "muri", "rubick", "philly")  # modules of weft.replications, loaded on use
+# Modules of weft.replications, loaded on use.
+PAPERS = ("afs", "aiturbo", "muri", "rubick", "philly")
 
 
 @click.command()

@@ -124,6 +124,8 @@ class Job(NamedTuple):
     last_wait_s: float = 0.0  # how long it waited before the present hold
     starts: int = 0
     failures: int = 0
+    ready_at: float = 0.0  # after a failure: when another try makes sense
+    avoid: tuple[str, ...] = ()  # after a failure: nodes where it makes none
 
     @property
     def id(self) -> JobId:

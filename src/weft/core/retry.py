@@ -1,36 +1,41 @@
-"""Whether a job that failed is tried again."""
+"""Whether a job that failed is tried again, when, and where not.
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+A rule is asked once for each failure, in the order in which they happened. It may remember: the
+scheduler, the recorder and whoever replays a journal each have one of their own and tell it the
+same failures, so all of them come to the same answers.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from weft.core.job import JobSpec
-
-# The job, how often it has failed by now, and the reason of the last time.
-RetryRule = Callable[[JobSpec, int, str], bool]
 
 # What another try would meet: the same failure; most likely not the same; the same unless it is
 # given more; nobody can tell.
 FailureClass = Literal["deterministic", "transient", "resource", "unknown"]
 
-# How many failures of a class are answered with another try; None: as many as the job allows.
-_TRIES: Mapping[FailureClass, int | None] = {
-    "deterministic": 0,
-    "transient": None,
-    "resource": 1,
-    "unknown": 1,
-}
+
+class Failure(NamedTuple):
+    """A job failed."""
+
+    spec: JobSpec
+    number: int  # how often it has failed by now
+    reason: str
+    nodes: tuple[str, ...]  # where it ran; empty if it had been told to let go
+    at: float
 
 
-def fixed(spec: JobSpec, failures: int, reason: str) -> bool:  # noqa: ARG001
+class Answer(NamedTuple):
+    """What becomes of it."""
+
+    again: bool
+    wait_s: float = 0.0  # before it is worth another try
+    avoid: tuple[str, ...] = ()  # nodes where the next try had better not run
+
+
+RetryRule = Callable[[Failure], Answer]
+
+
+def fixed(failure: Failure) -> Answer:
     """As often as the job allows, whatever the reason."""
-    return failures <= spec.retries
-
-
-def classified(classify: Callable[[str], FailureClass]) -> RetryRule:
-    """By the class of the reason, and never more often than the job allows."""
-
-    def retry(spec: JobSpec, failures: int, reason: str) -> bool:
-        tries = _TRIES[classify(reason)]
-        return failures <= (spec.retries if tries is None else min(tries, spec.retries))
-
-    return retry
+    return Answer(failure.number <= failure.spec.retries)

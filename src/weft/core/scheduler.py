@@ -9,6 +9,7 @@ either, unless a decision was taken in between that could not see the job.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -24,7 +25,7 @@ from weft.core.job import Job, JobId
 from weft.core.lifecycle import TRANSITIONS, Phase
 from weft.core.ports import Policy
 from weft.core.ranking import Ranking
-from weft.core.retry import RetryRule, fixed
+from weft.core.retry import Failure, RetryRule, fixed
 from weft.core.snapshot import Reason, Snapshot
 from weft.core.tenancy import Tenancy
 
@@ -132,6 +133,7 @@ class Scheduler:
         twin._leaving = self._leaving.copy()
         twin._lost = self._lost.copy()
         twin.ranking = self.ranking.copy()
+        twin.retry = deepcopy(self.retry)  # It may remember.
         return twin
 
     def set_policy(self, policy: Policy, now: float) -> None:
@@ -355,15 +357,20 @@ class Scheduler:
         job = self._current(event)
         if job is None or (job.phase, "JobFailed") not in TRANSITIONS:
             return
+        self._stale = True
+        if job.phase is Phase.CANCELLING:
+            self._end(job)
+            return
         job = job._replace(failures=job.failures + 1)
-        again = self.retry(job.spec, job.failures, event.reason)
-        outcome = "JobRetried" if again else "JobFailed"
+        nodes = () if job.allocation is None else tuple(job.allocation.nodes())
+        answer = self.retry(Failure(job.spec, job.failures, event.reason, nodes, now))
+        job = job._replace(ready_at=now + answer.wait_s, avoid=answer.avoid)
+        outcome = "JobRetried" if answer.again else "JobFailed"
         if TRANSITIONS[job.phase, outcome].ended:
             self._end(job)
         else:
             self._leaving.pop(job.id, None)
             self._wait(job, event.iterations_done, now)
-        self._stale = True
 
     def _joined(self, event: facts.NodeJoined, now: float) -> None:
         self.cluster = self.cluster.without([event.node.name]).with_node(event.node)

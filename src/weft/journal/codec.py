@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from math import inf, isfinite
+from types import MappingProxyType
 
 import msgspec
 
@@ -33,9 +34,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The policy was asked; it wants to be asked again at that moment, if any."""
+    """The policy was asked; it wants to be asked again at that moment, if any.
+
+    Who waits for the sake of other tenants' shares only the policy knows, and only then: jobs by
+    asked size.
+    """
 
     wake_at: float | None
+    held_back: tuple[tuple[int, int], ...] = ()
 
     @property
     def moment(self) -> float:
@@ -68,8 +74,8 @@ _KINDS: Mapping[str, type] = {
 _encoder = msgspec.json.Encoder()
 
 
-def decided(wake_at: float) -> Decided:
-    return Decided(wake_at if isfinite(wake_at) else None)
+def decided(wake_at: float, held_back: Mapping[int, int] = MappingProxyType({})) -> Decided:
+    return Decided(wake_at if isfinite(wake_at) else None, tuple(sorted(held_back.items())))
 
 
 def encode(at: float, line: Line) -> bytes:

@@ -1,6 +1,6 @@
 """Append a run to a journal, read it back step by step, and rebuild the scheduler from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +23,7 @@ class Step:
     events: list[Event] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None  # None: the policy was not asked
+    held_back: Mapping[int, int] = field(default_factory=dict)  # as Decided says, if it was asked
 
 
 class JournalWriter:
@@ -40,7 +41,8 @@ class JournalWriter:
             self._write(now, event)
         if scheduler.decisions != self._decisions:
             self._decisions = scheduler.decisions
-            self._write(now, decided(scheduler.wake_at))
+            held_back = scheduler.policy.held_back(scheduler.snapshot(now))
+            self._write(now, decided(scheduler.wake_at, held_back))
         for action in actions:
             self._write(now, action)
 
@@ -80,7 +82,10 @@ def replay(journal: Journal, policy: Policy, *, retry: RetryRule = fixed) -> Sch
 def _read(name: str, file: BinaryIO) -> Journal:
     lines = _lines(name, file)
     number, first = next(lines, (1, b""))
-    _, opened = _decode(name, number, first)
+    try:
+        _, opened = _decode(name, number, first)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}; is it a journal?") from None
     if not isinstance(opened, Opened):
         raise InvalidInputError(f"{name} line 1: expected the kind Opened; is it a journal?")
     steps: list[Step] = []
@@ -105,7 +110,7 @@ def _append(steps: list[Step], now: float, value: object) -> None:
         last = Step(now)
         steps.append(last)
     if isinstance(value, Decided):
-        last.wake_at = value.moment
+        last.wake_at, last.held_back = value.moment, dict(value.held_back)
     elif isinstance(value, orders.Start | orders.Change | orders.Stop):
         last.actions.append(value)
     elif not isinstance(value, Opened):

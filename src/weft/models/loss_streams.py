@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.core.job import Job, JobId, JobSpec
 from weft.models.draws import draw_normals, draw_numbers
+from weft.models.early_stop import LEAST, StopAdvice, stop_advice
 from weft.models.forecasts import Forecast
 from weft.models.losses import Fit, Numbers, fit
 from weft.models.predictability import POINTS_MIN, Evidence, Standing
@@ -29,6 +30,7 @@ Kind = Literal["predictable", "plateau", "oscillation", "divergence"]
 UNPREDICTABLE: tuple[Kind, ...] = ("plateau", "oscillation", "divergence")
 REPORTS = 200  # losses within the declared limit of steps
 REFIT = 1.3  # times as many losses as at the last refit
+REFIT_SETTLED = 2.0  # the same for a job that counts as predictable
 _LIMIT = (1.2, 3.0)  # declared steps over true ones
 _FAMILY_SPREAD = 0.05
 
@@ -124,7 +126,7 @@ def stream(spec: JobSpec, seed: int) -> Stream | None:
 class _Refit:
     """What is known after so many losses."""
 
-    __slots__ = ("count", "end", "fit", "standing")
+    __slots__ = ("count", "due", "end", "fit", "standing")
 
     def __init__(self, stream: Stream, count: int, before: Standing) -> None:
         iterations, losses = stream.losses(count)
@@ -134,6 +136,8 @@ class _Refit:
         end = self.end if self.end <= stream.limit else inf
         done = count / REPORTS
         self.standing = before.after(Evidence.of(self.fit, points=count, done=done, end=end))
+        # After how many losses to fit again.
+        self.due = int(count * (REFIT_SETTLED if self.standing.predictable else REFIT))
 
 
 class LossForecasts:
@@ -186,6 +190,22 @@ class LossForecasts:
         low, high = refit.fit.interval(losses.target, seed=losses.seed % 2**32)
         return min(max(low - done, 0.0), most), min(max(high - done, 0.0), most)
 
+    def stop_advice(self, job: Job, now: float, *, least: float = LEAST) -> StopAdvice | None:
+        """Whether a running job's losses say that the rest of it is not worth its devices."""
+        losses = self._streams.get(job.id)
+        done = job.iterations_at(now)
+        refit = None if losses is None else self._last(job.id, losses, done)
+        if refit is None:
+            return None
+        return stop_advice(
+            refit.fit,
+            done=done,
+            end=done + self.forecast(job, now).remaining,
+            iterations_per_s=job.iterations_per_s,
+            size=job.size,
+            least=least,
+        )
+
     def reason(self, job: Job, now: float) -> str:
         """Why a job does not count as predictable; empty if it does."""
         losses = self._streams.get(job.id)
@@ -200,13 +220,11 @@ class LossForecasts:
         if count < POINTS_MIN:
             return None
         refits = self._refits.setdefault(identity, [])
-        due = refits[-1].count * REFIT if refits else POINTS_MIN
-        if refits and refits[-1].count <= count < int(due):
+        if refits and refits[-1].count <= count < refits[-1].due:
             return refits[-1]
-        while int(due) <= count:
+        while count >= (due := refits[-1].due if refits else POINTS_MIN):
             before = refits[-1].standing if refits else Standing()
-            refits.append(_Refit(losses, int(due), before))
-            due = refits[-1].count * REFIT
+            refits.append(_Refit(losses, due, before))
         return next((refit for refit in reversed(refits) if refit.count <= count), None)
 
 

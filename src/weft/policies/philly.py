@@ -1,11 +1,11 @@
 """Philly's scheduler, as far as its study tells (Jeon et al., ATC'19).
 
-Every tenant has a quota of the devices and a queue in order of submission; what a tenant leaves
-idle others may borrow. Jobs get all they ask for or nothing, on as few nodes as they need. A job
-that does not fit blocks nobody. It tries again every few minutes, and after so many failed tries it
-puts up with more nodes of one rack, and then with any. Only for fair share is anybody preempted: if
-the cluster is nearly full and a tenant within its quota has waited for long, the youngest jobs on
-borrowed devices go.
+Every tenant has a quota of the devices and a queue in order of submission; what is idle others may
+borrow while nobody within its quota waits. Jobs get all they ask for or nothing, on as few nodes as
+they need. A job that does not fit blocks nobody. It tries again every few minutes, and after so
+many failed tries it puts up with more nodes of one rack, and then with any. Only for fair share is
+anybody preempted: if the cluster is nearly full and a tenant within its quota has waited for long,
+the youngest jobs on borrowed devices go.
 
 A job that waits does so for its tenant's share ("fair share") or for want of a place. When it tries
 next, and after how many failed tries, is handed from decision to decision as the schedule's memory;
@@ -27,7 +27,7 @@ from weft.core.ports import PerformanceModel, Policy
 from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.explain import why_waiting
-from weft.policies.placement import Consolidate, Count, Placement
+from weft.policies.placement import Count, Placement
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {
@@ -66,7 +66,7 @@ class Wait(NamedTuple):
 
 
 def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
-    placement: Placement,  # noqa: ARG001
+    placement: Placement,
     belief: PerformanceModel,  # noqa: ARG001
     *,
     quotas: str = "equal",
@@ -81,22 +81,22 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
 
     quotas: equal, philly (nodes of the log's virtual clusters), or weights as name:2:other:1.
     r1, r2: failed tries after which twice the nodes in one rack, and any, will do.
-    retry_s: between tries for a place. tick_s: those tries are made in steps of this.
-    full, patience_s: when to take back borrowed devices. The placement is its own.
+    retry_s: between two tries. tick_s: tries after the first are made in steps of this.
+    full, patience_s: when to take back borrowed devices. The placement is for first tries.
     """
     if not 0 <= r1 <= r2:
         raise InvalidInputError(f"philly r1 and r2 must ascend from 0, not {r1} and {r2}")
     if not (0 < retry_s < inf and 0 < tick_s < inf):
         raise InvalidInputError("philly retry_s and tick_s must be above 0")
-    return Philly(Rules(_weights(quotas), (r1, r2), retry_s, tick_s, full, patience_s))
+    return Philly(placement, Rules(_weights(quotas), (r1, r2), retry_s, tick_s, full, patience_s))
 
 
 class Philly(Policy):
     """Virtual clusters on one pool of devices."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, placement: Placement, rules: Rules) -> None:
         self._rules = rules
-        self._places = Places()
+        self._places = Places(placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
         """By submission; whoever failed joins the end."""
@@ -110,9 +110,7 @@ class Philly(Policy):
     def decide(self, snapshot: Snapshot) -> Schedule:
         decision = _Decision(snapshot, self._rules, self._places)
         decision.run()
-        # Shares change when something happens, and then everybody is asked anyway.
-        tries_at = (wait.next_try_at for wait in decision.waits.values() if not wait.fair_share)
-        until = min(tries_at, default=inf)
+        until = min((wait.next_try_at for wait in decision.waits.values()), default=inf)
         return Schedule(decision.changes, until, decision.waits)
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
@@ -151,9 +149,10 @@ class Shares:
 
     def __init__(self, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         self.used: Counter[str] = Counter()
-        self._wanted: dict[str, Counter[int]] = {}  # tenant -> jobs that are to try, by size
+        self._wanted: dict[str, Counter[int]] = {}  # tenant -> jobs that wait, by size
         for job in snapshot.jobs.values():
-            self.used[job.spec.tenant] += job.size
+            held = job.allocation
+            self.used[job.spec.tenant] += 0 if held is None else len(held.devices)
         known = weights or dict.fromkeys(self.used, 1.0)
         least = min(known.values(), default=1.0)
         whole = sum(known.values()) or 1.0
@@ -170,33 +169,28 @@ class Shares:
         """Whether so many more would still be within the quota."""
         return self.used[tenant] + size <= self.quota[tenant] + _ROUNDING
 
-    def claimed(self, but: str) -> float:
-        """Devices that other tenants want now and are entitled to.
-
-        Whoever has tried and found no place has no use for what is left.
-        """
-        return sum(self._claim(tenant) for tenant in self._wanted if tenant != but)
+    def wanted(self, but: str) -> bool:
+        """Whether another tenant waits for devices that it is entitled to."""
+        return any(self._waits(tenant) for tenant in self._wanted if tenant != but)
 
     def want(self, job: Job, count: int) -> None:
-        """So many more, or fewer, jobs like this are to try."""
+        """So many more, or fewer, jobs like this wait."""
         self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += count
 
     def start(self, job: Job) -> None:
         self.used[job.spec.tenant] += job.spec.asked
 
-    def _claim(self, tenant: str) -> float:
+    def _waits(self, tenant: str) -> bool:
         room = self.quota[tenant] - self.used[tenant] + _ROUNDING
-        if room < 1:
-            return 0.0
         sizes = self._wanted[tenant]
-        return min(room, sum(size * count for size, count in sizes.items() if size <= room))
+        return room >= 1 and any(size <= room for size, count in sizes.items() if count)
 
 
 class Places:
     """Devices at a level of locality: the fewest nodes, twice as many in a rack, any."""
 
-    def __init__(self) -> None:
-        self.ideal = Consolidate()
+    def __init__(self, ideal: Placement) -> None:
+        self.ideal = ideal
         self._any = Count()
         self._cluster: Cluster | None = None
         self._racks: dict[str, list[str]] = {}
@@ -259,9 +253,9 @@ class _Decision:
         queues: dict[str, deque[Job]] = {}
         for job in self._snapshot.waiting():
             wait = before.get(job.id)
+            self._shares.want(job, 1)
             if wait is None or wait.next_try_at <= now:
                 queues.setdefault(job.spec.tenant, deque()).append(job)
-                self._shares.want(job, 1)
             else:
                 self.waits[job.id] = wait
         heap = [(self._shares.load(tenant), tenant) for tenant in queues]
@@ -269,7 +263,6 @@ class _Decision:
         while heap:
             _, tenant = heappop(heap)
             job = queues[tenant].popleft()
-            self._shares.want(job, -1)
             self._try(job, before.get(job.id))
             if queues[tenant]:
                 heappush(heap, (self._shares.load(tenant), tenant))
@@ -279,7 +272,7 @@ class _Decision:
         tries = 0 if wait is None else wait.tries
         entitled = self._shares.within(tenant, size)
         if not entitled and not self._may_borrow(tenant, size):
-            self.waits[job.id] = Wait(self._snapshot.now, tries, fair_share=True)
+            self.waits[job.id] = Wait(self._at(rules.retry_s), tries, fair_share=True)
             return
         level = sum(tries >= limit for limit in rules.tries)
         devices = self._find(size, level)
@@ -289,15 +282,16 @@ class _Decision:
             self.waits[job.id] = Wait(self._at(rules.retry_s), tries + 1, fair_share=False)
             return
         self._free.take(devices)
+        self._shares.want(job, -1)
         self._shares.start(job)
         self._unfair.clear()
         self.changes[job.id] = Allocation(devices)
 
     def _may_borrow(self, tenant: str, size: int) -> bool:
-        """Whether so many are idle that nobody within its quota waits for."""
+        """Whether so many are idle, and nobody within its quota waits."""
         if (tenant, size) in self._unfair:
             return False
-        if size > self._free.total - self._shares.claimed(tenant):
+        if size > self._free.total or self._shares.wanted(tenant):
             self._unfair.add((tenant, size))
             return False
         return True

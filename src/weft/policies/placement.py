@@ -73,6 +73,19 @@ class FirstFit(Placement):
         return _grain_on_nodes(size, largest_node)
 
 
+class Balance(Placement):
+    """The node with the fewest devices in use that has room; whole empty nodes for larger jobs.
+
+    Servers then wear alike and none stays empty for long, so that large jobs wait for one.
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.least_used)
+
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
+
+
 class Spread(Placement):
     """One device after another on whichever node has the most free: even load, poor locality."""
 
@@ -128,6 +141,7 @@ PLACEMENTS: Mapping[str, type[Placement]] = {
     "count": Count,
     "consolidate": Consolidate,
     "first-fit": FirstFit,
+    "balance": Balance,
     "spread": Spread,
 }
 

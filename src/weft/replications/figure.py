@@ -29,7 +29,8 @@ def _draw(title: str, rows: Sequence[Row], directory: Path, name: str) -> list[P
     places = range(len(rows))
     measured = [row.measured for row in rows]
     published = [row.published or 0.0 for row in rows]
-    axes.barh([p + _BAR / 2 for p in places], published, _BAR, color="#999999", label="published")
+    beside = "limit" if all(row.at_least or row.at_most for row in rows) else "published"
+    axes.barh([p + _BAR / 2 for p in places], published, _BAR, color="#999999", label=beside)
     axes.barh([p - _BAR / 2 for p in places], measured, _BAR, color="#0072b2", label="measured")
     axes.set_yticks(list(places), [row.what for row in rows])
     axes.invert_yaxis()

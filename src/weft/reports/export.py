@@ -18,7 +18,7 @@ _WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros
 _JOB_COLUMNS = (
     *("policy", "id", "tenant", "size", "submit_s", "first_start_s", "end_s", "jct_s", "waited_s"),
     *("gpu_s", "status", "starts", "restarts", "preemptions", "interruptions", "resizes", "moves"),
-    *("failures", "lost_gpu_s", "fairness"),
+    *("failures", "lost_gpu_s", "fairness", "overtaken"),
 )
 _SERIES_COLUMNS = (
     "policy",
@@ -142,6 +142,7 @@ def _job_row(run: Run, story: Story) -> Sequence[object]:
         *(story.preemptions, story.interruptions, story.resizes, story.moves, story.failures),
         story.lost_s,
         finish_time_fairness(story, run.summary.devices) if finished else None,
+        story.overtaken,
     )
 
 

@@ -281,6 +281,13 @@ def _wait_causes(
     recorder: Recorder, aside: Sequence[Story]
 ) -> tuple[Mapping[str, float] | None, Mapping[str, Mapping[str, float] | None]]:
     """Shares of waiting seconds by cause: of all jobs, and within each size bucket."""
+    buckets = waited_by_cause(recorder, aside)
+    total = {cause: sum(bucket[cause] for bucket in buckets.values()) for cause in WAIT_CAUSES}
+    return _shares(total), {name: _shares(bucket) for name, bucket in buckets.items()}
+
+
+def waited_by_cause(recorder: Recorder, aside: Iterable[Story]) -> dict[str, dict[str, float]]:
+    """Seconds waited in each size bucket by cause, without those of the jobs set aside."""
     seconds = dict(recorder.wait_s)
     for story in aside:
         # A job too large for the cluster waits for devices; it is no part of the queue.
@@ -289,8 +296,7 @@ def _wait_causes(
     buckets = {name: dict.fromkeys(WAIT_CAUSES, 0.0) for name in SIZE_BUCKETS}
     for (cause, size), waited_s in seconds.items():
         buckets[size_bucket(size)][cause] += waited_s
-    total = {cause: sum(bucket[cause] for bucket in buckets.values()) for cause in WAIT_CAUSES}
-    return _shares(total), {name: _shares(bucket) for name, bucket in buckets.items()}
+    return buckets
 
 
 def _shares(parts: Mapping[str, float]) -> Mapping[str, float] | None:

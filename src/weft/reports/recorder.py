@@ -27,7 +27,8 @@ from weft.core.events import (
     NodeLost,
 )
 from weft.core.job import JobId, JobSpec
-from weft.core.retry import RetryRule, fixed
+from weft.core.retry import Failure, RetryRule, fixed
+from weft.reports.overtakes import Overtakes
 
 WAIT_CAUSES = ("devices", "fragmentation", "order", "fair share")
 _NOBODY: Mapping[int, int] = {}
@@ -53,6 +54,7 @@ class Story:
     resizes = 0
     moves = 0
     failures = 0
+    overtaken = 0  # starts, while it waited, of jobs that came later; up to its last start
     tried_s = 0.0  # seconds with devices up to the last failure
     tried_device_s = 0.0  # the same of device-seconds
     lost_s = 0.0  # device-seconds of work that had to be done again
@@ -65,8 +67,11 @@ class Story:
     useful = 0.0  # that speed over the speed on one device
     observed_at = 0.0
 
-    def __init__(self, spec: JobSpec, submitted_at: float, contention: float = 0.0) -> None:
+    def __init__(
+        self, spec: JobSpec, submitted_at: float, *, place: int, contention: float
+    ) -> None:
         self.spec = spec
+        self.place = place  # in order of arrival
         self.submitted_at = submitted_at
         self.contention = contention  # integral of the number of unfinished jobs over its life
 
@@ -84,7 +89,7 @@ class Hold(NamedTuple):
     iterations: float = 0.0  # done meanwhile, less what a failure threw back
 
 
-class Failure(NamedTuple):
+class FailedAttempt(NamedTuple):
     """One attempt of a job that ended badly: all that it held since it failed before, if ever."""
 
     job: JobId
@@ -124,7 +129,7 @@ class Recorder:
         self._retry = retry  # the scheduler's
         self.stories: dict[JobId, Story] = {}
         self.holds: list[Hold] = []
-        self.failures: list[Failure] = []
+        self.failures: list[FailedAttempt] = []
         self.series = Series()
         # Seconds that jobs of a size waited, by cause.
         self._wait_s: dict[str, defaultdict[int, float]] = {
@@ -142,6 +147,7 @@ class Recorder:
         self._contention = 0.0  # integral of unfinished jobs
         self._cancelling: set[JobId] = set()  # cancelled while they held devices
         self._last_at = 0.0
+        self._overtakes = Overtakes()
 
     def step(
         self,
@@ -152,10 +158,11 @@ class Recorder:
         free: int,
         head: int | None = None,
         held_back: Mapping[int, int] = _NOBODY,
+        unfit: Mapping[int, int] = _NOBODY,
     ) -> None:
         """Take one step in. `free`: devices free after it; `head`: size of the job that blocks
         the queue, under policies in which nobody overtakes; `held_back`: jobs by asked size that
-        wait for the sake of other tenants' shares."""
+        wait for the sake of other tenants' shares; `unfit`: those that the cluster cannot hold."""
         if now > self._last_at:
             self._pass_time(now)
         for event in events:
@@ -164,8 +171,18 @@ class Recorder:
             lost = [event.node for event in events if isinstance(event, NodeLost)]
             for action in actions:
                 self._ACTIONS[type(action)](self, action, now, lost)
-        self._free, self._head, self._held_back = free, head, held_back
+            if self._queued:  # Who starts overtakes those who still wait after this step.
+                for action in actions:
+                    if isinstance(action, Start):
+                        self._overtakes.start(self.stories[action.job].place)
+        self._free, self._head, self._held_back, self._unfit = free, head, held_back, unfit
         self._note(now)
+
+    def overtaken(self, job: JobId) -> int:
+        """How often jobs that came later have started while this one waited, up to now."""
+        story = self.stories[job]
+        waits = story.waiting_since_at is not None
+        return story.overtaken + (self._overtakes.after(story.place) if waits else 0)
 
     def close(self, now: float) -> None:
         """End the record at that moment; what runs is cut off."""
@@ -190,6 +207,7 @@ class Recorder:
     _free = 0
     _head: int | None = None
     _held_back = _NOBODY
+    _unfit = _NOBODY
 
     def _pass_time(self, now: float) -> None:
         past_s = now - self._last_at
@@ -206,6 +224,11 @@ class Recorder:
                 devices[size] += past_s * count
             else:
                 overtaken[size] += past_s * count
+        for size, count in self._unfit.items():
+            if size <= free:
+                # Not where they are: it is more devices that such a job waits for.
+                overtaken[size] -= past_s * count
+                devices[size] += past_s * count
         if head is not None and head <= free:
             # The job at the head is not behind anybody; it is stuck where it is.
             causes["order"][head] -= past_s
@@ -232,7 +255,12 @@ class Recorder:
 
     def _submitted(self, event: JobSubmitted, now: float) -> None:
         # The user's moment counts, even where the engine looks only at round ends.
-        story = Story(event.spec, event.spec.submit_at, contention=-self._contention)
+        story = Story(
+            event.spec,
+            event.spec.submit_at,
+            place=self._overtakes.join(),
+            contention=-self._contention,
+        )
         self.stories[event.spec.id] = story
         self._unfinished += 1
         self._start_waiting(story, now)
@@ -257,11 +285,16 @@ class Recorder:
         story = self.stories[event.job]
         if story.ended_at is not None:
             return  # Cancelled before the report came in.
+        if event.job in self._cancelling:
+            self._end(event.job, "cancelled", now)
+            return
         story.failures += 1
-        size = 0 if story.allocation is None else story.allocation.size
+        held = story.allocation
+        size, nodes = (0, ()) if held is None else (held.size, held.nodes())
         self._fall_back(story, event.iterations_done, now)
         self._let_go(event.job, story, now)
-        retried = self._retry(story.spec, story.failures, event.reason)
+        failure = Failure(story.spec, story.failures, event.reason, nodes, now)
+        retried = self._retry(failure).again
         self._note_failure(event, story, now, size=size, retried=retried)
         if retried:
             self._start_waiting(story, now)
@@ -324,7 +357,9 @@ class Recorder:
         ran_s, device_s = story.held_s - story.tried_s, story.service_s - story.tried_device_s
         story.tried_s, story.tried_device_s = story.held_s, story.service_s
         self.failures.append(
-            Failure(event.job, now, event.reason, story.failures, size, ran_s, device_s, retried)
+            FailedAttempt(
+                event.job, now, event.reason, story.failures, size, ran_s, device_s, retried
+            )
         )
 
     def _hold(self, story: Story, allocation: Allocation, now: float) -> None:
@@ -385,6 +420,8 @@ class Recorder:
     def _start_waiting(self, story: Story, now: float) -> None:
         if story.waiting_since_at is not None:
             return  # It was told to stop and failed before it could: it waits already.
+        if story.starts:  # Nobody has come after a job that comes now.
+            story.overtaken -= self._overtakes.after(story.place)
         story.status = "waiting"
         story.waiting_since_at = now
         self._waiting[story.spec.asked] += 1
@@ -396,6 +433,7 @@ class Recorder:
         waited_s = now - story.waiting_since_at
         story.waited_s += waited_s
         if waited_s:
+            story.overtaken += self._overtakes.after(story.place)
             profile = story.spec.profile
             remaining_s = (story.spec.iterations - story.done) * profile.iteration_s * profile.size
             story.blocked += waited_s * waited_s / 2.0 / max(remaining_s, 1.0)

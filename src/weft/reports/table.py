@@ -251,10 +251,10 @@ def _unit(seconds: float) -> tuple[str, int]:
 
 
 def _in_unit(seconds: float, name: str, unit_s: int) -> str:
-    return f"{_digits(seconds / unit_s)} {name}"
+    return f"{digits(seconds / unit_s)} {name}"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Three digits that count; more where the whole part needs them."""
     size = abs(value)
     return _short(value, ".2f" if size < 9.995 else ".1f" if size < 99.95 else ",.0f")

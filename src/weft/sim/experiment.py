@@ -1,8 +1,10 @@
 """A whole experiment: a workload on a cluster under settings, with its record."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from weft.core.actions import Action
 from weft.core.cluster import Cluster
@@ -37,7 +39,12 @@ from weft.sim.settings import (
 from weft.sim.warm import WarmEngine
 from weft.traces.workload import Workload
 
+if TYPE_CHECKING:
+    from weft.models.loss_streams import LossForecasts
+
 Stopwatch = Callable[[], float]
+
+_NOBODY: Mapping[int, int] = {}
 
 # What a restart cost is charged to: changes of an allocation, the first start as well, the same
 # with growing made free, everything at every decision, or that with everybody's cost in a group.
@@ -60,6 +67,7 @@ class Experiment:
     cluster: Cluster
     spent: "Spent"
     times: StageTimes
+    lengths: "LossForecasts | None"  # where jobs' ends are told by their losses
 
     def notes(self) -> list[str]:
         """What was assumed on the way."""
@@ -136,10 +144,11 @@ def prepare(
     truth = sharing(settings.sharing, _base(cluster, settings), times)
     belief, learns = _belief(truth, settings)
     jobs = _jobs(workload, cluster, settings)
-    told = _told(settings)
+    told, lengths = _told(settings), None
     if settings.lengths != "known":
-        belief, told = _forecasting(belief, jobs, settings)
-    chosen = policy(settings.policy, placement(settings.placement), belief)
+        lengths = _forecasts(jobs, settings)
+        belief, told = _forecasting(belief, lengths), lengths.announced
+    chosen = policy(_policy_text(settings), placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
     if kind is None:
@@ -155,14 +164,22 @@ def prepare(
         faults=Faults(settings.faults, cluster),
         told=told,
     )
-    retry = retry_rule(settings.retry)
-    recorder = Recorder(_speedup(truth), retry=retry)
-    scheduler = Scheduler(spent, cluster, retry=retry)
+    # One rule each: it may remember what it was told.
+    recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
+    scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
     watch = recording(recorder, None if told is None else _by_id(jobs))
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
-    return Experiment(settings, simulation, recorder, cluster, spent, times)
+    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths)
+
+
+def _policy_text(settings: Settings) -> str:
+    """The policy, around it the wrapper that keeps what classified retries ask for."""
+    text = settings.policy
+    if settings.retry == "classified" and "elsewhere" not in worn(text):
+        text += "+elsewhere"
+    return text
 
 
 def _base(cluster: Cluster, settings: Settings) -> PerformanceModel:
@@ -183,10 +200,8 @@ def _base(cluster: Cluster, settings: Settings) -> PerformanceModel:
     return PlannedModel(standard(), base, node=cluster.largest_node, even=False)
 
 
-def _forecasting(
-    belief: InterleavingModel, jobs: Sequence[JobSpec], settings: Settings
-) -> tuple[InterleavingModel, Callable[[JobSpec], JobSpec]]:
-    """What policies believe of lengths by losses, and how jobs are then announced."""
+def _forecasts(jobs: Sequence[JobSpec], settings: Settings) -> "LossForecasts":
+    """What can be told of jobs' ends by their losses."""
     if settings.lengths not in LENGTHS:
         raise InvalidInputError(
             f"lengths {settings.lengths!r} are not known; expected one of {', '.join(LENGTHS)}"
@@ -195,11 +210,15 @@ def _forecasting(
         raise InvalidInputError(
             "lengths by losses go with speeds that are known: leave belief and errors out"
         )
-    from weft.models.forecasts import Forecasting  # noqa: PLC0415  # numpy loads slowly
-    from weft.models.loss_streams import LossForecasts  # noqa: PLC0415
+    from weft.models.loss_streams import LossForecasts  # noqa: PLC0415  # numpy loads slowly
 
-    lengths = LossForecasts(jobs, settings.seed)
-    return Forecasting(belief, lengths), lengths.announced
+    return LossForecasts(jobs, settings.seed)
+
+
+def _forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> InterleavingModel:
+    from weft.models.forecasts import Forecasting  # noqa: PLC0415  # most runs need none
+
+    return Forecasting(belief, lengths)
 
 
 def _belief(
@@ -272,21 +291,37 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
     def observe(
         now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
     ) -> None:
-        head = None
-        if scheduler.policy.in_order and scheduler.ranking.queue:
-            head = scheduler.jobs[scheduler.ranking.queue[0][2]].spec.asked
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
-        recorder.step(
-            now,
-            events,
-            actions,
-            free=scheduler.tenancy.free.total,
-            head=head,
-            held_back=scheduler.policy.held_back(scheduler.snapshot(now)),
-        )
+        held_back = scheduler.policy.held_back(scheduler.snapshot(now))
+        record_step(recorder, now, events, actions, scheduler, held_back)
 
     return observe
+
+
+def record_step(
+    recorder: Recorder,
+    now: float,
+    events: Sequence[Event],
+    actions: Sequence[Action],
+    scheduler: Scheduler,
+    held_back: Mapping[int, int],
+) -> None:
+    """Feed a recorder one step, with the scheduler as it is after it."""
+    jobs, head, unfit = scheduler.jobs, None, _NOBODY
+    if scheduler.policy.in_order and scheduler.ranking.queue:
+        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
+    if scheduler.unfit:
+        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
+    recorder.step(
+        now,
+        events,
+        actions,
+        free=scheduler.tenancy.free.total,
+        head=head,
+        held_back=held_back,
+        unfit=unfit,
+    )
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:

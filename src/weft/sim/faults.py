@@ -94,10 +94,6 @@ CLASSES: Mapping[str, FailureClass] = {
 }
 
 
-def classify(reason: str) -> FailureClass:
-    return CLASSES.get(reason, "unknown")
-
-
 @dataclass(frozen=True, slots=True)
 class FaultSettings:
     """What to let go wrong; all off by default."""

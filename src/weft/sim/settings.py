@@ -9,14 +9,14 @@ from pathlib import Path
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.ports import InterleavingModel, PerformanceModel
-from weft.core.retry import RetryRule, classified, fixed
+from weft.core.retry import RetryRule, fixed
 from weft.models.gaps import GapsModel
 from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
 from weft.models.stages import StageTimes
 from weft.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
 from weft.models.tokens import TokenModel
 from weft.sim.costs import MEASURED, AsProfiled, ByModel, Constant, RestartCost
-from weft.sim.faults import FaultSettings, classify
+from weft.sim.faults import FaultSettings
 from weft.sim.run import Look, exactly, rounds
 
 COST_FILE_MAX = 1_000_000  # bytes
@@ -64,7 +64,7 @@ LENGTHS = ("known", "losses")
 SPEEDS = ("scaling", "plans")
 
 # A job that failed is tried again as often as it allows; or only where that may help.
-RETRY: Mapping[str, RetryRule] = {"fixed": fixed, "classified": classified(classify)}
+RETRY = ("fixed", "classified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,14 @@ def sharing(text: str, base: PerformanceModel, times: StageTimes) -> Interleavin
 
 
 def retry_rule(text: str) -> RetryRule:
-    """Whether a failed job is tried again: as often as it allows, or by what failed."""
+    """A new rule for failed jobs: as often as they allow, or by what failed and failed before."""
+    if text == "fixed":
+        return fixed
     if text not in RETRY:
         raise InvalidInputError(f"retry {text!r} is not known; expected one of {', '.join(RETRY)}")
-    return RETRY[text]
+    from weft.sim.verdicts import classified  # noqa: PLC0415  # rules of logs load slowly
+
+    return classified()
 
 
 def elastic_sizes(asked: int, cluster: Cluster) -> tuple[int, ...]:

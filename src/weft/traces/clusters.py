@@ -2,6 +2,7 @@
 
 8x8                     eight nodes of eight devices
 231x8+321x2             groups, in the order in which first-fit looks at them
+8x8+4x16cpu             eight nodes of eight GPUs, and four of sixteen CPU slots
 philly                  a preset
 cluster.yaml            nodes with names, types and racks: see `yaml_cluster`
 machines.csv[.gz]       Philly's machine list, or openb's node list
@@ -27,7 +28,8 @@ PRESETS = {
     "philly-mini": "16x8+17x4",
 }
 _NODES_PER_RACK = 18  # Philly's servers with one InfiniBand domain: 16 to 20
-_GROUPS = re.compile(r"\d+x\d+(\+\d+x\d+)*")
+_CPU = "cpu"
+_GROUPS = re.compile(r"\d+x\d+(cpu)?(\+\d+x\d+(cpu)?)*")
 _GROUPS_LENGTH_MAX = 1000
 _SHOWN = 100  # characters of a text that is no cluster
 
@@ -77,7 +79,8 @@ def _groups(text: str, *, nodes_per_rack: int = 0) -> Iterator[Node]:
             )
         for _ in range(int(count)):
             rack = f"r{number // nodes_per_rack}" if nodes_per_rack else ""
-            yield Node(f"n{number}", int(devices), rack=rack)
+            kind = _CPU if devices.endswith(_CPU) else "gpu"
+            yield Node(f"n{number}", int(devices.removesuffix(_CPU)), device_type=kind, rack=rack)
             number += 1
 
 

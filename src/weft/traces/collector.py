@@ -1,11 +1,12 @@
 """The jobs taken from one file so far, where each was written, and what was left out."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId, JobSpec, Profile
-from weft.traces.workload import Workload
+from weft.traces.workload import Ran, Workload
 
 JOBS_MAX = 10_000_000
 DURATION_MAX_S = 3.2e9  # a hundred years
@@ -21,6 +22,7 @@ class Collector:
         self._jobs: list[JobSpec] = []
         self._lines: dict[JobId, int] = {}
         self._statuses: dict[JobId, str] = {}
+        self._runs: dict[JobId, Sequence[Ran]] = {}
         self._skipped: Counter[str] = Counter()
         self._shapes: dict[tuple[int, str, float], tuple[tuple[int, ...], Profile]] = {}
 
@@ -39,8 +41,8 @@ class Collector:
             self._shapes[key] = (size,), Profile(alone_s=alone_s, size=size, model=model)
         return self._shapes[key]
 
-    def add(self, spec: JobSpec, status: str = "") -> None:
-        """Take a job; its id must be new."""
+    def add(self, spec: JobSpec, status: str = "", runs: Sequence[Ran] = ()) -> None:
+        """Take a job, how it ended and when it ran; its id must be new."""
         if spec.id in self._lines:
             raise self.error(
                 f"job {spec.id} was already given on line {self._lines[spec.id]}; "
@@ -63,6 +65,8 @@ class Collector:
         self._jobs.append(spec)
         if status:
             self._statuses[spec.id] = status
+        if runs:
+            self._runs[spec.id] = runs
 
     def skip(self, reason: str) -> None:
         """Leave the newest row out, and say so in the notes."""
@@ -82,4 +86,5 @@ class Collector:
             lines=self._lines,
             statuses=self._statuses,
             path=self.path,
+            runs=self._runs,
         )

@@ -2,7 +2,7 @@
 
 from weft.core.job import JobSpec
 from weft.traces.table import Row, Table
-from weft.traces.workload import Workload
+from weft.traces.workload import Ran, Workload
 
 _WHOLE_GPU_MILLI = 1000
 
@@ -39,6 +39,7 @@ def read_openb(table: Table) -> Workload:
                     guaranteed=quality(row) != "BE",
                 ),
                 phase(row).lower(),
+                (Ran(scheduled_at(row), deleted_at(row)),) if scheduled(row) else (),
             )
     return table.workload(
         "openb",

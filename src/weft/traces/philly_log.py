@@ -1,7 +1,8 @@
 """Philly's official job log: one JSON list, read an object at a time, never all of it in memory.
 
 A job's duration is that of its attempts together, its size the GPUs of the first attempt that says
-where it ran. Times are a calendar's; the workload's clock starts at the first submission.
+where it ran; when and where each attempt ran is kept beside. Times are a calendar's; the workload's
+clock starts at the first submission.
 """
 
 import json
@@ -14,7 +15,7 @@ from weft.core.errors import InvalidInputError
 from weft.core.job import JobSpec
 from weft.traces.collector import Collector
 from weft.traces.philly import CITE, ENDS
-from weft.traces.workload import Workload
+from weft.traces.workload import Ran, Workload
 
 OBJECT_CHARACTERS_MAX = 16 << 20
 _BETWEEN = " \t\r\n,"
@@ -31,6 +32,7 @@ class _Run(NamedTuple):
     tenant: str
     owner: str
     status: str
+    attempts: list[tuple[datetime, datetime, tuple[tuple[str, int], ...]]]
 
 
 def read_philly_log(name: str, blocks: Iterable[bytes]) -> Workload:
@@ -58,7 +60,11 @@ def read_philly_log(name: str, blocks: Iterable[bytes]) -> Workload:
             tenant=run.tenant,
             owner=run.owner,
         )
-        jobs.add(spec, run.status)
+        attempts = [
+            Ran((start - first).total_seconds(), (end - first).total_seconds(), nodes)
+            for start, end, nodes in sorted(run.attempts)
+        ]
+        jobs.add(spec, run.status, attempts)
     return jobs.workload(
         "philly-log",
         CITE,
@@ -111,14 +117,15 @@ def _run(jobs: Collector, record: object) -> _Run | None:
     if not identity:
         raise jobs.error("the job has no jobid; expected a name")
     submitted = _moment(jobs, record.get("submitted_time"))
-    duration_s, size = 0.0, 0
+    duration_s, size, attempts = 0.0, 0, []
     for attempt in record["attempts"]:
         if not isinstance(attempt, dict):
             raise jobs.error(f"an attempt of {identity} is no object; expected times and detail")
         start, end = (_moment(jobs, attempt.get(key)) for key in ("start_time", "end_time"))
         if start and end and end > start:
             duration_s += (end - start).total_seconds()
-        size = size or _gpus(attempt.get("detail"))
+            attempts.append((start, end, _nodes(attempt.get("detail"))))
+        size = size or sum(gpus for _, gpus in _nodes(attempt.get("detail")))
     if submitted is None or not duration_s or not size:
         return None
     status = _word(record.get("status"))
@@ -131,6 +138,7 @@ def _run(jobs: Collector, record: object) -> _Run | None:
         _word(record.get("vc")),
         _word(record.get("user")),
         ENDS.get(status.lower(), status),
+        attempts,
     )
 
 
@@ -139,11 +147,12 @@ def _word(value: object) -> str:
     return str(value or "").encode(errors="backslashreplace").decode()
 
 
-def _gpus(detail: object) -> int:
-    """GPUs over all nodes of an attempt; 0 where it does not say."""
+def _nodes(detail: object) -> tuple[tuple[str, int], ...]:
+    """The GPUs of an attempt on each of its nodes; empty where it does not say."""
     nodes = detail if isinstance(detail, list) else []
-    lists = [node.get("gpus") for node in nodes if isinstance(node, dict)]
-    return sum(len(gpus) for gpus in lists if isinstance(gpus, list))
+    lists = [(node.get("ip"), node.get("gpus")) for node in nodes if isinstance(node, dict)]
+    named = [(_word(name), gpus) for name, gpus in lists if isinstance(gpus, list) and gpus]
+    return tuple((name or f"node {place}", len(gpus)) for place, (name, gpus) in enumerate(named))
 
 
 def _moment(jobs: Collector, text: object) -> datetime | None:

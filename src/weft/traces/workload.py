@@ -3,9 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Self
+from typing import NamedTuple, Self
 
 from weft.core.job import JobId, JobSpec
+
+
+class Ran(NamedTuple):
+    """One attempt of a job, as its trace records it."""
+
+    from_at: float
+    to_at: float
+    nodes: tuple[tuple[str, int], ...] = ()  # devices on each; empty: not recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,8 @@ class Workload:
     # How the trace says a job ended (pass, killed, failed); for statistics only.
     statuses: Mapping[JobId, str] = field(default_factory=dict)
     path: str = ""  # the file as the user typed it; empty for generated jobs
+    # When jobs ran, in order of time, where the trace says so; for statistics only.
+    runs: Mapping[JobId, Sequence[Ran]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -33,10 +43,12 @@ class Workload:
         lines: Mapping[JobId, int] | None = None,
         statuses: Mapping[JobId, str] | None = None,
         path: str = "",
+        runs: Mapping[JobId, Sequence[Ran]] | None = None,
     ) -> Self:
         """A workload from jobs in any order."""
         in_order = tuple(sorted(jobs, key=attrgetter("submit_at")))
-        return cls(name, in_order, format, tuple(notes), lines or {}, statuses or {}, path)
+        ends = statuses or {}
+        return cls(name, in_order, format, tuple(notes), lines or {}, ends, path, runs or {})
 
     @property
     def source(self) -> str:

@@ -1,41 +1,93 @@
-"""Who is tried again, and that scheduler and recorder agree about it."""
+"""Who is tried again, when and where, and that scheduler, recorder and replay agree about it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from weft.core.actions import Action
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
-from weft.core.retry import classified, fixed
+from weft.core.events import Event
+from weft.core.retry import Answer, Failure, RetryRule, fixed
+from weft.core.scheduler import Scheduler
+from weft.failures.retry import UNKNOWN, by_rule
+from weft.failures.rules import shipped
 from weft.replications.paper import ready
-from weft.sim.faults import CLASSES, REASONS, FaultSettings, classify
+from weft.sim.faults import CLASSES, REASONS, FaultSettings
 from weft.sim.settings import RETRY, Settings, retry_rule
+from weft.sim.verdicts import classified, verdict
 from weft.testing.builders import job
 from weft.traces.workload import Workload
+
+
+def told(
+    rule: RetryRule,
+    number: int,
+    reason: str,
+    *,
+    name: str = "a",
+    owner: str = "",
+    retries: int = 9,
+) -> Answer:
+    spec = replace(job(name, retries=retries), owner=owner)
+    return rule(Failure(spec, number, reason, ("n0",), 100.0 * number))
 
 
 @pytest.mark.parametrize(
     ("reason", "retried"),
     [
         ("syntax error", 0),
-        ("MPI error", 3),
+        ("MPI error", 2),  # The third time in a row it is not transient any more.
         ("CPU out of memory", 1),
         ("core dump", 1),
         ("something new", 1),
     ],
 )
-def test_a_failure_is_answered_by_its_class(reason: str, retried: int) -> None:
-    rule, spec = classified(classify), job("a", retries=3)
-    assert sum(rule(spec, failures, reason) for failures in range(1, 9)) == retried
-    assert sum(fixed(spec, failures, reason) for failures in range(1, 9)) == 3
+def test_a_failure_is_answered_by_its_class_and_by_what_the_job_met_before(
+    reason: str, retried: int
+) -> None:
+    rule = classified()
+    assert sum(told(rule, number, reason).again for number in range(1, 9)) == retried
+    assert sum(told(fixed, number, reason, retries=3).again for number in range(1, 9)) == 3
 
 
 def test_a_job_that_allows_no_retries_gets_none() -> None:
-    assert not classified(classify)(job("a"), 1, "MPI error")
+    assert not told(classified(), 1, "MPI error", retries=0).again
+
+
+def test_each_transient_failure_in_a_row_is_waited_out_longer() -> None:
+    rule = classified()
+    assert [told(rule, number, "MPI error").wait_s for number in (1, 2)] == [30.0, 60.0]
+
+
+def test_a_user_whose_failures_mostly_last_gets_no_benefit_of_the_doubt() -> None:
+    rule = classified()
+    for number in range(6):
+        told(rule, 1, "syntax error", name=f"b{number}", owner="ann")
+    assert not told(rule, 1, "core dump", owner="ann").again
+    assert told(rule, 1, "core dump", name="c", owner="bob").again
+
+
+def test_a_failure_of_the_machine_is_not_tried_again_there() -> None:
+    rule = classified()
+    assert told(rule, 1, "GPU ECC").avoid == ("n0",)
+    assert told(rule, 1, "core dump", name="b").avoid == ("n0",)  # It is still suspected.
+    assert told(classified(), 1, "MPI error").avoid == ()
+
+
+def test_reasons_that_are_rules_of_a_table_are_judged_by_it() -> None:
+    verdicts = by_rule(shipped())
+    for rule in shipped().rules:
+        assert (verdicts(rule.name).kind, verdicts(rule.name).advice) == (rule.kind, rule.advice)
+    assert verdicts("no such rule") is UNKNOWN
 
 
 def test_every_reason_of_the_study_has_a_class() -> None:
     assert set(CLASSES) == {reason.name for reason in REASONS}
     again = {name for name, kind in CLASSES.items() if kind == "deterministic"}
     assert again < {reason.name for reason in REASONS if reason.deterministic}
+    assert verdict("something new") is UNKNOWN
 
 
 def test_an_unknown_rule_is_answered_with_those_there_are() -> None:
@@ -43,12 +95,22 @@ def test_an_unknown_rule_is_answered_with_those_there_are() -> None:
         retry_rule("sometimes")
 
 
+def failing(retry: str, policy: str = "backfill", retries: int = 3) -> Settings:
+    faults = FaultSettings(job_failures=5.0)
+    return Settings(policy=policy, retries=retries, retry=retry, faults=faults)
+
+
+def jobs() -> Workload:
+    many = (
+        replace(job(str(n), size=1 + n % 4, length_s=5000.0, at=n), owner=f"u{n % 5}")
+        for n in range(60)
+    )
+    return Workload("w", tuple(many))
+
+
 @pytest.mark.parametrize("retry", RETRY)
 def test_the_record_and_the_scheduler_agree_about_who_failed_for_good(retry: str) -> None:
-    jobs = [job(str(n), size=1 + n % 4, length_s=5000.0, at=n) for n in range(60)]
-    faults = FaultSettings(job_failures=5.0)
-    settings = Settings(policy="backfill", retries=2, retry=retry, faults=faults)
-    experiment = ready(Workload("w", tuple(jobs)), Cluster.grid(8, 4), settings)
+    experiment = ready(jobs(), Cluster.grid(8, 4), failing(retry, retries=2))
     summary = experiment.finish()
     assert not experiment.simulation.scheduler.jobs
     assert summary.finished + summary.failed == 60
@@ -56,11 +118,36 @@ def test_the_record_and_the_scheduler_agree_about_who_failed_for_good(retry: str
 
 
 def test_classes_save_attempts() -> None:
-    jobs = [job(str(n), length_s=5000.0, at=n) for n in range(60)]
-    faults = FaultSettings(job_failures=5.0)
-    failures = {}
-    for retry in RETRY:
-        settings = Settings(policy="backfill", retries=3, retry=retry, faults=faults)
-        workload = Workload("w", tuple(jobs))
-        failures[retry] = ready(workload, Cluster.grid(16, 4), settings).finish().failures
+    failures = {
+        retry: ready(jobs(), Cluster.grid(16, 4), failing(retry)).finish().failures
+        for retry in RETRY
+    }
     assert failures["classified"] < 0.6 * failures["fixed"]
+
+
+def test_a_replay_and_a_fork_remember_what_the_scheduler_remembers() -> None:
+    """1. A run is recorded. 2. Its steps are replayed by a scheduler with a rule of its own. 3. A
+    fork half way goes on alone. All end in the same state."""
+    steps: list[tuple[Sequence[Event], Sequence[Action], float, float | None]] = []
+    experiment = ready(jobs(), Cluster.grid(4, 4), failing("classified"))
+    seen = [0]
+
+    def record(
+        now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        asked = scheduler.decisions > seen[0]
+        seen[0] = scheduler.decisions
+        steps.append((events, actions, now, scheduler.wake_at if asked else None))
+
+    simulation = experiment.simulation
+    simulation.observe(record)
+    simulation.run(until=4000.0)
+    twin = Scheduler(simulation.scheduler.policy, Cluster.grid(4, 4), retry=classified())
+    for events, actions, now, wake_at in steps:
+        twin.replay(events, actions, now, wake_at=wake_at)
+    assert dict(twin.jobs) == dict(simulation.scheduler.jobs)
+    assert any(row.ready_at for row in twin.jobs.values())
+    fork = simulation.fork()
+    simulation.run(until=9000.0)
+    fork.run(until=9000.0)
+    assert dict(fork.scheduler.jobs) == dict(simulation.scheduler.jobs)

@@ -152,3 +152,13 @@ def test_a_file_of_rules_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInputError, match="it is not UTF-8 text"):
         RuleTable.read(tmp_path / "bytes.yaml")
+
+
+def test_the_rules_of_the_documentation_are_rules() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "failures.md").read_text()
+    text = page.split("```yaml\n")[1].split("```")[0]
+    table = RuleTable.parse("failures.md", text)
+    first = next(rule for rule in table.rules if rule.name == "licence-server")
+    assert (first.kind, first.advice.elsewhere) == (Kind.TRANSIENT, "node")
+    assert {rule.name for rule in shipped().rules} >= {"disk-full"}
+    assert len(table.rules) == len(shipped().rules) + 1

@@ -110,9 +110,13 @@ def test_the_first_line_comes_back_with_its_cluster() -> None:
 
 
 def test_never_is_written_as_null() -> None:
-    assert encode(2.0, decided(inf)) == b'{"at":2.0,"kind":"Decided","wake_at":null}'
+    assert encode(2.0, decided(inf)) == b'{"at":2.0,"kind":"Decided","wake_at":null,"held_back":[]}'
     assert decode(encode(2.0, decided(inf)))[1].moment == inf  # type: ignore[union-attr]
     assert decided(7.0).moment == 7.0
+    assert decode(b'{"at":2.0,"kind":"Decided","wake_at":null}')[1] == decided(inf)
+    line = decided(7.0, {8: 1, 1: 3})
+    assert decode(encode(2.0, line)) == (2.0, line)
+    assert line.held_back == ((1, 3), (8, 1))
 
 
 def test_a_line_reads_as_a_person_would_write_it() -> None:

@@ -147,7 +147,7 @@ def test_what_is_not_a_journal_is_asked_whether_it_is_one(tmp_path: Path) -> Non
     path.write_bytes(b"")
     with pytest.raises(InvalidInputError) as refusal:
         read(path)
-    assert str(refusal.value) == "other.jsonl line 1: Input data was truncated"
+    assert str(refusal.value) == ("other.jsonl line 1: Input data was truncated; is it a journal?")
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:

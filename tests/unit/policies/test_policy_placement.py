@@ -48,7 +48,7 @@ def test_consolidate_never_splits_what_fits_a_node() -> None:
 
 
 def test_what_is_larger_than_a_node_gets_whole_nodes_and_a_remainder() -> None:
-    for name in ("consolidate", "first-fit"):
+    for name in ("consolidate", "first-fit", "balance"):
         assert placed(name, THREE, 4) == "n0:0 n0:1 n1:0 n1:1", name
         assert placed(name, THREE, 4, "n0:0") == "n1:0 n1:1 n2:0 n2:1", name
         assert placed(name, THREE, 3, "n2:0") == "n0:0 n0:1 " + (
@@ -63,6 +63,16 @@ def test_whole_nodes_without_a_place_for_the_remainder_are_no_use() -> None:
     held = ("b:0", "b:1", "c:0")
     assert placed("consolidate", cluster, 6, *held) == "a:0 a:1 a:2 a:3 b:2 b:3"
     assert placed("consolidate", cluster, 7, *held) is None
+
+
+def test_balance_takes_the_node_with_the_fewest_devices_in_use() -> None:
+    assert placed("balance", TWO, 2, "n0:0") == "n1:0 n1:1"
+    assert placed("balance", TWO, 4, "n0:0", "n1:0") is None
+    mixed = Cluster((Node("a", 4), Node("b", 2), Node("c", 2)))
+    assert placed("balance", mixed, 1) == "a:0"
+    assert placed("balance", mixed, 1, "a:0") == "b:0"
+    assert placed("balance", mixed, 1, "a:0", "b:0", "c:0") == "a:1"
+    assert placed("balance", mixed, 1, "a:0", "a:1", "b:0", "c:0") == "b:1"
 
 
 def test_spread_takes_one_after_another_from_the_emptiest() -> None:
@@ -134,13 +144,14 @@ def test_an_unknown_placement_is_answered_with_the_nearest_and_all() -> None:
     with pytest.raises(InvalidInputError) as refusal:
         placement("consolidated")
     assert str(refusal.value) == (
-        "there is no placement 'consolidated' (there are count, consolidate, first-fit, spread); "
+        "there is no placement 'consolidated' "
+        "(there are count, consolidate, first-fit, balance, spread); "
         "did you mean consolidate?"
     )
     with pytest.raises(InvalidInputError) as refusal:
         placement("xyz")
     assert str(refusal.value) == (
-        "there is no placement 'xyz' (there are count, consolidate, first-fit, spread)"
+        "there is no placement 'xyz' (there are count, consolidate, first-fit, balance, spread)"
     )
 
 

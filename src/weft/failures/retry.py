@@ -1,0 +1,42 @@
+"""Retries by class and by memory: the rule that a scheduler is given.
+
+What failed is told by its reason: the name of the rule that matched the log, live, or a reason of
+the study, in a simulation. Everything else is `Memory`'s: how often what happened to the job, what
+its owner's failures were like, and which nodes are suspected.
+"""
+
+from collections.abc import Callable
+
+from weft.core.retry import Answer, Failure
+from weft.failures.memory import Memory, Patience
+from weft.failures.rules import RuleTable
+from weft.failures.verdict import Advice, Kind, Verdict
+
+UNKNOWN = Verdict(Kind.UNKNOWN, "unknown", "no rule knows the reason", Advice(retry=True))
+
+
+class Classified:
+    """Asked once for each failure, in order; it remembers them."""
+
+    def __init__(self, verdict: Callable[[str], Verdict], patience: Patience | None = None) -> None:
+        self._verdict = verdict
+        self._patience = patience or Patience()
+        self._memory = Memory()
+
+    def __call__(self, failure: Failure) -> Answer:
+        spec, at = failure.spec, failure.at
+        verdict = self._verdict(failure.reason)
+        self._memory.failed(spec.id, verdict, at=at, user=spec.owner, nodes=failure.nodes)
+        decision = self._memory.advise(
+            spec.id, verdict, at=at, user=spec.owner, rule=self._patience
+        )
+        again = decision.retry and failure.number <= spec.retries
+        return Answer(again, decision.wait_s, decision.avoid)
+
+
+def by_rule(table: RuleTable) -> Callable[[str], Verdict]:
+    """Verdicts for reasons that are names of rules of this table."""
+    verdicts = {
+        rule.name: Verdict(rule.kind, rule.name, rule.sentence, rule.advice) for rule in table.rules
+    }
+    return lambda reason: verdicts.get(reason, UNKNOWN)

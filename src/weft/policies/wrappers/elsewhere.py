@@ -1,0 +1,129 @@
+"""Try a failed job again later, and somewhere else.
+
+The retry rule has said of a job that failed when another try makes sense and which nodes it had
+better not run on (`Job.ready_at` and `Job.avoid`). Until then it is kept out of the inner policy's
+sight; but no job of lower priority starts in its stead: rather than let one pass, it is tried at
+once. A start on a node to be avoided is moved to other devices, or waits for some; not for ever,
+because a suspicion is no proof.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.errors import InvalidInputError
+from weft.core.free import FreeDevices
+from weft.core.job import Job, JobId
+from weft.core.ports import PerformanceModel, Policy
+from weft.core.snapshot import Reason, Schedule, Snapshot
+from weft.policies.placement import Placement
+from weft.policies.wrappers.views import Changes, free_after, hiding, starts
+from weft.policies.wrappers.wrapper import Wrapper
+
+
+def elsewhere(
+    inner: Policy,
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    patience_s: float = 600.0,
+) -> "Elsewhere":
+    """A job that failed is tried again after a while, and not on nodes that are suspected.
+
+    patience_s: how long it waits for devices of other nodes.
+    """
+    if not 0 <= patience_s < inf:
+        raise InvalidInputError(f"elsewhere patience_s must be 0 or more, not {patience_s:g}")
+    return Elsewhere(inner, placement, patience_s)
+
+
+class Elsewhere(Wrapper):
+    """Keeps what a retry rule asked for."""
+
+    def __init__(self, inner: Policy, placement: Placement, patience_s: float) -> None:
+        super().__init__(inner)
+        self.in_order = False  # While a job is kept back, others start.
+        self._placement = placement
+        self._patience_s = patience_s
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        late = {job.id: job.ready_at for job in snapshot.waiting() if job.ready_at > snapshot.now}
+        stuck: dict[JobId, float] = {}
+        while True:
+            seen = hiding(snapshot, (*late, *stuck)) if late or stuck else snapshot
+            schedule = self.inner.decide(seen)
+            passed = _passed(snapshot, schedule.changes, late)
+            if passed:
+                late = {i: at for i, at in late.items() if i not in passed}
+                continue
+            changes, waits = self._moved(snapshot, schedule.changes)
+            if not waits:
+                until = min(schedule.valid_until, *late.values(), *stuck.values(), inf)
+                return Schedule(changes, until, schedule.memory)
+            stuck |= waits
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row, now = snapshot.jobs[job], snapshot.now
+        if row.allocation is None and row.ready_at > now:
+            return Reason(
+                "order",
+                f"it failed {row.failures} times and is tried again in {row.ready_at - now:g} s, "
+                f"or as soon as a job of lower priority would start",
+            )
+        if row.allocation is None and self._patient(row, now):
+            devices = self._placement.place(snapshot.free, row.spec.asked)
+            found = self._elsewhere(snapshot.free, row, row.spec.asked)
+            if devices is not None and found is None:
+                return Reason(
+                    "fragmentation",
+                    f"it asks for {row.spec.asked} devices and failed on {', '.join(row.avoid)}; "
+                    f"it waits for others up to {self._patient_until(row) - now:g} s more",
+                )
+        return self.inner.why(snapshot, job)
+
+    def _moved(self, snapshot: Snapshot, changes: Changes) -> tuple[Changes, Mapping[JobId, float]]:
+        """The changes with better devices for starts, and who finds none yet."""
+        bad = {
+            identity: allocation
+            for identity, allocation in starts(snapshot, changes).items()
+            if self._patient(snapshot.jobs[identity], snapshot.now)
+            and not set(snapshot.jobs[identity].avoid).isdisjoint(allocation.nodes())
+        }
+        if not bad:
+            return changes, {}
+        moved, waits = dict(changes), dict[JobId, float]()
+        for identity, allocation in bad.items():
+            job = snapshot.jobs[identity]
+            others = {i: new for i, new in moved.items() if i != identity}
+            devices = self._elsewhere(free_after(snapshot, others), job, allocation.size)
+            if devices is None or _shares(snapshot, others, allocation.devices):
+                waits[identity] = self._patient_until(job)
+            else:
+                moved[identity] = Allocation(devices, allocation.plan, host=allocation.host)
+        return moved, waits
+
+    def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
+        avoid = set(job.avoid)
+        bad = [device for device in free if device.node in avoid]
+        return self._placement.place(free.withholding(bad), size)
+
+    def _patient(self, job: Job, now: float) -> bool:
+        return bool(job.avoid) and now < self._patient_until(job)
+
+    def _patient_until(self, job: Job) -> float:
+        return max(job.since_at, job.ready_at) + self._patience_s
+
+
+def _passed(snapshot: Snapshot, changes: Changes, late: Mapping[JobId, float]) -> set[JobId]:
+    """Who is kept back while somebody of lower priority would start."""
+    jobs = snapshot.jobs
+    if not late:
+        return set()
+    lowest = min((jobs[i].spec.priority for i in starts(snapshot, changes)), default=inf)
+    return {identity for identity in late if jobs[identity].spec.priority > lowest}
+
+
+def _shares(snapshot: Snapshot, others: Changes, devices: Sequence[Device]) -> bool:
+    """Whether somebody else is on these devices once the other changes are made."""
+    return not free_after(snapshot, others).holds(devices)

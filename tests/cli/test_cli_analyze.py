@@ -1,0 +1,217 @@
+"""`weft analyze` as a person meets it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.cli.main import run
+
+TRACE = """id,submit_s,sizes,iterations,status
+first,0,2,100,passed
+second,10,1,50,killed
+third,20,4,100,unsuccessful
+"""
+TEXT = """Analysis of three.csv
+3 jobs on 2 nodes with 4 devices over 3.33 min, simulated under backfill, as the trace does not say
+when its jobs ran
+
+HOW JOBS ENDED
+ended         jobs  of jobs  GPU hours  of GPU hours
+────────────  ────  ───────  ─────────  ────────────
+unsuccessful     1    33.3%       0.11         61.5%
+passed           1    33.3%       0.06         30.8%
+killed           1    33.3%       0.01          7.7%
+
+WAITING
+devices  jobs  waited    mean     p50     p90     p99  all, hours
+───────  ────  ──────  ──────  ──────  ──────  ──────  ──────────
+all         3       1  26.7 s  0.00 s  64.0 s  78.4 s        0.02
+1           1       0  0.00 s  0.00 s  0.00 s  0.00 s        0.00
+2-4         2       1  40.0 s  40.0 s  72.0 s  79.2 s        0.02
+
+Why they waited, shares of the time
+devices  devices  fragmentation  order
+───────  ───────  ─────────────  ─────
+all       100.0%           0.0%   0.0%
+2-4       100.0%           0.0%   0.0%
+
+DEVICE TIME BY SIZE AND SPREAD
+Jobs held 0.18 GPU hours, 81.2% of what the cluster had from first to last; 100.0% of them turned
+into progress.
+How busy the devices themselves were is not recorded.
+
+devices  nodes  holds  GPU hours  of GPU hours  progress
+───────  ─────  ─────  ─────────  ────────────  ────────
+1            1      1       0.01          7.7%    100.0%
+2-4          1      1       0.06         30.8%    100.0%
+2-4          2      1       0.11         61.5%    100.0%
+
+FAILURES
+Attempts and reasons are not recorded; 1 job of 3 ended unsuccessful after 0.11 GPU hours, 61.5% of
+all.
+
+CONVERGENCE
+The losses of 3 jobs with 0.18 GPU hours are not recorded. In the Philly study 62 % of the device
+time of passed jobs and 56 % of killed ones bought the last 0.1 %; were these the same, it would be
+0.04 GPU hours (an assumption, not a measurement).
+"""
+FAILING = ("generate:philly?jobs=60&longest=3600", "--job-failures", "3", "--retries", "2")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("three.csv").write_text(TRACE)
+
+
+@pytest.fixture
+def journal() -> str:
+    assert run(["simulate", *FAILING, "--policy", "philly", "--journal", "run.jsonl"]) == 0
+    return "run.jsonl"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert run(["analyze", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err.removeprefix("weft: ").removesuffix("\n")
+
+
+def analysed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert run(["analyze", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_trace_is_simulated_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", "three.csv", "--cluster", "2x2", "--no-guidelines"]) == 0
+    assert capsys.readouterr().out == TEXT
+
+
+def test_guidelines_follow_with_what_they_assume(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", "three.csv", "--cluster", "2x2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(TEXT)
+    assert "Simulated with all of its jobs.\n" in said
+    assert "Assumed: a job that is stopped or moved stands still for 60 s.\n" in said
+    for name in ("wait for locality", "defragmentation", "classified retry", "try small first"):
+        assert re.search(rf"^{name}  ", said, re.MULTILINE)
+    assert max(map(len, said.splitlines())) <= 100
+
+
+def test_everything_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = analysed(capsys, *FAILING, "--guideline-jobs", "20")
+    assert list(found) == [
+        *("name", "how", "jobs", "nodes", "devices", "span_s", "ends", "waits", "usage"),
+        *("failures", "convergence", "notes", "guidelines"),
+    ]
+    assert found["failures"]["attempts"] > 0
+    assert found["guidelines"]["jobs"] == 20
+    assert found["guidelines"]["of_jobs"] == 60
+    assert len(found["guidelines"]["effects"]) == 9
+
+
+def test_a_journal_says_what_the_run_said(capsys: pytest.CaptureFixture[str], journal: str) -> None:
+    run_of = analysed(capsys, *FAILING, "--policy", "philly", "--no-guidelines")
+    found = analysed(capsys, journal, "--no-guidelines")
+    assert found["how"] == "replayed from a journal, under philly"
+    for part in ("waits", "usage", "failures", "jobs", "devices", "span_s"):
+        assert found[part] == run_of[part]
+
+
+def test_a_journal_takes_no_options_of_a_run(
+    capsys: pytest.CaptureFixture[str], journal: str
+) -> None:
+    sentence = "run.jsonl is a journal, which says itself how it ran; leave {} out"
+    assert refused(capsys, journal, "--policy", "fifo") == sentence.format("--policy")
+    assert refused(capsys, journal, "--cluster", "1x2") == sentence.format("--cluster")
+
+
+def test_a_journal_that_was_cut_off_is_analysed_up_to_there(
+    capsys: pytest.CaptureFixture[str], journal: str
+) -> None:
+    whole = Path(journal).read_bytes()
+    Path("cut.jsonl").write_bytes(whole[: len(whole) // 2])
+    found = analysed(capsys, "cut.jsonl", "--no-guidelines")
+    assert found["notes"] == ["the journal ends in the middle of a line, which is left out"]
+    assert {"waiting", "running"} & {end["status"] for end in found["ends"]}
+
+
+def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: str) -> None:
+    first, *lines = Path(journal).read_bytes().splitlines(keepends=True)
+    bad = Path("bad.jsonl")
+    bad.write_bytes(first[:80])
+    assert refused(capsys, "bad.jsonl") == (
+        "bad.jsonl line 1: Input data was truncated; is it a journal?"
+    )
+    bad.write_text('{"jobs": []}\n')
+    assert refused(capsys, "bad.jsonl").endswith("; is it a journal?")
+    bad.write_bytes(first)
+    assert refused(capsys, "bad.jsonl") == (
+        "bad.jsonl holds no jobs; expected at least one to be submitted"
+    )
+    bad.write_bytes(first + b"".join(lines[len(lines) // 3 :]))
+    assert re.fullmatch(
+        r"bad.jsonl cannot be replayed past second [\d.]+ \(.*\); are lines of it missing\?",
+        refused(capsys, "bad.jsonl"),
+    )
+    bad.write_bytes(first.replace(b'"policy":"philly"', b'"policy":"phily"') + b"".join(lines))
+    assert refused(capsys, "bad.jsonl").startswith(
+        "there is no policy 'phily'; did you mean philly?"
+    )
+    bad.write_bytes(first.replace(b'"policy":"philly"', b'"policy":7') + b"".join(lines))
+    assert refused(capsys, "bad.jsonl").startswith(
+        "bad.jsonl line 1: the settings are not Weft's: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["none.csv"], "none.csv does not exist; check the path"),
+        (["empty.csv"], "empty.csv is empty; expected a header and one job a line"),
+        (["."], ". is a directory; expected a file"),
+        (["three.csv", "--report", "no/x.html"], "directory no does not exist"),
+        (["three.csv", "--rules", "no.yaml"], "cannot read the rules no.yaml"),
+        (["three.csv", "--cluster", "1x2"], "job third asks for 4 devices"),
+        (["three.csv", "--policy", "fivo"], "there is no policy 'fivo'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    Path("empty.csv").touch()
+    assert sentence in refused(capsys, *words)
+
+
+def test_one_job_and_no_failure_are_no_trouble(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.csv").write_text("id,submit_s,sizes,iterations\na,0,1,10\n")
+    found = analysed(capsys, "one.csv")
+    assert found["jobs"] == 1
+    assert found["failures"]["attempts"] == 0
+    assert run(["analyze", "one.csv", "--no-guidelines"]) == 0
+    said = capsys.readouterr().out
+    assert "Nobody waited.\n" in said
+    assert "Failed attempts are not recorded.\n" in said
+    assert run(["analyze", "one.csv", "--no-guidelines", "--job-failures", "0.001"]) == 0
+    assert "No attempt failed.\n" in capsys.readouterr().out
+
+
+def test_losses_are_told_where_jobs_report_them(capsys: pytest.CaptureFixture[str]) -> None:
+    found = analysed(capsys, "generate:aiturbo?jobs=30", "--no-guidelines")["convergence"]
+    assert found["jobs"] == 30
+    assert 0 < found["share"] < 1
+
+
+def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["analyze", "three.csv", "--cluster", "2x2", "--no-guidelines"]
+    assert run([*words, "--report", "out.html"]) == 0
+    assert capsys.readouterr().out == TEXT + "report   out.html\n"
+    page = Path("out.html").read_text()
+    command = "weft analyze three.csv --cluster 2x2 --no-guidelines --report out.html"
+    assert command in page
+    assert [path.name for path in Path().iterdir() if "out.html" in path.name] == ["out.html"]

@@ -1,0 +1,98 @@
+"""A document in a terminal, and as a page that runs nothing."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from weft.reports.document import Cell, Document, Section, Table, Tile
+from weft.reports.document_page import document_page
+from weft.reports.document_text import document_text
+
+HOSTILE = "</td><script>document.title='owned'</script>"
+TABLE = Table(
+    "Why",
+    ("size", "a", "b"),
+    [("all", "75.0%", "25.0%"), ("1", Cell("9 h", "-10%", "better"), None)],
+    "They add up.",
+    parts=("a", "b"),
+    shares=[(0.75, 0.25), (0.5, 0.5)],
+)
+
+
+def written(**changes: object) -> Document:
+    values: dict[str, object] = {
+        "title": "Two rows",
+        "facts": "2 jobs",
+        "command": "weft analyze two.csv",
+        "tiles": [Tile("Mean wait", "3 s", "of 2 jobs")],
+        "sections": [Section("Waiting", "What it means.", ["Nobody waited."], [TABLE])],
+        "notes": ["made by hand"],
+    }
+    return Document(**{**values, **changes})  # type: ignore[arg-type]
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_a_terminal_gets_findings_tables_and_notes() -> None:
+    assert document_text(written()) == (
+        "Two rows\n"
+        "2 jobs\n"
+        "\n"
+        "WAITING\n"
+        "Nobody waited.\n"
+        "\n"
+        "Why\n"
+        "size           a      b\n"
+        "────  ──────────  ─────\n"
+        "all        75.0%  25.0%\n"
+        "1     9 h (-10%)      -\n"
+        "They add up.\n"
+        "\n"
+        "note: made by hand\n"
+    )
+
+
+def test_a_page_holds_everything_and_asks_for_nothing() -> None:
+    text = document_page(written())
+    tags = Tags(text).found
+    assert not [tag for tag, _ in tags if tag in {"script", "img", "iframe"}]
+    assert not [values for _, values in tags if "style" in values or "src" in values]
+    for word in ("Two rows", "Mean wait", "Nobody waited.", "What it means.", "made by hand"):
+        assert word in text
+    assert '<div class="compared better">-10%</div>' in text
+    bars = [float(values["width"] or 0) for tag, values in tags if tag == "rect" and "x" in values]
+    assert bars == [750, 250, 500, 500]
+    policy = next(v["content"] for _, v in tags if v.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_nothing_that_was_written_becomes_markup() -> None:
+    table = Table(HOSTILE, (HOSTILE, HOSTILE), [(HOSTILE, Cell(HOSTILE, HOSTILE))], HOSTILE)
+    text = document_page(
+        written(
+            title=HOSTILE,
+            facts=HOSTILE,
+            command=HOSTILE,
+            tiles=[Tile(HOSTILE, HOSTILE, HOSTILE)],
+            sections=[Section(HOSTILE, HOSTILE, [HOSTILE], [table])],
+            notes=[HOSTILE],
+        )
+    )
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") == 19
+    assert not re.findall(r"\{\{\w+\}\}", text)
+
+
+def test_a_ragged_table_is_our_own_mistake() -> None:
+    with pytest.raises(AssertionError, match="Odd: ragged"):
+        Table("Odd", ("a", "b"), [("1",)])

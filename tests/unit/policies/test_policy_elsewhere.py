@@ -1,0 +1,89 @@
+"""A job that failed is tried again later and somewhere else, and nobody passes it for that."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stories import Story
+from weft.core.actions import Action, Start
+from weft.core.errors import InvalidInputError
+from weft.core.events import JobFailed, JobFinished, JobSubmitted
+from weft.core.job import JobSpec
+from weft.core.retry import Answer, Failure
+from weft.testing.builders import job, policy
+
+
+def story(answer: Answer, text: str = "fifo+elsewhere", cluster: str = "2x2") -> Story:
+    """A scheduler whose retry rule always answers the same."""
+    told = Story(text, cluster)
+
+    def rule(failure: Failure) -> Answer:
+        return answer
+
+    told.scheduler.retry = rule
+    return told
+
+
+def places(actions: list[Action]) -> dict[str, str]:
+    return {a.job: a.allocation.devices[0].node for a in actions if isinstance(a, Start)}
+
+
+def fails(told: Story, name: str, at: float, *more: JobSpec) -> list[Action]:
+    row = told.scheduler.jobs[name]
+    told.runs(at, name)
+    newcomers = [JobSubmitted(spec) for spec in more]
+    return told.tell(at, JobFailed(name, row.action, 0.0, "ecc"), *newcomers)
+
+
+def test_the_next_try_keeps_away_from_a_suspected_node() -> None:
+    told = story(Answer(again=True, avoid=("n0",)))
+    assert places(told.tell(0.0, JobSubmitted(job("a", size=2)))) == {"a": "n0"}
+    assert places(fails(told, "a", 5.0)) == {"a": "n1"}
+
+
+def test_if_there_is_nothing_else_the_job_waits_and_then_goes_where_it_was() -> None:
+    told = story(Answer(again=True, avoid=("n0",)), "fifo+elsewhere?patience_s=60")
+    told.tell(0.0, JobSubmitted(job("b", size=2, length_s=900.0)))
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    told.scheduler.retry = lambda failure: Answer(again=True, avoid=("n1",))
+    assert not places(fails(told, "a", 5.0))
+    assert told.scheduler.why("a", 5.0).sentence == (
+        "it asks for 2 devices and failed on n1; it waits for others up to 60 s more"
+    )
+    assert told.scheduler.wake_at == 65.0
+    assert places(told.tell(65.0)) == {"a": "n1"}
+
+
+def test_a_job_is_kept_back_until_it_is_worth_another_try() -> None:
+    told = story(Answer(again=True, wait_s=30.0))
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    assert places(fails(told, "a", 5.0, job("b", size=2))) == {"b": "n0"}
+    assert told.scheduler.why("a", 5.0).sentence == (
+        "it failed 1 times and is tried again in 30 s, "
+        "or as soon as a job of lower priority would start"
+    )
+    assert told.scheduler.wake_at == 35.0
+    assert places(told.tell(35.0)) == {"a": "n1"}
+
+
+def test_nobody_of_lower_priority_starts_in_its_stead() -> None:
+    """One place is left: the job that failed has it at once, rather than one below it."""
+    told = story(Answer(again=True, wait_s=30.0), cluster="1x2")
+    high = replace(job("a", size=2), priority=1)
+    told.tell(0.0, JobSubmitted(high))
+    assert places(fails(told, "a", 5.0, job("b", size=2))) == {"a": "n0"}
+
+
+def test_one_of_the_same_priority_may_pass_it() -> None:
+    told = story(Answer(again=True, wait_s=30.0), cluster="1x2")
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    assert places(fails(told, "a", 5.0, job("b", size=2))) == {"b": "n0"}
+    told.runs(8.0, "b")
+    row = told.scheduler.jobs["b"]
+    assert not places(told.tell(9.0, JobFinished("b", row.action)))
+    assert places(told.tell(35.0)) == {"a": "n0"}
+
+
+def test_a_patience_below_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="patience_s must be 0 or more, not -1"):
+        policy("fifo+elsewhere?patience_s=-1")

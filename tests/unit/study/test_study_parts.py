@@ -1,0 +1,149 @@
+"""Each part of an analysis, on records few enough to be computed by hand."""
+
+import numpy as np
+import pytest
+
+from weft.core.actions import Start
+from weft.core.allocation import Allocation
+from weft.core.cluster import Cluster, Device
+from weft.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
+from weft.core.retry import fixed
+from weft.failures.rules import RuleTable, shipped
+from weft.models.losses import Numbers
+from weft.reports.recorder import Recorder, Story
+from weft.sim.settings import Settings
+from weft.study.analysis import analyse
+from weft.study.convergence import convergence, settled_share
+from weft.study.failing import Judge, failures
+from weft.study.record import Record
+from weft.study.waits import waits
+from weft.testing.builders import job
+from weft.traces.workload import Workload
+
+HERE, THERE = Device("n0", 0), Device("n1", 0)
+
+
+def record(recorder: Recorder, **more: object) -> Record:
+    workload = Workload.of("by hand", [story.spec for story in recorder.stories.values()])
+    cluster = Cluster.grid(2, 1)
+    values = {"how": "", "workload": workload, "cluster": cluster, "settings": Settings()}
+    return Record(recorder=recorder, **{**values, **more})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def failing() -> Record:
+    """Two devices on two nodes.
+
+    0 s    a (both devices, 100 s alone, two retries) starts at half its speed
+    60 s   it fails of a full disk with nothing kept, starts again
+    70 s   it fails of nothing that is known, starts again at full speed
+    170 s  it finishes
+    """
+    recorder = Recorder(retry=fixed)
+    both = Allocation((HERE, THERE))
+    a = job("a", size=2, length_s=100, retries=2)
+    recorder.step(0, [JobSubmitted(a)], [Start(0, "a", both)], free=0)
+    recorder.step(0, [JobStarted("a", 0, 0, 0.5)], [], free=0)
+    disk = "OSError: [Errno 28] No space left on device"
+    recorder.step(60, [JobFailed("a", 0, 0, disk)], [Start(1, "a", both)], free=0)
+    recorder.step(60, [JobStarted("a", 1, 0, 1)], [], free=0)
+    recorder.step(70, [JobFailed("a", 1, 0)], [Start(2, "a", both)], free=0)
+    recorder.step(70, [JobStarted("a", 2, 0, 1)], [], free=0)
+    recorder.step(170, [JobFinished("a", 2)], [], free=2)
+    recorder.close(170)
+    return record(recorder)
+
+
+def test_attempts_that_failed_are_counted_with_what_they_held(failing: Record) -> None:
+    found = failures(failing)
+    assert (found.attempts, found.jobs, found.lost_jobs, found.repeats) == (2, 1, 0, 1)
+    assert found.gpu_h * 3600 == pytest.approx(140)
+    assert found.repeats_gpu_h * 3600 == pytest.approx(20)
+    assert found.share == pytest.approx(140 / 340)
+    assert found.early == {"120": 1.0, "300": 1.0, "1200": 1.0}
+    assert [(one.name, one.attempts) for one in found.by_class if one.attempts] == [
+        ("resource", 1),
+        ("unknown", 1),
+    ]
+    assert [(one.name, one.kind) for one in found.by_reason] == [
+        ("disk-full", "resource"),
+        ("no reason recorded", "unknown"),
+    ]
+
+
+def test_device_time_is_told_by_size_and_spread_with_its_progress(failing: Record) -> None:
+    usage = analyse(failing).usage
+    (use,) = usage.by_spread
+    assert (use.size, use.nodes, use.holds, use.share) == ("2-4", "2", 3, 1.0)
+    assert usage.gpu_h * 3600 == pytest.approx(340)
+    assert use.progress == usage.progress == pytest.approx(200 / 340)
+    assert usage.in_use == pytest.approx(1.0)
+
+
+def test_a_reason_is_a_name_of_the_study_or_of_a_rule_or_text_that_rules_are_tried_on() -> None:
+    judge = Judge(shipped())
+    assert judge("incorrect inputs") == ("incorrect inputs", "deterministic")
+    assert judge("gpu-out-of-memory") == ("gpu-out-of-memory", "resource")
+    assert judge("torch.OutOfMemoryError: CUDA out of memory.") == ("gpu-out-of-memory", "resource")
+    assert judge("it just stopped") == ("unexplained", "unknown")
+    assert judge("") == ("no reason recorded", "unknown")
+
+
+def test_rules_of_a_user_come_first() -> None:
+    own = "- {name: house-rule, class: transient, line: ['it just stopped'], says: Again.}"
+    judge = Judge(RuleTable.parse("own.yaml", own))
+    assert judge("it just stopped") == ("house-rule", "transient")
+
+
+def test_waits_by_cause_leave_out_jobs_that_never_fit() -> None:
+    recorder = Recorder()
+    jobs = [job("runs", length_s=10), job("waits", length_s=5), job("huge", size=8, length_s=5)]
+    start = Start(0, "runs", Allocation((HERE,)))
+    recorder.step(0, [JobSubmitted(one) for one in jobs], [start], free=0, unfit={8: 1})
+    then = Start(1, "waits", Allocation((HERE,)))
+    recorder.step(10, [JobFinished("runs", 0)], [then], free=0, unfit={8: 1})
+    recorder.step(15, [JobFinished("waits", 1)], [], free=1, unfit={8: 1})
+    recorder.close(15)
+    whole, *sizes = waits(record(recorder, unfit={"huge"}))
+    assert (whole.jobs, whole.waited, whole.total_s, whole.mean_s) == (2, 1, 10, 5)
+    assert whole.causes_s == {"devices": 10, "fragmentation": 0, "order": 0, "fair share": 0}
+    assert [row.size for row in sizes] == ["1"]
+
+
+def test_causes_that_nobody_recorded_are_none(failing: Record) -> None:
+    whole, *_ = waits(record(failing.recorder, has_causes=False))
+    assert whole.causes_s is None
+    assert whole.share("devices") is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "share"),
+    [
+        ([4.0, 2.0, 1.0, 0.5], 0.0),  # the last is the lowest
+        ([4.0, 1.0005, 1.0, 1.0], 0.5),  # within 0.1 % of it after half of the time
+        ([1.0, 2.0, 3.0, 4.0], 0.75),  # it diverged from the first report on
+    ],
+)
+def test_a_loss_has_settled_once_it_is_within_a_thousandth_of_the_lowest(
+    losses: list[float], share: float
+) -> None:
+    steps = np.array([25.0, 50.0, 75.0, 100.0])
+    assert settled_share(steps, np.array(losses)) == pytest.approx(share)
+
+
+def test_jobs_that_report_losses_are_told_from_those_that_do_not(failing: Record) -> None:
+    def reported(story: Story) -> tuple[Numbers, Numbers]:
+        return np.array([50.0, 100.0]), np.array([1.0, 1.0])
+
+    known = convergence(failing, reported)
+    assert (known.jobs, known.silent_jobs, known.share) == (1, 0, 0.5)
+    assert known.settled_gpu_h * 3600 == pytest.approx(170)
+    silent = convergence(failing)
+    assert (silent.jobs, silent.silent_jobs, silent.share) == (0, 1, None)
+    assert silent.studied_gpu_h * 3600 == pytest.approx(0.62 * 340)
+
+
+def test_what_the_trace_says_of_an_end_goes_before_what_was_simulated(failing: Record) -> None:
+    said = record(failing.recorder, statuses={"a": "killed"})
+    assert [(end.status, end.share) for end in analyse(said).ends] == [("killed", 1.0)]
+    assert convergence(said).studied_gpu_h * 3600 == pytest.approx(0.56 * 340)
