@@ -132,7 +132,8 @@ _RUN_OPTIONS = (
         default=0.0,
         metavar="SPREAD",
         help="Make policies mispredict speeds by a log-normal factor of this spread; with "
-        "--belief learned, each measurement is off by one.",
+        "--belief learned, each measurement is off by one; with --speeds plans, every factor of "
+        "the plan models is, until they are learned.",
     ),
     click.option(
         "--lengths",

@@ -16,7 +16,7 @@ What it may know besides are stages: what jobs do within an iteration, relative 
 therefore how sharing slows them. How many iterations a second that is, it must see.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.core.actions import Action
@@ -155,17 +155,20 @@ def learning(belief: Learned, gauge: Gauge | None = None) -> Observer:
         actions: Sequence[Action],  # noqa: ARG001
         scheduler: Scheduler,
     ) -> None:
-        for event in events:
-            if isinstance(event, JobStarted | JobProgressed):
-                job = scheduler.jobs.get(event.job)
-                if job is None or event.action != job.action or not _is_alone(job, scheduler):
-                    continue  # It has been given other devices since, or shares them.
-                speed = event.iterations_per_s
-                if gauge is not None:
-                    speed = gauge(job.spec, job.size, speed)
-                belief.observe(job.spec, job.size, speed)
+        for job, speed in seen_alone(events, scheduler):
+            measured = speed if gauge is None else gauge(job.spec, job.size, speed)
+            belief.observe(job.spec, job.size, measured)
 
     return observe
+
+
+def seen_alone(events: Sequence[Event], scheduler: Scheduler) -> Iterator[tuple[Job, float]]:
+    """Jobs that report their speed on devices that they hold still and share with nobody."""
+    for event in events:
+        if isinstance(event, JobStarted | JobProgressed):
+            job = scheduler.jobs.get(event.job)
+            if job is not None and event.action == job.action and _is_alone(job, scheduler):
+                yield job, event.iterations_per_s
 
 
 def _is_alone(job: Job, scheduler: Scheduler) -> bool:

@@ -135,6 +135,10 @@ class Planner:
         default_factory=dict, compare=False, repr=False
     )
 
+    def forget(self) -> None:
+        """Answer afresh: a type has changed."""
+        self._kept.clear()
+
     def type_of(self, spec: JobSpec) -> ModelType | None:
         """The model type of a job, or None where its model is not known."""
         return self.types.get(spec.profile.model)

@@ -24,7 +24,6 @@ from weft.core.errors import InvalidInputError
 from weft.core.job import JobId, JobSpec
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.snapshot import Reason, Schedule, Snapshot
-from weft.models.planned import standard
 from weft.policies.explain import why_waiting
 from weft.policies.placement import Fit, Placement
 from weft.policies.quotas import quotas as parse_quotas
@@ -154,7 +153,7 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
         raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
     if not starve_s > 0:
         raise InvalidInputError(f"rubick starve_s must be above 0, not {starve_s:g}")
-    curves = Curves(standard(), belief, plans=plans, resources=resources, knee=knee)
+    curves = Curves(belief, plans=plans, resources=resources, knee=knee)
     rules = Rules(gate, restart_s, starve_s, resources, promises, parse_quotas("rubick", quotas))
     return Rubick(placement, curves, rules)
 

@@ -13,14 +13,14 @@ speeds that the belief gives for their own sizes, wherever the devices are.
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from weft.core.job import JobId, JobSpec
 from weft.core.plan import DATA_PARALLEL, Plan
 from weft.core.ports import PerformanceModel
 from weft.models.plan_memory import memory
 from weft.models.plan_space import Candidate, Planner, dense
-from weft.models.planned import alike
+from weft.models.planned import alike, standard
 from weft.models.plans import Shape
 from weft.policies.afs import Revisable
 
@@ -28,6 +28,14 @@ USEFUL = 1.01  # times as fast as the next smaller size, or a size is not worth 
 KEPT_MAX = 65_536  # curves, and jobs whose curve is known
 _CORES_MAX = 128  # for each device
 ENOUGH = 1.0 - 1e-9  # as fast as what was asked for, but for rounding
+
+
+@runtime_checkable
+class Planning(Protocol):
+    """A belief with its own idea of execution plans, which may change."""
+
+    planner: Planner
+    version: int
 
 
 class Speed(NamedTuple):
@@ -95,7 +103,6 @@ class Curves:
 
     def __init__(
         self,
-        planner: Planner,
         belief: PerformanceModel,
         *,
         plans: bool = True,
@@ -103,7 +110,8 @@ class Curves:
         pure: bool = False,
         knee: float = 0.0,
     ) -> None:
-        self._planner = planner
+        self._planning = belief if isinstance(belief, Planning) else None
+        self._planner = standard() if self._planning is None else self._planning.planner
         self._belief = belief
         self._plans = plans
         self._resources = resources
@@ -114,13 +122,16 @@ class Curves:
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
         # Of planned jobs, which are many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
-        self._grid = (0, 1)  # devices of the cluster, and of its largest node
+        # Devices of the cluster, and of its largest node; and how new the idea of plans is.
+        self._grid = (0, 1, 0)
 
     def on(self, devices: int, node: int) -> None:
         """From now on there are so many devices, so many on a node."""
-        node = max(node, 1)  # Jobs may run on where every node was drained.
-        if self._grid != (devices, node):
-            self._grid = (devices, node)
+        version = 0 if self._planning is None else self._planning.version
+        # Jobs may run on where every node was drained.
+        grid = (devices, max(node, 1), version)
+        if self._grid != grid:
+            self._grid = grid
             self._known.clear()
             self._jobs.clear()
 

@@ -23,7 +23,6 @@ from weft.core.job import Job, JobId, JobSpec
 from weft.core.ports import PerformanceModel
 from weft.core.snapshot import Schedule, Snapshot
 from weft.models.plan_space import shape_of
-from weft.models.planned import standard
 from weft.policies.placement import Placement
 from weft.policies.restarts import Restarts
 from weft.policies.rubick_curves import Curves
@@ -133,5 +132,5 @@ def sia(
         raise InvalidInputError(f"sia idle must be above 0, not {idle:g}")
     if not restart_s >= 0:
         raise InvalidInputError(f"sia restart_s must be 0 or more, not {restart_s:g}")
-    curves = Curves(standard(), belief, plans=False, pure=True)
+    curves = Curves(belief, plans=False, pure=True)
     return Sia(placement, curves, power=power, idle=idle, restart_s=restart_s)

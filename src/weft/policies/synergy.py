@@ -13,7 +13,6 @@ from weft.core.job import Job
 from weft.core.plan import DATA_PARALLEL
 from weft.core.ports import PerformanceModel
 from weft.core.snapshot import Schedule, Snapshot
-from weft.models.planned import standard
 from weft.policies.ordered import Ordered
 from weft.policies.orders import arrival
 from weft.policies.placement import Placement
@@ -61,7 +60,7 @@ def synergy(
     """
     if not restart_s >= 0:
         raise InvalidInputError(f"synergy restart_s must be 0 or more, not {restart_s:g}")
-    curves = Curves(standard(), belief, plans=False, resources=False)
+    curves = Curves(belief, plans=False, resources=False)
     return Synergy(placement, curves, strict=strict, restart_s=restart_s)
 
 

@@ -11,7 +11,6 @@ from weft.core.actions import Action
 from weft.core.events import Event
 from weft.core.job import Job, JobId
 from weft.core.scheduler import Scheduler
-from weft.models.planned import standard
 from weft.models.scaling import ScalingModel
 from weft.policies.quotas import Left, Quotas
 from weft.policies.rubick_books import counted, shape
@@ -23,7 +22,7 @@ class Promises:
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
-        self._curves = Curves(standard(), ScalingModel())
+        self._curves = Curves(ScalingModel())
         self._decisions = 0
         self._since: dict[JobId, float] = {}  # jobs that were owed something at the last decision
         self.broken: set[JobId] = set()

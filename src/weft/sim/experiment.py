@@ -41,6 +41,8 @@ from weft.traces.workload import Workload
 
 if TYPE_CHECKING:
     from weft.models.loss_streams import LossForecasts
+    from weft.models.plan_belief import PlanBelief
+    from weft.models.plan_space import Planner
 
 Stopwatch = Callable[[], float]
 
@@ -68,17 +70,22 @@ class Experiment:
     spent: "Spent"
     times: StageTimes
     lengths: "LossForecasts | None"  # where jobs' ends are told by their losses
+    plans: "PlanBelief | None"  # where execution plans are not known for certain
 
     def notes(self) -> list[str]:
-        """What was assumed on the way."""
-        drawn = len(self.times.drawn)
-        if not drawn:
-            return []
-        note = (
-            f"{drawn} jobs came without stage times and share devices as models of the catalogue "
-            f"would, drawn by seed {self.times.seed}"
-        )
-        return [note]
+        """What was assumed on the way, and learned."""
+        notes: list[str] = []
+        if self.times.drawn:
+            notes.append(
+                f"{len(self.times.drawn)} jobs came without stage times and share devices as "
+                f"models of the catalogue would, drawn by seed {self.times.seed}"
+            )
+        if self.plans is not None:
+            notes.append(
+                "policies begin with plan models whose factors are off by "
+                f"e^±{self.settings.belief_error:g}; {self.plans.learned}"
+            )
+        return notes
 
     def finish(self) -> Summary:
         """Run to the end and sum up."""
@@ -142,7 +149,8 @@ def prepare(
     """Build scheduler, engine and recorder; every mistake in the settings shows here."""
     times = StageTimes(settings.seed)
     truth = sharing(settings.sharing, _base(cluster, settings), times)
-    belief, learns = _belief(truth, settings)
+    plans = _plan_belief(cluster, settings, times)
+    belief, learns = _belief(truth, plans, settings)
     jobs = _jobs(workload, cluster, settings)
     told, lengths = _told(settings), None
     if settings.lengths != "known":
@@ -171,7 +179,7 @@ def prepare(
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
-    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths)
+    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans)
 
 
 def _policy_text(settings: Settings) -> str:
@@ -182,8 +190,13 @@ def _policy_text(settings: Settings) -> str:
     return text
 
 
-def _base(cluster: Cluster, settings: Settings) -> PerformanceModel:
-    """How fast jobs run that share nothing; CPU slots count where the cluster has some."""
+def _base(
+    cluster: Cluster, settings: Settings, planner: "Planner | None" = None
+) -> PerformanceModel:
+    """How fast jobs run that share nothing; CPU slots count where the cluster has some.
+
+    `planner`: what is taken to be true of plans, if not what the catalogue says.
+    """
     base: PerformanceModel = ScalingModel.on(cluster, effects(settings.effects))
     if any(node.device_type == "cpu" for node in cluster.nodes):
         from weft.models.workers import WorkersModel  # noqa: PLC0415  # most runs need none
@@ -197,7 +210,7 @@ def _base(cluster: Cluster, settings: Settings) -> PerformanceModel:
         )
     from weft.models.planned import PlannedModel, standard  # noqa: PLC0415  # as above
 
-    return PlannedModel(standard(), base, node=cluster.largest_node, even=False)
+    return PlannedModel(planner or standard(), base, node=cluster.largest_node, even=False)
 
 
 def _forecasts(jobs: Sequence[JobSpec], settings: Settings) -> "LossForecasts":
@@ -222,7 +235,7 @@ def _forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> Interle
 
 
 def _belief(
-    truth: InterleavingModel, settings: Settings
+    truth: InterleavingModel, plans: "PlanBelief | None", settings: Settings
 ) -> tuple[InterleavingModel, tuple[Observer, ...]]:
     """What policies believe of speeds, and what watches the run to keep it up."""
     if settings.belief not in BELIEFS:
@@ -230,6 +243,10 @@ def _belief(
             f"belief {settings.belief!r} is not known; expected one of {', '.join(BELIEFS)}"
         )
     spread, seed = settings.belief_error, settings.seed
+    if plans is not None:
+        from weft.models.plan_belief import watching  # noqa: PLC0415  # numpy loads slowly
+
+        return plans, (watching(plans),)
     if settings.belief == "known":
         if not spread:
             return truth, ()
@@ -244,6 +261,18 @@ def _belief(
             raise InvalidInputError("belief prior measures nothing; it takes no belief error")
         return belief, ()
     return belief, (learning(belief, _gauge(spread, seed) if spread else None),)
+
+
+def _plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "PlanBelief | None":
+    """Plan models whose factors are off, and that are fitted again if beliefs are learned."""
+    if settings.speeds != "plans" or (settings.belief == "known" and not settings.belief_error):
+        return None
+    from weft.models.plan_belief import PlanBelief, believed  # noqa: PLC0415  # numpy loads slowly
+    from weft.models.planned import standard  # noqa: PLC0415  # as above
+
+    planner, refitting = believed(standard(), spread=settings.belief_error, seed=settings.seed)
+    model = sharing(settings.sharing, _base(cluster, settings, planner), times)
+    return PlanBelief(model, planner, refitting if settings.belief == "learned" else None)
 
 
 def _gauge(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:

@@ -49,7 +49,7 @@ def synergy(*specs: JobSpec, node: Node | None = None) -> Scheduler:
 
 class TestCurves:
     def made(self, **options: bool) -> Curves:
-        curves = Curves(PLANNER, ScalingModel(), **options)
+        curves = Curves(ScalingModel(), **options)
         curves.on(64, 8)
         return curves
 
@@ -93,7 +93,7 @@ class TestDealing:
     def test_whoever_makes_more_of_a_core_gets_more_of_them(self):
         one, other = planned("a", "llama7", 4, OFFLOAD4), planned("b", "bert", 4, OFFLOAD4)
         scheduler = synergy(one, other)
-        curves = Curves(PLANNER, ScalingModel(), plans=False, resources=False)
+        curves = Curves(ScalingModel(), plans=False, resources=False)
         curves.on(8, 8)
         found = hosts(scheduler)
 

@@ -43,7 +43,7 @@ def planned(
 
 
 def curves(**options: bool) -> Curves:
-    made = Curves(PLANNER, ScalingModel(), **options)
+    made = Curves(ScalingModel(), **options)
     made.on(64, 8)
     return made
 
