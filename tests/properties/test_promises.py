@@ -50,6 +50,21 @@ def tenants_jobs(draw: st.DrawFn) -> list[JobSpec]:
     return sorted(jobs, key=lambda job: job.submit_at)
 
 
+def of_eight() -> JobSpec:
+    """A guaranteed job of eight devices under the best plan, which makes eight its least."""
+    best = PLANNER.best("bert", (8,))
+    assert best is not None
+    spec = JobSpec(
+        "a",
+        1e4,
+        sizes=(8,),
+        profile=Profile(size=8, model="bert"),
+        plans=(best.plan, DATA_PARALLEL),
+        tenant="A",
+    )
+    return offering(spec, PLANNER, 8 * NODES, 8)
+
+
 def watched(jobs: list[JobSpec], text: str, quota: float) -> Promises:
     cluster = Cluster.grid(NODES, 8)
     truth = PlannedModel(PLANNER, ScalingModel())
@@ -73,35 +88,14 @@ def test_promises_are_kept_while_the_quota_suffices(jobs: list[JobSpec], quota: 
 
 def test_the_watch_sees_what_is_broken() -> None:
     """A policy that promises nothing breaks promises, and the watch must notice."""
-    best = PLANNER.best("bert", (8,))
-    assert best is not None
-    asked = JobSpec(
-        "a",
-        1e4,
-        sizes=(8,),
-        profile=Profile(size=8, model="bert"),
-        plans=(best.plan, DATA_PARALLEL),
-        tenant="A",
-    )
     crowd = [
-        offering(replace(asked, id=f"b{n}", submit_at=float(n), guaranteed=n == 9), PLANNER, 24, 8)
-        for n in range(10)
+        replace(of_eight(), id=f"b{n}", submit_at=float(n), guaranteed=n == 9) for n in range(10)
     ]
     assert watched(crowd, "fifo", 24.0).broken == {"b9"}
 
 
 @pytest.mark.parametrize("quota", [8, 24])
 def test_promises_were_really_watched(quota: int) -> None:
-    best = PLANNER.best("bert", (8,))
-    assert best is not None
-    spec = JobSpec(
-        "a",
-        1e3,
-        sizes=(8,),
-        profile=Profile(size=8, model="bert"),
-        plans=(best.plan, DATA_PARALLEL),
-        tenant="A",
-    )
-    found = watched([offering(spec, PLANNER, 24, 8)], f"rubick?quotas=A:{quota}", quota)
+    found = watched([of_eight()], f"rubick?quotas=A:{quota}", quota)
     assert found.kept > 0
     assert not found.broken

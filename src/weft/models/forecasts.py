@@ -5,12 +5,11 @@ then both say the same; a belief that forecasts has its own opinion, which may b
 whether it stands by it.
 """
 
-from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from weft.core.allocation import Allocation
-from weft.core.job import Job, JobSpec
+from weft.core.job import Job
 from weft.core.ports import InterleavingModel, PerformanceModel
+from weft.models.around import Around
 
 
 class Forecast(NamedTuple):
@@ -42,29 +41,12 @@ def forecaster(belief: PerformanceModel) -> Forecaster:
     return belief if isinstance(belief, Forecaster) else _KNOWN
 
 
-class Forecasting:
+class Forecasting(Around):
     """A belief about speeds with somebody else's opinion about lengths."""
 
     def __init__(self, model: InterleavingModel, lengths: Forecaster) -> None:
-        self._model = model
+        super().__init__(model)
         self._lengths = lengths
 
     def forecast(self, job: Job, now: float) -> Forecast:
         return self._lengths.forecast(job, now)
-
-    def alone(self, spec: JobSpec, size: int) -> float:
-        return self._model.alone(spec, size)
-
-    def iterations_per_s(
-        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
-    ) -> float:
-        return self._model.iterations_per_s(spec, allocation, ring)
-
-    def kind(self, spec: JobSpec) -> Hashable:
-        return self._model.kind(spec)
-
-    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        return self._model.together(specs)
-
-    def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs)

@@ -10,12 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from weft.core.actions import Action
-from weft.core.allocation import Allocation
 from weft.core.events import Event
 from weft.core.job import Job, JobSpec
 from weft.core.plan import DATA_PARALLEL
 from weft.core.ports import InterleavingModel
 from weft.core.scheduler import Observer, Scheduler
+from weft.models.around import Around
 from weft.models.learned import seen_alone
 from weft.models.noisy import log_normal
 from weft.models.plan_fit import KNOBS, SEVEN, Run
@@ -24,16 +24,16 @@ from weft.models.plan_space import Planner, shape_of
 from weft.models.plans import ModelType
 
 
-class PlanBelief:
+class PlanBelief(Around):
     """What is believed of plans; `model` answers everything else, on the same planner."""
 
     def __init__(
         self, model: InterleavingModel, planner: Planner, refitting: Refitting | None = None
     ) -> None:
         """`refitting` owns the planner's types; None: nothing is ever learned."""
+        super().__init__(model)
         self.planner = planner
         self.version = 0  # times that a type was fitted again
-        self._model = model
         self._refitting = refitting
 
     @property
@@ -63,23 +63,6 @@ class PlanBelief:
 
     def basis(self, spec: JobSpec) -> Hashable:
         return (spec.id, self.version)
-
-    def alone(self, spec: JobSpec, size: int) -> float:
-        return self._model.alone(spec, size)
-
-    def iterations_per_s(
-        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
-    ) -> float:
-        return self._model.iterations_per_s(spec, allocation, ring)
-
-    def kind(self, spec: JobSpec) -> Hashable:
-        return self._model.kind(spec)
-
-    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        return self._model.together(specs)
-
-    def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs)
 
 
 def watching(belief: PlanBelief) -> Observer:
