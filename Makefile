@@ -24,6 +24,7 @@ bench: $(STAMP)
 replications: $(STAMP)
 	$(BIN)/python replications/run.py
 	$(BIN)/weft replicate afs
+	$(BIN)/weft replicate aiturbo
 	$(BIN)/weft replicate muri
 	$(BIN)/weft replicate rubick
 	$(BIN)/weft replicate philly
@@ -40,4 +41,5 @@ clean:
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q src
 	touch $(STAMP)
