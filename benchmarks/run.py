@@ -86,8 +86,8 @@ def rows() -> list[Row]:
         listed.append(Row(f"Philly 66,280 {policy}", words, budget_s, 500.0, slow=True))
     drawn_5000 = GENERATED.format(kind="aiturbo", jobs=5000)
     paper = ("replicate", "aiturbo", "--trace", drawn_5000, "--cluster", "32x8")
-    words = (*paper, "--policies", "aiturbo", "--json")
-    listed.append(Row("5000 aiturbo, ends by losses", words, 60.0, slow=True))
+    alone = (*paper, "--policies", "aiturbo", "--json")
+    listed.append(Row("5000 aiturbo, ends by losses", alone, 60.0, slow=True))
     return listed
 
 

@@ -30,7 +30,7 @@ Kind = Literal["predictable", "plateau", "oscillation", "divergence"]
 UNPREDICTABLE: tuple[Kind, ...] = ("plateau", "oscillation", "divergence")
 REPORTS = 200  # losses within the declared limit of steps
 REFIT = 1.3  # times as many losses as at the last refit
-REFIT_SETTLED = 2.0  # the same for a job that counts as predictable
+REFIT_SETTLED = 1.6  # the same for a predictable job; at 2, one that diverges may never be noticed
 _LIMIT = (1.2, 3.0)  # declared steps over true ones
 _FAMILY_SPREAD = 0.05
 

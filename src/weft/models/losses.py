@@ -216,13 +216,17 @@ def _lines(
     """Slope and intercept, neither below 0, for every row of losses and each of its shapes."""
     if form == "inverse":
         gaps = np.maximum(losses[:, None, :] - shapes[:, :, None], _TINY)
-        across, up, weights = steps, 1.0 / gaps, weights * gaps**4
+        heights = weights * gaps * gaps * gaps  # A power of an array takes far longer.
+        widths = heights * gaps
+        total, first, second = widths.sum(axis=-1), widths @ steps, widths @ (steps * steps)
+        level, product = heights.sum(axis=-1), heights @ steps
     else:
-        across, up = _feature(form, steps, shapes), losses[:, None, :]
-    weighted = weights * across
-    total, first = weights.sum(axis=-1), weighted.sum(axis=-1)
-    second, product = (weighted * across).sum(axis=-1), (weighted * up).sum(axis=-1)
-    level = (weights * up).sum(axis=-1)
+        across = _feature(form, steps, shapes)
+        weighted = weights * across
+        total, first = weights.sum(axis=-1), weighted.sum(axis=-1)
+        second = (weighted * across).sum(axis=-1)
+        level = (weights * losses[:, None, :]).sum(axis=-1)
+        product = (weighted * losses[:, None, :]).sum(axis=-1)
     spread = np.maximum(total * second - first * first, _TINY * total * second)
     slopes = (total * product - first * level) / spread
     intercepts = (level - slopes * first) / total
@@ -266,8 +270,8 @@ def _without_outliers(losses: Numbers) -> Numbers:
     """Points far from the median of their neighbourhood, replaced by its mean."""
     if len(losses) < _WINDOW:
         return losses
-    windows = np.lib.stride_tricks.sliding_window_view(losses, _WINDOW)
-    half = _WINDOW // 2
+    half, count = _WINDOW // 2, len(losses) - _WINDOW + 1
+    windows = losses[np.arange(count)[:, None] + np.arange(_WINDOW)]
     median = np.sort(windows, axis=1)[:, half]
     deviation = np.sort(np.abs(windows - median[:, None]), axis=1)[:, half]
     inner = losses[half : len(losses) - half]

@@ -9,10 +9,12 @@ construction and is not judged at all.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import comb, inf
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.models.losses import HELD_OUT, Fit, Numbers
 
@@ -72,18 +74,15 @@ class Standing(NamedTuple):
 
 def kendall(values: Numbers) -> float:
     """Kendall's tau of a series against its order: 1 if it only rises, −1 if it only falls."""
-    signs = np.sign(values[None, :] - values[:, None])
-    pairs = len(values) * (len(values) - 1) / 2
-    return float(np.triu(signs, 1).sum() / pairs) if pairs else 0.0
+    earlier, later = _pairs(len(values))
+    return float(np.sign(values[later] - values[earlier]).mean()) if len(earlier) else 0.0
 
 
 def drifts(residuals: Numbers) -> bool:
     """Whether the newest residuals lean to one side more than chance would let them."""
     newest = residuals[-max(1, round(HELD_OUT * len(residuals))) :]
-    above = int((newest > 0).sum())
-    fewer, count = min(above, len(newest) - above), len(newest)
-    tail = sum(comb(count, k) for k in range(fewer + 1)) / 2**count
-    return bool(2.0 * tail < _SIGN_LEVEL)
+    above = int(np.count_nonzero(newest > 0))
+    return min(above, len(newest) - above) < _fewest(len(newest))
 
 
 def diverges(losses: Numbers) -> bool:
@@ -92,6 +91,24 @@ def diverges(losses: Numbers) -> bool:
         return False
     levels = np.convolve(losses, np.full(_ENDS, 1.0 / _ENDS), mode="valid")
     return bool(levels[-1] > DIVERGED * levels.min())
+
+
+@lru_cache(maxsize=256)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of all pairs, earlier and later."""
+    earlier, later = np.triu_indices(count, 1)
+    return earlier, later
+
+
+@lru_cache(maxsize=256)
+def _fewest(count: int) -> int:
+    """The fewest signs of the rarer kind that so many residuals have by chance."""
+    tail, fewest = 0.0, 0
+    while True:
+        tail += comb(count, fewest) / 2**count
+        if 2.0 * tail >= _SIGN_LEVEL:
+            return fewest
+        fewest += 1
 
 
 def _missing(evidence: Evidence, ends: Sequence[float]) -> str:

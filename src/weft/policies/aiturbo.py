@@ -135,26 +135,28 @@ class AITurbo(Sharing):
     ) -> dict[JobId, Place]:
         """Everybody's place by a fresh count."""
         ballots: list[Ballot] = []
-        forgiven: dict[JobId, float] = {}
         promoted: set[JobId] = set()
+        forgiven: list[float] = []
         for job in active:
-            identity, service, old = job.spec.id, job.service_at(now), before.get(job.spec.id)
-            forgiven[identity] = 0.0 if old is None else old.forgiven
+            identity, service = job.spec.id, job.service_at(now)
+            old = before.get(identity)
+            excused = 0.0 if old is None else old.forgiven
             if job.allocation is None and self._is_overdue(job, now):
                 promoted.add(identity)
-                forgiven[identity] = service
-            service -= forgiven[identity]
+                excused = service
+            forgiven.append(excused)
             if self._raw:
-                ballots.append(Ballot(identity, service, *self._values.best_move(job, now)))
+                move = self._values.best_move(job, now)
+                ballots.append(Ballot(identity, service - excused, *move))
             else:
-                ballots.append(Ballot(identity, service, self._values.of(job, now)))
+                ballots.append(Ballot(identity, service - excused, self._values.of(job, now)))
         found = raw_scores(ballots) if self._raw else scores(ballots)
         places: dict[JobId, Place] = {}
-        for identity, service, _, grows in ballots:
+        for (identity, service, _, grows), excused in zip(ballots, forgiven, strict=True):
             score, old = found[identity], before.get(identity)
             new = 0 if identity in promoted else self._level(score, service, old)
             since_at = old.entered_at if old is not None and old.level == new else now
-            places[identity] = Place(new, since_at, forgiven[identity], score, grows)
+            places[identity] = Place(new, since_at, excused, score, grows)
         return places
 
     def _level(self, score: float, service: float, old: Place | None) -> int:
@@ -234,8 +236,9 @@ def _memory(snapshot: Snapshot) -> Memory:
     return snapshot.memory if isinstance(snapshot.memory, Memory) else Memory()
 
 
-def _turn(place: Place, job: Job) -> tuple[int, float, int]:
-    return place.level, place.entered_at, job.sequence
+def _turn(place: Place, job: Job) -> tuple[int, float, float, int]:
+    """First come, first served in a level; of those that came in one round, the best first."""
+    return place.level, place.entered_at, place.score, job.sequence
 
 
 def _score(place: Place, job: Job) -> tuple[int, float, int]:

@@ -22,6 +22,7 @@ from weft.core.ports import PerformanceModel
 from weft.core.snapshot import Snapshot
 from weft.models.forecasts import Forecaster
 from weft.models.workers import CPU, is_cpu_only
+from weft.policies.afs import Revisable
 from weft.policies.placement import Count, Placement
 from weft.policies.shares import kept
 
@@ -44,12 +45,13 @@ class Values:
         self._belief = belief
         self._lengths = lengths
         self._restart_s = restart_s
+        self._may_change = isinstance(belief, Revisable)
         # By job, while it waits: nothing about it changes then but its place.
         self._waiting: dict[JobId, tuple[Job, float | None]] = {}
 
     def of(self, job: Job, now: float) -> float | None:
         """A round of running saves a round; it is worth that over the service still to be paid."""
-        if job.allocation is not None:
+        if job.allocation is not None or self._may_change:
             return self._of(job, now)
         known = self._waiting.get(job.spec.id)
         if known is None or known[0] is not job:
@@ -253,6 +255,8 @@ class Moves:
 
     def _grow_by_value(self) -> None:
         """Idle devices step by step, level by level; whoever runs already moves once."""
+        if not self._gpus.total + self._slots.total:
+            return
         steps: list[_Step] = []
         for identity in self._held:
             if identity not in self._moved:
@@ -388,8 +392,9 @@ class Moves:
 
 
 def cpu_nodes(cluster: Cluster) -> list[str]:
-    """The nodes whose devices are CPU slots."""
-    return [node.name for node in cluster.nodes if node.device_type == CPU]
+    """The nodes whose devices are CPU slots; none if all are, and there is but one pool."""
+    found = [node.name for node in cluster.nodes if node.device_type == CPU]
+    return found if len(found) < len(cluster.nodes) else []
 
 
 def _larger(sizes: Sequence[int], size: int) -> int:

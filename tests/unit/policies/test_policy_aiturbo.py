@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.stories import play
 from weft.core.cluster import Cluster, Node
@@ -15,7 +17,7 @@ from weft.models.scaling import ScalingModel
 from weft.models.stages import StageTimes
 from weft.models.tokens import TokenModel
 from weft.models.workers import Count, WorkersModel
-from weft.policies.aiturbo import AITurbo, aiturbo
+from weft.policies.aiturbo import AITurbo, Memory, aiturbo
 from weft.policies.placement import placement
 from weft.sim.engine import SimulatedEngine
 from weft.sim.run import Simulation
@@ -123,6 +125,37 @@ def test_who_waits_long_is_promoted():
     assert ends[0] < ends[1]
 
 
+@given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=12, unique=True))
+def test_predictable_jobs_that_were_served_alike_start_in_order_of_value(lengths):
+    jobs = [job(f"j{n}", length_s=float(length)) for n, length in enumerate(lengths)]
+    order = [line.split()[2] for line in starts(play(policy(every_s=1e9), jobs, "1x1"))]
+    assert order == [made.id for made in sorted(jobs, key=lambda made: made.iterations)]
+
+
+@given(arrivals=st.lists(st.integers(0, 300), min_size=1, max_size=8, unique=True))
+def test_jobs_that_nobody_can_predict_are_counted_by_attained_service(arrivals):
+    """Each has a device of its own, and no use for the other; who came later has had less."""
+    jobs = [
+        elastic(f"j{n}", 1, 64, asked=1, length_s=1000.0, at=float(at))
+        for n, at in enumerate(sorted(arrivals))
+    ]
+    chosen, found = policy(blind=True), []
+
+    def watch(now, events, actions, scheduler):
+        if now >= max(arrivals):
+            afresh = scheduler.snapshot(now)._replace(memory=None)
+            memory = chosen.decide(afresh).memory
+            assert isinstance(memory, Memory)
+            places = memory.places
+            found.append(sorted(places, key=lambda name: places[name].score))
+
+    engine = SimulatedEngine(jobs, TokenModel(ScalingModel(), StageTimes()))
+    cluster = Cluster.grid(1, len(jobs) + 1)
+    Simulation(Scheduler(chosen, cluster), engine, observers=(watch,)).run(until=400.0)
+    latest = [made.id for made in reversed(jobs)]
+    assert found[-1] == latest
+
+
 def test_without_its_memory_it_counts_afresh():
     chosen = policy()
     scheduler = Scheduler(chosen, Cluster.grid(1, 4))
@@ -196,6 +229,14 @@ def test_gpu_jobs_larger_than_all_gpus_never_fit_beside_many_slots():
     assert chosen.never_fits(job("a", size=8), MIXED) is not None
     slots = replace(job("b", size=8), profile=Profile(size=8, model="cpu-x"))
     assert chosen.never_fits(slots, MIXED) is None
+
+
+def test_where_all_devices_are_slots_everybody_runs_on_them():
+    slots = Cluster((Node("c", 8, device_type="cpu"),))
+    family = next(f"predictable-{n}" for n in range(50) if _gain(f"predictable-{n}") > 1.2)
+    ends, given = mixed([named("a", family, 4), named("b", "cpu-x", 4)], slots)
+    assert set(ends) == {"a", "b"}
+    assert {line.split()[0] for line in given} == {"a", "b"}
 
 
 def _gain(family: str) -> float:

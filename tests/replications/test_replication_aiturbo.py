@@ -1,0 +1,56 @@
+"""The AITurbo replication: every figure is there, and a small part of the real thing."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from weft.cli.main import cli
+from weft.replications import aiturbo
+from weft.replications.rows import Row, text
+from weft.traces.clusters import cluster
+from weft.traces.load import load
+
+
+def test_a_lower_limit_holds_or_is_missed() -> None:
+    rows = [Row("good", 1.5, 1.4, at_least=True), Row("bad", 1.3, 1.4, at_least=True)]
+    assert [row.holds for row in rows] == [True, False]
+    lines = text(rows).splitlines()
+    assert lines[1].endswith("at least: holds")
+    assert lines[2].endswith("at least: MISSED")
+
+
+def test_optimus_decides_in_the_authors_rounds_and_the_others_at_every_event() -> None:
+    optimus = replace(aiturbo.SETTINGS, policy="optimus", time="rounds:300")
+    assert aiturbo.settings("optimus", {}) == optimus
+    for name in ("tiresias", "aiturbo?fidelity=raw"):
+        assert aiturbo.settings(name, {}) == replace(aiturbo.SETTINGS, policy=name)
+
+
+def test_there_are_as_many_figures_as_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiturbo, "JOBS", 10)
+    monkeypatch.setattr(aiturbo, "SEEDS", (1,))
+    found = list(aiturbo.figures(load, cluster(aiturbo.PAPER.cluster)))
+    assert len(found) == aiturbo.PAPER.count
+    judged = [row for _, row in found if row.at_least or row.at_most]
+    assert len(judged) == 2 + 2 + 4 + 2
+
+
+def test_aiturbo_beats_its_baselines_either_way_and_cpu_slots_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A part of the replication; how much faster it is, only the whole can say."""
+    monkeypatch.setattr(aiturbo, "JOBS", 100)
+    runs = aiturbo.Runs(cluster(aiturbo.PAPER.cluster), (1,))
+    for baseline in aiturbo.BASELINES:
+        assert min(runs.times(aiturbo.Case(baseline, time)) for time in aiturbo.WAYS) > 1.0
+    assert runs.mean_h(aiturbo.Case(slots=True)) < runs.mean_h(aiturbo.Case())
+
+
+def test_the_command_applies_the_settings_to_any_trace() -> None:
+    drawn = "generate:aiturbo?jobs=20&load=2&unpredictable=0.15&cpu=0.117"
+    words = ["replicate", "aiturbo", "--trace", drawn, "--cluster", "2x8+3x16cpu", "--json"]
+    rows = json.loads(CliRunner().invoke(cli, words).output)
+    assert [row["policy"] for row in rows] == ["aiturbo", "optimus", "tiresias"]
+    assert all(row["finished"] == 20 for row in rows)
