@@ -11,10 +11,10 @@ import pytest
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobSpec
-from weft.traces.calibration import DURATION_MINUTES, ENDS, QUANTILES, SIZE_SHARES
+from weft.traces.calibration import DURATION_MINUTES, ENDS, GPU_HOURS, QUANTILES, SIZE_SHARES
 from weft.traces.clusters import cluster
 from weft.traces.load import load
-from weft.traces.philly_like import bucket, duration_knots
+from weft.traces.philly_durations import LONGEST_S, bucket, duration_knots
 from weft.traces.strata import quantile, quotas, share_below
 from weft.traces.synthetic import generate
 
@@ -103,6 +103,30 @@ def test_philly_tenants_have_their_own_sizes(philly):
     assert by_tenant["ee9e8c"].count(1) / len(by_tenant["ee9e8c"]) < 0.65
     assert len({job.owner for job in philly.jobs}) > 50
     assert all(job.owner.startswith(job.tenant) for job in philly.jobs)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("longest", [LONGEST_S, 604_800])
+def test_philly_tenants_use_their_share_of_the_logs_gpu_hours(seed, longest):
+    workload = load(f"generate:philly?jobs=20000&seed={seed}&longest={longest}", cluster=GRID)
+    work = dict.fromkeys(GPU_HOURS, 0.0)
+    for job in workload.jobs:
+        work[job.tenant] += job.asked * job.iterations
+    whole, whole_h = sum(work.values()), sum(GPU_HOURS.values())
+    for tenant, hours in GPU_HOURS.items():
+        assert work[tenant] / whole == pytest.approx(hours / whole_h, abs=0.03)
+
+
+def test_philly_durations_of_a_tenant_are_spread_out(philly):
+    for tenant in ("11cb48", "ee9e8c"):  # of short jobs, and of long ones
+        logs = [log(job.iterations) for job in philly.jobs if job.tenant == tenant]
+        assert stdev(logs) > 1.5
+
+
+def test_no_philly_burst_asks_for_more_devices_than_the_largest_of_single_ones():
+    jobs = generate("philly", jobs=20_000, seed=7, load=0.9, cluster=cluster("philly-fixed"))
+    # Some jobs of a burst have been exchanged for jobs of other sizes.
+    assert max(sum(job.asked for job in burst) for burst in bursts_of(jobs)) < 1.3 * 600
 
 
 def test_philly_times_are_whole_seconds_up_to_sixty_days(philly):

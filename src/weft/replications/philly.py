@@ -35,7 +35,7 @@ GUIDELINES = Settings(policy="backfill", effects="philly", restart_cost="60")
 FAILURES = replace(GUIDELINES, retries=3, faults=FaultSettings(job_failures=1.0))
 
 # A week is the longest job, as the runs are of days. Waits come in bursts, so several weeks of them
-# are put together. About two thirds of the devices are in use, where the study looked at servers.
+# are put together. At this load 66 % of the devices are in use, and the study speaks of two thirds.
 # Load, placement, thresholds and what counts as a wait's cause were chosen on seeds 0 to 7; what is
 # shown is of others.
 _STUDY = "generate:philly?jobs=20000&load=0.7&longest=604800&seed={}"

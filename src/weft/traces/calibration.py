@@ -71,6 +71,12 @@ VIRTUAL_CLUSTERS: dict[str, tuple[int, dict[int, float]]] = {
     ),
     "51b7ef": (63, {1: 0.4762, 2: 0.0159, 4: 0.1587, 8: 0.3492}),
 }
+# Virtual cluster -> GPU-hours of its jobs in the log.
+GPU_HOURS = {
+    "6214e9": 564_850, "11cb48": 81_332, "6c71a0": 188_812, "b436b2": 478_564, "ee9e8c": 579_185,
+    "103959": 50_827, "0e4a51": 146_454, "7f04ca": 342_737, "ed69ec": 23_975, "2869ce": 106_284,
+    "e13805": 114_914, "51b7ef": 806,
+}
 # How jobs ended: (share of the jobs, share of the GPU time); the study's table 6.
 ENDS = {
     "passed": (66_696 / 96_260, 0.4453),

@@ -18,7 +18,8 @@ from weft.core.errors import InvalidInputError
 from weft.traces.advance import Advance, ignore
 from weft.traces.aiturbo import ARRIVALS, draw_aiturbo
 from weft.traces.collector import SUBMIT_MAX_S
-from weft.traces.philly_like import LONGEST_S, draw_philly
+from weft.traces.philly_durations import LONGEST_S
+from weft.traces.philly_like import draw_philly
 from weft.traces.poisson import draw_poisson
 from weft.traces.suggest import did_you_mean
 from weft.traces.workload import Workload
