@@ -37,20 +37,22 @@ class PlannedModel:
     even: bool = True  # sharing divides a device evenly; otherwise a model around this one does
     # Speeds of the asked size under the asked plan, over one iteration a second; the profile is
     # kept so that its identity stays its own.
-    _asked: dict[_Key, tuple[Profile, float]] = field(
+    _asked: dict[_Key, tuple[Profile, float | None]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     def alone(self, spec: JobSpec, size: int) -> float:
-        if self.planner.type_of(spec) is None:
+        scale = self._scale(spec)
+        if scale is None:
             return self.otherwise.alone(spec, size)
         seconds = self._unsaid_s(spec, dense(size, self.node))
-        return 0.0 if seconds is None else self._scale(spec) / seconds
+        return scale / seconds if seconds is not None else _uncut(spec, size)
 
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
-        if self.planner.type_of(spec) is None:
+        scale = self._scale(spec)
+        if scale is None:
             return self.otherwise.iterations_per_s(spec, allocation, ring)
         if allocation.plan == DATA_PARALLEL:
             host = allocation.host
@@ -58,10 +60,8 @@ class PlannedModel:
             seconds = self._unsaid_s(spec, shape_of(allocation), cores)
         else:
             seconds = self.planner.iteration_s(spec, allocation)
-        if seconds is None:
-            # A policy tries it where it cannot train: as if it were cut up without loss.
-            seconds = self._scale(spec) * spec.profile.iteration_s * spec.asked / allocation.size
-        return self._scale(spec) / seconds / (len(ring) + 1 if self.even else 1)
+        speed = scale / seconds if seconds is not None else _uncut(spec, allocation.size)
+        return speed / (len(ring) + 1 if self.even else 1)
 
     def _unsaid_s(self, spec: JobSpec, shape: Shape, cores: float | None = None) -> float | None:
         """One iteration where nobody said which plan; None where there is none that runs."""
@@ -78,17 +78,26 @@ class PlannedModel:
             return None
         return self.planner.types[model].iteration_s(best.plan, shape, cores=cores)
 
-    def _scale(self, spec: JobSpec) -> float:
-        """Predicted seconds of the job as it was asked for, over what its profile says."""
+    def _scale(self, spec: JobSpec) -> float | None:
+        """Predicted seconds of the job as it was asked for, over what its profile says.
+
+        None for a model that is not known, or that no plan runs as it was asked for.
+        """
         profile, plan = spec.profile, spec.plans[0]
+        if self.planner.type_of(spec) is None:
+            return None
         key = (id(profile), spec.asked, plan)
         known = self._asked.get(key)
         if known is None:
             seconds = self._unsaid_s(spec, dense(spec.asked, self.node))
-            # A job that no plan runs as it was asked for takes what its profile says.
-            ratio = 1.0 if seconds is None else seconds / profile.iteration_s
+            ratio = None if seconds is None else seconds / profile.iteration_s
             known = self._asked[key] = (profile, ratio)
         return known[1]
+
+
+def _uncut(spec: JobSpec, size: int) -> float:
+    """Speed where no plan is legal: as if what was asked for were cut up without loss."""
+    return size / (spec.profile.iteration_s * spec.asked)
 
 
 @cache

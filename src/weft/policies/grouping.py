@@ -35,7 +35,7 @@ class Grouping:
         self.largest = largest
         self._matching = matching
         self._numbers: dict[Hashable, int] = {}  # of kinds of jobs
-        self._of_job: dict[JobId, int] = {}
+        self._of_job: dict[JobId, _Known] = {}
         self._weights: dict[tuple[_Kind, _Kind], int] = {}
         self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
         self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
@@ -52,9 +52,7 @@ class Grouping:
             return [(spec,) for bucket in buckets for spec in bucket]
         if max(len(self._of_job), len(self._numbers)) >= _REMEMBERED_MAX:
             self._forget()  # Only here: a number must mean the same from end to end.
-        groups: list[list[_Known]] = [
-            [((self._number(spec),), (spec,)) for spec in bucket] for bucket in buckets
-        ]
+        groups = [[self._alone(spec) for spec in bucket] for bucket in buckets]
         for _ in range(self.largest):
             if demand <= devices:
                 break
@@ -149,12 +147,12 @@ class Grouping:
             self._weights[one, other] = self._weights[other, one] = known
         return known
 
-    def _number(self, spec: JobSpec) -> int:
-        """A small number for the job's kind."""
+    def _alone(self, spec: JobSpec) -> _Known:
+        """A group of one; its kind is a small number."""
         known = self._of_job.get(spec.id)
         if known is None:
-            known = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
-            self._of_job[spec.id] = known
+            number = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
+            known = self._of_job[spec.id] = ((number,), (spec,))
         return known
 
     def _forget(self) -> None:

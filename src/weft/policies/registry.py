@@ -153,6 +153,10 @@ def _factory(kind: _Kind, name: str) -> Factory:
     for entry in _third_parties(kind):
         if entry.name == name:
             return _load(kind, entry)
+    if kind is _POLICY and name in _names(_WRAPPER):
+        raise InvalidInputError(
+            f"{name} is a wrapper, which a policy wears behind its name, as in fifo+{name}"
+        )
     near = get_close_matches(name, _names(kind), n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InvalidInputError(

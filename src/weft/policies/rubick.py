@@ -27,8 +27,7 @@ from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.explain import why_waiting
 from weft.policies.placement import Fit, Placement
 from weft.policies.quotas import quotas as parse_quotas
-from weft.policies.rubick_books import NOTHING, layouts, shape
-from weft.policies.rubick_curves import Curve, Curves
+from weft.policies.rubick_curves import Curves
 from weft.policies.rubick_decision import Decision, Rules
 from weft.policies.rubick_hosts import Hosts
 
@@ -41,30 +40,19 @@ class Rubick(Policy):
         self._curves = curves
         self._rules = rules
         self._fit = Fit(placement)
-        self._fits: dict[int, tuple[Curve, bool]] = {}
-        self._cluster: Cluster | None = None
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
             return self._fit.never(spec.sizes[0], cluster)
-        self._on(cluster)
+        self._curves.on(cluster)
         curve = self._curves.of(spec)
-        known = self._fits.get(id(curve))
-        if known is None:
-            room = {node.name: node.device_count for node in cluster.nodes}
-            fits = any(
-                self._curves.speed(spec, shape(counts)) is not None
-                for size, _ in curve.sizes
-                for counts in layouts(size, room, NOTHING)
-            )
-            known = self._fits[id(curve)] = (curve, fits)
-        if not known[1]:
+        if not curve.fits:
             return (
                 f"it runs on {curve.sizes[0][0]} devices or more and finds no room for them "
                 f"even on the empty cluster of {cluster.device_count} devices"
             )
         quotas = self._rules.quotas
-        if quotas is None or not (self._rules.promises and spec.guaranteed):
+        if quotas is None or not (self._rules.promises and spec.guaranteed and curve.keeps):
             return None
         if curve.minimum > quotas.get(spec.tenant, 0.0):
             return (
@@ -77,7 +65,7 @@ class Rubick(Policy):
         row = snapshot.jobs[job]
         if row.allocation is not None:
             return why_waiting(snapshot, job, self._placement, in_order=False)
-        self._on(snapshot.cluster)
+        self._curves.on(snapshot.cluster)
         spec, curve = row.spec, self._curves.of(row.spec)
         decision = Decision(snapshot, self._curves, self._rules)
         needs, wanted = curve.sizes[0][0], "to run at all"
@@ -100,7 +88,7 @@ class Rubick(Policy):
         )
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        self._on(snapshot.cluster)
+        self._curves.on(snapshot.cluster)
         decision = Decision(snapshot, self._curves, self._rules)
         decision.run()
         changes = decision.books.allocations()
@@ -113,12 +101,6 @@ class Rubick(Policy):
             )
             changes = hosts.settled(changes)
         return Schedule(changes, memory=decision.restarts.after(changes))
-
-    def _on(self, cluster: Cluster) -> None:
-        if self._cluster is not cluster:
-            self._cluster = cluster
-            self._fits.clear()
-            self._curves.on(cluster.device_count, cluster.largest_node)
 
 
 def rubick(  # noqa: PLR0913  # one for each thing that a user may set

@@ -11,10 +11,11 @@ Jobs that share model, asked size and plan share a curve. Jobs whose model is un
 speeds that the belief gives for their own sizes, wherever the devices are.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from weft.core.cluster import Cluster
 from weft.core.job import JobId, JobSpec
 from weft.core.plan import DATA_PARALLEL, Plan
 from weft.core.ports import PerformanceModel
@@ -23,6 +24,8 @@ from weft.models.plan_space import Candidate, Planner, dense
 from weft.models.planned import alike, standard
 from weft.models.plans import Shape
 from weft.policies.afs import Revisable
+from weft.policies.rubick_books import NOTHING, layouts
+from weft.policies.rubick_books import shape as shape_of_counts
 
 USEFUL = 1.01  # times as fast as the next smaller size, or a size is not worth having
 KEPT_MAX = 65_536  # curves, and jobs whose curve is known
@@ -67,6 +70,8 @@ class Curve:
     sizes: tuple[tuple[int, float], ...]  # every size worth having with its speed, ascending
     steps: tuple[Step, ...]
     minimum: int  # fewest devices that are as fast as what was asked for
+    fits: bool  # whether it runs on the empty cluster at all
+    keeps: bool  # whether that is fast enough there: else no promise can be kept
     # As they are asked about: by shape, and by shape and cores.
     shapes: dict[Shape, Speed | None] = field(default_factory=dict)
     by_cores: dict[tuple[Shape, float], tuple[CoreStep, ...]] = field(default_factory=dict)
@@ -111,7 +116,8 @@ class Curves:
         knee: float = 0.0,
     ) -> None:
         self._planning = belief if isinstance(belief, Planning) else None
-        self._planner = standard() if self._planning is None else self._planning.planner
+        self._base = standard() if self._planning is None else self._planning.planner
+        self._planner = self._base
         self._belief = belief
         self._plans = plans
         self._resources = resources
@@ -122,18 +128,25 @@ class Curves:
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
         # Of planned jobs, which are many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
-        # Devices of the cluster, and of its largest node; and how new the idea of plans is.
-        self._grid = (0, 1, 0)
+        self._cluster = Cluster(())
+        self._version = -1  # how new the idea of plans is
+        self._grid = (0, 1)  # devices of the cluster, and of its largest node
 
-    def on(self, devices: int, node: int) -> None:
-        """From now on there are so many devices, so many on a node."""
+    def on(self, cluster: Cluster) -> None:
+        """From now on this is the cluster."""
         version = 0 if self._planning is None else self._planning.version
+        if cluster is self._cluster and version == self._version:
+            return
+        self._cluster, self._version = cluster, version
         # Jobs may run on where every node was drained.
-        grid = (devices, max(node, 1), version)
-        if self._grid != grid:
-            self._grid = grid
-            self._known.clear()
-            self._jobs.clear()
+        self._grid = (cluster.device_count, max(cluster.largest_node, 1))
+        known = [n.memory_gib / n.device_count for n in cluster.nodes if n.memory_gib]
+        host_gib = min([*known, self._base.room.host_gib])
+        self._planner = replace(
+            self._base, room=replace(self._base.room, host_gib=host_gib), _kept={}
+        )
+        self._known.clear()
+        self._jobs.clear()
 
     def of(self, spec: JobSpec) -> Curve:
         """The curve of a job."""
@@ -207,7 +220,7 @@ class Curves:
             if self._may_use(spec, candidate.plan):
                 found.setdefault(candidate.plan.offload, candidate.plan)
         plans = list(found.values())
-        if size == spec.asked and own not in plans and _divides(own, shape):
+        if size == spec.asked and own not in plans and self._may_run(spec, own, shape):
             plans = [own] if not self._plans else [own, *plans]
         return plans
 
@@ -235,7 +248,9 @@ class Curves:
         best = 0.0
         for size in self._sizes(spec):
             speed = self._speed(spec, dense(size, node))
-            if speed is not None and speed.value > best * USEFUL:
+            # What was asked for is worth having where nothing smaller is as fast.
+            useful = 1.0 if size == spec.asked and best < ENOUGH else USEFUL
+            if speed is not None and speed.value > best * useful:
                 best = speed.value
                 found.append((size, best))
         if not found:
@@ -243,7 +258,25 @@ class Curves:
         enough = [size for size, value in found if value >= ENOUGH and size <= spec.asked]
         fallback = [size for size, _ in found if size <= spec.asked] or [found[0][0]]
         minimum = enough[0] if enough else fallback[-1]
-        return Curve(tuple(found), tuple(_steps(found, self._knee)), minimum)
+        sizes = [size for size, _ in found]
+        promised = [size for size in sizes if minimum <= size <= max(spec.asked, minimum)]
+        return Curve(
+            tuple(found),
+            tuple(_steps(found, self._knee)),
+            minimum,
+            fits=self._runs_empty(spec, sizes, 0.0),
+            keeps=bool(enough) and self._runs_empty(spec, promised, ENOUGH),
+        )
+
+    def _runs_empty(self, spec: JobSpec, sizes: Iterable[int], least: float) -> bool:
+        """Whether the job is as fast as that on one of these sizes of the empty cluster."""
+        room = {node.name: node.device_count for node in self._cluster.nodes}
+        for size in sizes:
+            for counts in layouts(size, room, NOTHING):
+                speed = self._speed(spec, shape_of_counts(counts))
+                if speed is not None and speed.value >= least:
+                    return True
+        return False
 
     def _speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
         size = sum(shape)
@@ -255,7 +288,7 @@ class Curves:
         asked_s = self._asked_s(spec)
         best = self._best(spec, planner.candidates(model, shape))
         # The user's own plan has run with what was asked for, whatever an estimate says.
-        if size == spec.asked and _divides(own, shape):
+        if size == spec.asked and self._may_run(spec, own, shape):
             seconds = kind.iteration_s(own, shape, cores=planner.cores)
             if not self._plans or best is None or seconds < best.iteration_s:
                 return Speed(asked_s / seconds, own)
@@ -275,13 +308,14 @@ class Curves:
                 return candidate
         return None
 
+    def _may_run(self, spec: JobSpec, plan: Plan, shape: Shape) -> bool:
+        """Whether a user's own plan can run so: groups inside nodes, within the host's memory."""
+        if any(count % plan.tensor for count in shape):
+            return False
+        return self.host_gib(spec, plan, sum(shape)) <= self._planner.room.host_gib
+
     def _may_use(self, spec: JobSpec, plan: Plan) -> bool:
         return plan in spec.plans and (self._plans or alike(spec.plans[0], plan))
-
-
-def _divides(plan: Plan, shape: Shape) -> bool:
-    """Whether every tensor group of a plan lies inside one node."""
-    return not any(count % plan.tensor for count in shape)
 
 
 def _steps(found: Sequence[tuple[int, float]], knee: float) -> list[Step]:

@@ -239,14 +239,10 @@ class Decision:
         if found is None or found.value <= speed * 1.01:
             return False
         short = self.promised(job.spec) and found.value < ENOUGH
-        if short and sum(counts.values()) < job.spec.asked and not self._beyond(job.spec):
+        if short and sum(counts.values()) < job.spec.asked:
             return False
         self.books.set(job.id, counts, found.plan)
         return True
-
-    def _beyond(self, spec: JobSpec) -> bool:
-        """Whether a job asked for more than there is, so that no promise can be kept."""
-        return spec.asked > self._snapshot.supply
 
     def _victims(
         self, job: Job, size: int, missing: int, gain: float, *, lacks: bool
@@ -340,7 +336,11 @@ class Decision:
         return self._curves.of(spec).minimum if self.promised(spec) else 0
 
     def promised(self, spec: JobSpec) -> bool:
-        return spec.guaranteed and self._rules.promises
+        """Whether a job has a promise, which the empty cluster and its quota could keep."""
+        if not (spec.guaranteed and self._rules.promises):
+            return False
+        curve, quotas = self._curves.of(spec), self._rules.quotas
+        return curve.keeps and (quotas is None or curve.minimum <= quotas.get(spec.tenant, 0.0))
 
     def _speed(self, job: Job, counts: Counts) -> float:
         found = self._curves.speed(job.spec, shape(counts)) if counts else None

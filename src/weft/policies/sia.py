@@ -46,7 +46,7 @@ class Sia(Sharing):
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
             return self._fit.never(spec.sizes[0], cluster)
-        self._curves.on(cluster.device_count, cluster.largest_node)
+        self._curves.on(cluster)
         return self._fit.never(self._curves.of(spec).sizes[0][0], cluster)
 
     def offers(self, job: Job) -> Sequence[int]:
@@ -54,7 +54,7 @@ class Sia(Sharing):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         cluster = snapshot.cluster
-        self._curves.on(cluster.device_count, cluster.largest_node)
+        self._curves.on(cluster)
         restarts = Restarts(snapshot)
         jobs = sorted([*snapshot.holding(), *snapshot.waiting()], key=lambda job: job.sequence)
         options = [self._options(job, snapshot.now, restarts.of(job)) for job in jobs]

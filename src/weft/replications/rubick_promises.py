@@ -38,13 +38,13 @@ class Promises:
         if scheduler.decisions == self._decisions:
             return
         self._decisions = scheduler.decisions
-        self._curves.on(scheduler.cluster.device_count, scheduler.cluster.largest_node)
+        self._curves.on(scheduler.cluster)
         owed = {job.id for job in self._owed(scheduler)}
         self.broken |= {job for job in owed if now > self._since.get(job, now)}
         self._since = {job: self._since.get(job, now) for job in owed}
 
     def _owed(self, scheduler: Scheduler) -> Iterator[Job]:
-        promised = [job for job in scheduler.jobs.values() if job.spec.guaranteed]
+        promised = [job for job in scheduler.jobs.values() if self._has_promise(job)]
         left = Left(self._quotas, scheduler.cluster.device_count)
         for job in promised:
             if job.allocation is not None:
@@ -58,6 +58,12 @@ class Promises:
                 yield job
             else:
                 self.kept += job.allocation is not None
+
+    def _has_promise(self, job: Job) -> bool:
+        """One that the empty cluster and the whole quota could keep."""
+        curve = self._curves.of(job.spec)
+        quota = self._quotas.get(job.spec.tenant, 0.0)
+        return job.spec.guaranteed and curve.keeps and curve.minimum <= quota
 
     def _is_slow(self, job: Job) -> bool:
         assert job.allocation is not None, "asked only for jobs that hold devices"

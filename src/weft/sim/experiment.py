@@ -11,6 +11,7 @@ from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event, JobSubmitted
 from weft.core.job import JobId, JobSpec
+from weft.core.plan import DATA_PARALLEL
 from weft.core.ports import InterleavingModel, PerformanceModel, Policy
 from weft.core.scheduler import Observer, Scheduler
 from weft.core.snapshot import Schedule, Snapshot
@@ -208,6 +209,10 @@ def _base(
         raise InvalidInputError(
             f"speeds {settings.speeds!r} are not known; expected one of {', '.join(SPEEDS)}"
         )
+    if any(node.device_type == "cpu" for node in cluster.nodes):
+        raise InvalidInputError(
+            "speeds by plans are those of GPUs and the cluster has CPU slots; leave one of them out"
+        )
     from weft.models.planned import PlannedModel, standard  # noqa: PLC0415  # as above
 
     return PlannedModel(planner or standard(), base, node=cluster.largest_node, even=False)
@@ -381,7 +386,9 @@ def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
 
 
 def _cut(job: JobSpec, devices: int) -> JobSpec:
-    return replace(job, sizes=(devices,), asked=devices, profile=replace(job.profile, size=devices))
+    plans = tuple(plan for plan in job.plans if plan.fits(devices)) or (DATA_PARALLEL,)
+    profile = replace(job.profile, size=devices)
+    return replace(job, sizes=(devices,), asked=devices, profile=profile, plans=plans)
 
 
 def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[JobSpec]:

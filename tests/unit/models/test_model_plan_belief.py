@@ -105,11 +105,11 @@ def test_curves_follow_the_belief_once_it_changes():
     believes = belief()
     job, _ = running("bert", Plan(data=8), 8)
     curves = Curves(believes)
-    curves.on(8, 8)
+    curves.on(Cluster.grid(1, 8))
     before = curves.of(job.spec)
     for other, speed in seen("bert"):
         believes.observe(other, speed)
-    curves.on(8, 8)
+    curves.on(Cluster.grid(1, 8))
     assert curves.of(job.spec) != before
 
 

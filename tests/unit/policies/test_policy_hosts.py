@@ -50,7 +50,7 @@ def synergy(*specs: JobSpec, node: Node | None = None) -> Scheduler:
 class TestCurves:
     def made(self, **options: bool) -> Curves:
         curves = Curves(ScalingModel(), **options)
-        curves.on(64, 8)
+        curves.on(Cluster.grid(8, 8))
         return curves
 
     def test_cores_count_where_the_optimizer_is_on_the_host(self):
@@ -94,7 +94,7 @@ class TestDealing:
         one, other = planned("a", "llama7", 4, OFFLOAD4), planned("b", "bert", 4, OFFLOAD4)
         scheduler = synergy(one, other)
         curves = Curves(ScalingModel(), plans=False, resources=False)
-        curves.on(8, 8)
+        curves.on(Cluster.grid(1, 8))
         found = hosts(scheduler)
 
         def marginal(spec: JobSpec) -> float:

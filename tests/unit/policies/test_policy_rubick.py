@@ -9,14 +9,18 @@ from weft.core.errors import InvalidInputError
 from weft.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
 from weft.core.job import JobSpec, Profile
 from weft.core.plan import DATA_PARALLEL, Plan
+from weft.core.scheduler import Scheduler
 from weft.models.plan_space import dense
-from weft.models.planned import offering, standard
+from weft.models.planned import PlannedModel, offering, standard
 from weft.models.scaling import ScalingModel
+from weft.models.stages import StageTimes
+from weft.models.tokens import TokenModel
 from weft.policies.rubick_books import Books, layouts, less
 from weft.policies.rubick_curves import Curves, _steps
 from weft.testing.builders import job, policy
 
 PLANNER = standard()
+TRUTH = TokenModel(PlannedModel(PLANNER, ScalingModel()), StageTimes())
 
 
 def planned(
@@ -44,7 +48,7 @@ def planned(
 
 def curves(**options: bool) -> Curves:
     made = Curves(ScalingModel(), **options)
-    made.on(64, 8)
+    made.on(Cluster.grid(8, 8))
     return made
 
 
@@ -257,6 +261,37 @@ class TestDecisions:
         assert big is not None
         assert len(big.nodes()) == 1
         assert all(size >= 1 for size in held(told).values())
+
+    @pytest.mark.parametrize(
+        ("model", "asked", "plan", "cluster"),
+        [
+            ("bert", 6, Plan(data=6, recompute=True), "8x8"),  # 4 are nearly as fast, 6 exactly
+            ("t5", 3, Plan(data=3, recompute=True), "2x8"),
+            ("llama30", 8, Plan(8, 1, 1), "4x4"),  # no group of eight lies inside a node
+            ("gpt2", 5, Plan(5, 1, 1), "16x1"),
+        ],
+    )
+    def test_a_guaranteed_job_runs_even_where_its_promise_cannot_be_kept(
+        self, model, asked, plan, cluster
+    ):
+        told = story("rubick", cluster)
+        told.tell(0.0, JobSubmitted(planned("a", model, asked, plan, guaranteed=True)))
+        assert held(told)["a"]
+
+    def test_a_job_of_a_size_without_a_plan_goes_by_the_belief(self):
+        told = Story(policy("rubick", belief=TRUTH), "2x8")
+        spec = JobSpec("a", 1e4, sizes=(1, 3), asked=3, profile=Profile(size=3, model="bert"))
+        told.tell(0.0, JobSubmitted(offering(spec, PLANNER, 16, 8)))
+        assert held(told)["a"] == 3
+
+    def test_plans_keep_to_the_memory_that_nodes_say_they_have(self):
+        hosted = planned("a", "llama7", 1, Plan(data=1, shard="gradients", offload=True))
+        for memory_gib, runs in ((0.0, True), (64.0, False), (512.0, True)):
+            told = story("rubick?promises=off", "1x1")
+            node = Node("n0", 1, memory_gib=memory_gib)
+            told.scheduler = Scheduler(told.scheduler.policy, Cluster((node,)))
+            told.tell(0.0, JobSubmitted(hosted))
+            assert bool(held(told)["a"]) == runs
 
     def test_why_names_the_quota_or_the_devices(self):
         told = story("rubick?quotas=x:8", "1x8")

@@ -233,6 +233,8 @@ def test_wrappers_are_put_on_from_the_inside_out() -> None:
         ("fifo+defrag?cooldown_s=-1", "defrag cooldown_s must be 0 or more, not -1"),
         ("fifo+try-small?devices=0", "try-small devices must be 1 or more, not 0"),
         ("fifo+try-small?seconds=0", "try-small seconds must be above 0, not 0"),
+        ("defrag", "defrag is a wrapper, which a policy wears behind its name, as in fifo+defrag"),
+        ("locality+afs", "locality is a wrapper, which a policy wears behind its name, as in fifo"),
         ("fifo+defrag+defrag", "policy fifo wears defrag twice; once is enough"),
     ],
 )

@@ -114,7 +114,7 @@ class Dedicated(Wrapper):
             found = plan.place(devices)
             for job, wanted in jobs:
                 if wanted is not None and found is not None:
-                    settled[job.id] = Allocation(found, wanted.plan, wanted.turn, wanted.host)
+                    settled[job.id] = _at(found, wanted)  # cores are of a node
                 elif job.allocation is None:
                     refused.append(job.id)
                 elif wanted is None or not plan.keep(job.allocation.devices):
@@ -204,3 +204,8 @@ def _empty(free: FreeDevices, size: int) -> Devices | None:
         if len(devices) == size:
             return tuple(devices)
     return None
+
+
+def _at(devices: tuple[Device, ...], wanted: Allocation) -> Allocation:
+    """The same on these devices; cores are of a node, and not taken along."""
+    return wanted if devices == wanted.devices else Allocation(devices, wanted.plan, wanted.turn)

@@ -100,7 +100,7 @@ class Elsewhere(Wrapper):
             if devices is None or _shares(snapshot, others, allocation.devices):
                 waits[identity] = self._patient_until(job)
             else:
-                moved[identity] = Allocation(devices, allocation.plan, host=allocation.host)
+                moved[identity] = Allocation(devices, allocation.plan)  # Cores are of a node.
         return moved, waits
 
     def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
