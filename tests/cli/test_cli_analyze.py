@@ -1,5 +1,6 @@
 """`weft analyze` as a person meets it."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -154,9 +155,17 @@ def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: s
     assert refused(capsys, "bad.jsonl") == (
         "bad.jsonl holds no jobs; expected at least one to be submitted"
     )
+    bad.write_bytes(gzip.compress(Path(journal).read_bytes()))
+    assert refused(capsys, "bad.jsonl") == (
+        "bad.jsonl is a gzipped journal; unpack it first, with gunzip"
+    )
     bad.write_bytes(first + b"".join(lines[len(lines) // 3 :]))
+    assert refused(capsys, "bad.jsonl").startswith("bad.jsonl line 2: it was written as line ")
+    old = [re.sub(rb'"line":\d+,', b"", line) for line in lines]
+    bad.write_bytes(first + b"".join(old[len(lines) // 3 :]))
     assert re.fullmatch(
-        r"bad.jsonl cannot be replayed past second [\d.]+ \(.*\); are lines of it missing\?",
+        r"bad.jsonl line \d+: what happened at second [\d.]+ cannot follow what is recorded "
+        r"before it; are lines of it missing\?",
         refused(capsys, "bad.jsonl"),
     )
     bad.write_bytes(first.replace(b'"policy":"philly"', b'"policy":"phily"') + b"".join(lines))

@@ -8,7 +8,7 @@ from weft.cli.plan import plan
 from weft.core.errors import InvalidInputError
 
 GPT2 = """\
-gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (4+4), 4 cores for each
+gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (2x4), 4 cores for each
 
 plan        s/iter  samples/s   GiB  host GiB  fits
 d8 zero-2    0.723       22.1  22.1       2.0  yes
@@ -106,3 +106,8 @@ def test_what_cannot_be_is_one_sentence(words: list[str], sentence: str) -> None
     with pytest.raises(InvalidInputError) as caught:
         run(*words)
     assert str(caught.value) == sentence
+
+
+def test_many_nodes_are_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    run("gpt2", "--devices", "1004")
+    assert "1004 devices on 126 nodes (125x8+4), " in capsys.readouterr().out

@@ -86,6 +86,24 @@ def test_efficiency_counts_progress_and_not_presence(run_of):
     assert summary.efficiency == pytest.approx(10 * 0.5 / 24)
 
 
+def test_work_that_is_done_again_is_no_progress(run_of):
+    recorder = Recorder(lambda spec, speed: speed)
+    spec = job("a", length_s=12, retries=1)
+    held = Allocation((D0,))
+    recorder.step(0, [JobSubmitted(spec)], [Start(0, "a", held)], free=1)
+    recorder.step(0, [JobStarted("a", 0, 0, 1)], [], free=1)
+    recorder.step(6, [NodeLost("n9")], [Stop(1, "a")], free=2)
+    recorder.step(6, [JobStopped("a", 1, 4)], [Start(2, "a", held)], free=1)
+    recorder.step(6, [JobStarted("a", 2, 4, 1)], [], free=1)
+    recorder.step(10, [JobFailed("a", 2, 5, "?")], [Start(3, "a", held)], free=1)
+    recorder.step(10, [JobStarted("a", 3, 5, 1)], [], free=1)
+    recorder.step(17, [JobFinished("a", 3)], [], free=2)
+    summary = run_of(recorder).summary
+    assert summary.utilization == 17 / 34
+    assert summary.efficiency == pytest.approx(12 / 34)
+    assert [hold.iterations for hold in recorder.holds] == [4, 1, 7]
+
+
 def test_blocking_index_weighs_the_wait_by_the_work_that_is_left(recorder, run_of):
     # b: 8 s of waiting before 4 s of work, 8·8/2/4 = 8; c: 8·8/2/20 = 1.6; 16 s waited in all.
     assert run_of(recorder).summary.blocking_index == pytest.approx(9.6 / 16)

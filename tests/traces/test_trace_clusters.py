@@ -96,6 +96,26 @@ nodes:
             "nodes:\n  - {devices: 1, devices: 2}\n",
             "c.yaml line 2: devices is given twice; keep one",
         ),
+        (
+            "nodes:\n  - devices: 1\n    cores: -3\n",
+            "c.yaml line 3: cores is -3; expected 0 or more, and 0 where unknown",
+        ),
+        (
+            "nodes:\n  - {devices: 1, memory_gib: nan}\n",
+            "c.yaml line 2: memory_gib is nan; expected 0",
+        ),
+        (
+            "nodes:\n  - {devices: 1, memory_gib: inf}\n",
+            "c.yaml line 2: memory_gib is inf; expected 0",
+        ),
+        (
+            "nodes:\n  - {devices: 1}\nfoo: 1\n",
+            "c.yaml line 3: unknown key 'foo'; expected nodes",
+        ),
+        (
+            "nodes:\n  - {devices: 1}\nnodes:\n  - {devices: 2}\n",
+            "c.yaml line 3: nodes is given twice; keep one",
+        ),
         ("nodes:\n  - 8\n", "c.yaml line 2: expected keys such as devices: 8"),
         ("nodes: 8\n", "c.yaml line 1: nodes is no list; expected entries such as - {count: 8,"),
         ("nodes: []\n", "c.yaml lists no nodes; expected at least one"),

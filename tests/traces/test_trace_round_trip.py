@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobSpec, Profile
-from weft.core.plan import Plan
+from weft.core.plan import DATA_PARALLEL, Plan
 from weft.traces.convert import write
 from weft.traces.load import load
 from weft.traces.workload import Workload
@@ -52,7 +52,7 @@ def jobs(draw):
         sizes=sizes,
         asked=draw(st.sampled_from(sizes)),
         profile=draw(PROFILES),
-        plans=tuple(draw(st.lists(PLANS, min_size=1, max_size=2))),
+        plans=(*draw(st.lists(PLANS.filter(DATA_PARALLEL.__ne__), max_size=2)), DATA_PARALLEL),
         submit_at=draw(FROM_ZERO),
         owner=draw(WORDS),
         tenant=draw(WORDS),
@@ -170,3 +170,10 @@ def test_a_folder_that_is_absent_is_named(tmp_path):
         write(load("generate:poisson?jobs=5"), tmp_path / "none" / "t.csv")
     none = tmp_path / "none"
     assert str(caught.value) == f"cannot write {none}/t.csv: directory {none} does not exist"
+
+
+def test_a_job_with_plans_of_its_own_offers_the_default_as_well(tmp_path):
+    path = tmp_path / "trace.csv"
+    plans = '"[{""tensor"": 4, ""data"": 1}]"'
+    path.write_text(f"id,submit_s,sizes,iterations,plans\na,0,4,10,{plans}\n")
+    assert load(str(path)).jobs[0].plans == (Plan(tensor=4, data=1), DATA_PARALLEL)

@@ -2,8 +2,10 @@
 
 import json
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from weft.study.guidelines import JOBS_MAX, Guidelines, assumptions, measured, t
 from weft.study.record import Record, replayed, simulated
 from weft.study.telling import document
 
+_GZIP = b"\x1f\x8b"
 # What goes with a journal as well as with a trace.
 _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_max"}
 
@@ -147,9 +150,16 @@ def _is_journal(source: str) -> bool:
     """Told by content: a journal begins with an object, and no trace does."""
     try:
         with Path(source).open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
+            if file.read(2) != _GZIP:
+                file.seek(0)
+                return file.read(1) == b"{"
+            file.seek(0)
+            packed = GzipFile(fileobj=file).read(1) == b"{"
+    except (OSError, EOFError, zlib.error):
         return False  # It may be a generator's address; if not, the loader says what is wrong.
+    if packed:
+        raise InvalidInputError(f"{source} is a gzipped journal; unpack it first, with gunzip")
+    return False
 
 
 def _check_alone(context: click.Context, source: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import click
 
@@ -155,11 +156,17 @@ def _heading(model: ModelType, shape: Shape, cores: float) -> str:
     size = sum(shape)
     where = f"{size} device{'s' if size > 1 else ''}"
     if len(shape) > 1:
-        where += f" on {len(shape)} nodes ({'+'.join(map(str, shape))})"
+        where += f" on {len(shape)} nodes ({_nodes(shape)})"
     return (
         f"{facts.name}: {facts.parameters / 1e9:.3g} billion parameters, batch {facts.batch}, "
         f"{where}, {cores:g} cores for each\n"
     )
+
+
+def _nodes(shape: Shape) -> str:
+    """Devices on each node: 125x8+4."""
+    counts = [(size, len(list(equal))) for size, equal in groupby(shape)]
+    return "+".join(f"{count}x{size}" if count > 1 else f"{size}" for size, count in counts)
 
 
 def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:

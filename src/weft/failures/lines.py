@@ -8,8 +8,10 @@ The regular expressions here are ours, each without nested repetition and bounde
 takes time in proportion to its length. Patterns of users never become regular expressions.
 """
 
+import json
 import re
 from collections.abc import Iterable
+from unicodedata import category
 
 from weft.core.value import value
 
@@ -17,7 +19,8 @@ LINES_MAX = 4000
 LINE_LENGTH_MAX = 2000
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
-_CONTROLS = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), 0xFEFF, 0x2028, 0x2029])
+# Unicode's categories of what is not seen but may change what is: the order of writing, say.
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _RANK = r"\d{1,6}"
 _PREFIX = re.compile(
     "|".join(
@@ -31,6 +34,7 @@ _PREFIX = re.compile(
             r"\[?(?P<moment>\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)Z?\]? ?",
             r"std(?:err|out) [FP] ",
             r"[\w.-]{1,60} {1,4}\| (?=[ A-Z\[])",
+            r" {2,40}(?:\| |\+ (?=Exception Group Traceback))",
         )
     )
 )
@@ -39,7 +43,8 @@ _LEVEL = re.compile(
 )
 _EXCEPTION = re.compile(r"[ │]{0,12}([A-Za-z_][\w.]{1,150})(?:: |:$|$)")
 _FRAME = re.compile(
-    r"[ │]{0,12}File \"|[ │╭─]{0,30}(?:Original )?Traceback \(most recent call last\)|╰─"
+    r"[ │]{0,12}File \"|╰─"
+    r"|[ │╭─]{0,30}(?:Original |Exception Group )?Traceback \(most recent call last\)"
 )
 _BAR = re.compile(r"\d{1,3}%\|")
 _COUNTER = re.compile(r"(?:step|iter|iteration|epoch|batch|update)s?\W{0,4}\d", re.IGNORECASE)
@@ -109,7 +114,7 @@ def parse(lines: Iterable[str]) -> list[Line]:
 
 
 def _clean_line(line: str) -> str:
-    line = line.rstrip("\r")
+    line = _unwrapped(line).rstrip("\r\n")
     if "\r" in line:
         # A bar rewrites its line; what it wrote last is what is seen.
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
@@ -118,11 +123,23 @@ def _clean_line(line: str) -> str:
     if "\x1b" in line:
         line = _ESCAPES.sub("", line)
     if not line.isprintable():
-        line = line.translate(_CONTROLS)
+        unseen = (mark for mark in set(line) if mark != "\t" and category(mark) in _UNSEEN)
+        line = line.translate(dict.fromkeys(map(ord, unseen)))
     if len(line) > LINE_LENGTH_MAX:
         half = LINE_LENGTH_MAX // 2
         line = f"{line[:half]} ... {line[-half:]}"
     return line
+
+
+def _unwrapped(line: str) -> str:
+    """What was said, where Docker's json-file driver put the line into an object."""
+    if not line.startswith('{"log":'):
+        return line
+    try:
+        said = json.loads(line)["log"]
+    except (ValueError, RecursionError):
+        return line
+    return said if isinstance(said, str) else line
 
 
 def _parse(line: str, line_from_end: int) -> Line:

@@ -1,7 +1,8 @@
 """Events and actions to JSON lines and back, by the very types the core uses.
 
-A line is an object with `at` (seconds), `kind` (the class's name) and the fields of the class. An
-infinite number has no place in JSON and is written as null.
+A line is an object with `at` (seconds), `kind` (the class's name), `line` (its number in the file,
+from 1, so that a lost one is noticed; format 1 had none) and the fields of the class. An infinite
+number has no place in JSON and is written as null.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)  # what can be read
 LINE_MAX = 16 * 2**20  # bytes; a job of a million devices stays below
 
 
@@ -78,17 +80,26 @@ def decided(wake_at: float, held_back: Mapping[int, int] = MappingProxyType({}))
     return Decided(wake_at if isfinite(wake_at) else None, tuple(sorted(held_back.items())))
 
 
-def encode(at: float, line: Line) -> bytes:
-    """One line, without its end."""
-    fields = msgspec.to_builtins(line)
-    return _encoder.encode({"at": at, "kind": type(line).__name__, **fields})
+def encode(at: float, line: Line, *, number: int = 0) -> bytes:
+    """One line, without its end; a number of 0 is not written."""
+    head = {"at": at, "kind": type(line).__name__}
+    numbered = {"line": number} if number else {}
+    return _encoder.encode({**head, **numbered, **msgspec.to_builtins(line)})
 
 
-def decode(text: bytes) -> tuple[float, Line]:
-    """The moment and the value of a line; raises InvalidInputError with what is wrong."""
+def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
+    """The moment and the value of a line; raises InvalidInputError with what is wrong.
+
+    A line that says another number than the one given is wrong too.
+    """
     try:
         fields = msgspec.json.decode(text, type=dict[str, object])
         at = msgspec.convert(fields.pop("at", None), float)
+        written = msgspec.convert(fields.pop("line", number), int)
+        if number and written != number:
+            raise InvalidInputError(
+                f"it was written as line {written}; lines before it were removed or added"
+            )
         kind = _KINDS.get(str(fields.pop("kind", None)))
         if kind is None:
             raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")

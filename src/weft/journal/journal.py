@@ -12,7 +12,7 @@ from weft.core.events import Event
 from weft.core.ports import Policy
 from weft.core.retry import RetryRule, fixed
 from weft.core.scheduler import Scheduler
-from weft.journal.codec import LINE_MAX, Decided, Opened, decided, decode, encode
+from weft.journal.codec import FORMATS, LINE_MAX, Decided, Opened, decided, decode, encode
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class Step:
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None  # None: the policy was not asked
     held_back: Mapping[int, int] = field(default_factory=dict)  # as Decided says, if it was asked
+    line: int = field(default=0, compare=False)  # of the journal, where it begins
 
 
 class JournalWriter:
@@ -32,6 +33,7 @@ class JournalWriter:
     def __init__(self, file: BinaryIO, opened: Opened) -> None:
         self._file = file
         self._decisions = 0
+        self._lines = 0
         self._write(0.0, opened)
 
     def __call__(
@@ -47,7 +49,8 @@ class JournalWriter:
             self._write(now, action)
 
     def _write(self, at: float, line: Opened | Decided | Event | Action) -> None:
-        self._file.write(encode(at, line) + b"\n")
+        self._lines += 1
+        self._file.write(encode(at, line, number=self._lines) + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,11 @@ def _read(name: str, file: BinaryIO) -> Journal:
         raise InvalidInputError(f"{error}; is it a journal?") from None
     if not isinstance(opened, Opened):
         raise InvalidInputError(f"{name} line 1: expected the kind Opened; is it a journal?")
+    if opened.format not in FORMATS:
+        raise InvalidInputError(
+            f"{name} line 1: a journal of format {opened.format}; expected one of "
+            f"{', '.join(map(str, FORMATS))}, which is what this version reads"
+        )
     steps: list[Step] = []
     cut_off = False
     for number, line in lines:
@@ -95,11 +103,20 @@ def _read(name: str, file: BinaryIO) -> Journal:
             cut_off = True
             break
         now, value = _decode(name, number, line)
-        _append(steps, now, value)
+        problem = _out_of_order(steps, now, value)
+        if problem:
+            raise InvalidInputError(f"{name} line {number}: {problem}; is it two journals in one?")
+        _append(steps, now, value, number)
     return Journal(opened, steps, cut_off)
 
 
-def _append(steps: list[Step], now: float, value: object) -> None:
+def _out_of_order(steps: list[Step], now: float, value: object) -> str:
+    if isinstance(value, Opened):
+        return "a journal begins here"
+    return f"the time goes back from {steps[-1].now:g} s" if steps and now < steps[-1].now else ""
+
+
+def _append(steps: list[Step], now: float, value: object, number: int) -> None:
     """A step is its events, then the decision, then the orders; an event after them begins anew."""
     last = steps[-1] if steps else None
     is_action = isinstance(value, orders.Start | orders.Change | orders.Stop)
@@ -107,13 +124,13 @@ def _append(steps: list[Step], now: float, value: object) -> None:
     if last is not None and not is_action:
         begins = begins or bool(last.actions) or last.wake_at is not None
     if begins or last is None:
-        last = Step(now)
+        last = Step(now, line=number)
         steps.append(last)
     if isinstance(value, Decided):
         last.wake_at, last.held_back = value.moment, dict(value.held_back)
     elif isinstance(value, orders.Start | orders.Change | orders.Stop):
         last.actions.append(value)
-    elif not isinstance(value, Opened):
+    else:
         last.events.append(value)  # type: ignore[arg-type]  # the codec gives nothing else
 
 
@@ -128,6 +145,6 @@ def _lines(name: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def _decode(name: str, number: int, line: bytes) -> tuple[float, object]:
     try:
-        return decode(line)
+        return decode(line, number=number)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name} line {number}: {error}") from None

@@ -44,7 +44,7 @@ class Summary:
     makespan_s: float | None  # first submission to last finish
     end_s: float | None  # last finish on the trace's clock
     utilization: float | None  # share of device time with a job on it
-    efficiency: float | None  # share of device time turned into progress
+    efficiency: float | None  # share of device time turned into progress that was kept
     queue_length_mean: float | None
     queue_length_max: float | None
     blocking_index: float | None
@@ -264,6 +264,7 @@ def _usage(
     lasted_s = list(map(sub, bounds[1:], bounds))
     busy_s = sum(map(mul, lasted_s, series.busy))
     useful_s = sum(map(mul, lasted_s, series.useful))
+    redone_s = sum(device_s for at, device_s in recorder.thrown_back if at <= end_at)
     waiting_s = sum(map(mul, lasted_s, waiting))
     longest = max(waiting[:count], default=0.0)
     makespan_s = end_at - first_at
@@ -271,7 +272,7 @@ def _usage(
     return _Usage(
         utilization=busy_s / whole_s,
         # Devices were busy and nothing was useful: nobody told the recorder about speed-ups.
-        efficiency=useful_s / whole_s if useful_s or not busy_s else None,
+        efficiency=(useful_s - redone_s) / whole_s if useful_s or not busy_s else None,
         queue_length_mean=waiting_s / makespan_s,
         queue_length_max=longest,
     )

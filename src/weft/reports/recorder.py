@@ -61,6 +61,7 @@ class Story:
     allocation: Allocation | None = None
     held_since_at = 0.0
     held_s = 0.0  # seconds with devices, the present hold not counted
+    last_hold = -1  # place of the last hold that ended; -1 where none has
     begun = 0.0  # iterations done when the present hold began
     done = 0.0  # iterations, as of observed_at
     speed = 0.0
@@ -86,7 +87,7 @@ class Hold(NamedTuple):
     allocation: Allocation
     from_at: float
     to_at: float
-    iterations: float = 0.0  # done meanwhile, less what a failure threw back
+    iterations: float = 0.0  # done meanwhile, less what was thrown back
 
 
 class FailedAttempt(NamedTuple):
@@ -131,6 +132,7 @@ class Recorder:
         self.holds: list[Hold] = []
         self.failures: list[FailedAttempt] = []
         self.series = Series()
+        self.thrown_back: list[tuple[float, float]] = []  # when, and how much of `useful` x time
         # Seconds that jobs of a size waited, by cause.
         self._wait_s: dict[str, defaultdict[int, float]] = {
             cause: defaultdict(float) for cause in WAIT_CAUSES
@@ -383,6 +385,7 @@ class Recorder:
         held_s = now - story.held_since_at
         if held_s > 0.0:
             hold = Hold(identity, allocation, story.held_since_at, now, story.done - begun)
+            story.last_hold = len(self.holds)
             self.holds.append(hold)
             story.held_s += held_s
             story.service_s += allocation.size * held_s
@@ -415,6 +418,11 @@ class Recorder:
         if gone > 0:
             size = story.spec.asked if story.allocation is None else story.allocation.size
             story.lost_s += gone * story.spec.profile.iteration_s * size
+            if self._speedup is not None:
+                self.thrown_back.append((now, self._speedup(story.spec, gone)))
+            if story.allocation is None and story.last_hold >= 0:
+                hold = self.holds[story.last_hold]
+                self.holds[story.last_hold] = hold._replace(iterations=hold.iterations - gone)
         story.done, story.observed_at = done, now
 
     def _start_waiting(self, story: Story, now: float) -> None:

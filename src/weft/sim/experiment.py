@@ -327,7 +327,9 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
     ) -> None:
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
-        held_back = scheduler.policy.held_back(scheduler.snapshot(now))
+        held_back = _NOBODY
+        if scheduler.ranking.queue:
+            held_back = scheduler.policy.held_back(scheduler.snapshot(now))
         record_step(recorder, now, events, actions, scheduler, held_back)
 
     return observe

@@ -84,11 +84,11 @@ def _replay(path: Path, journal: Journal, experiment: Experiment) -> None:
             held_back = step.held_back
         try:
             _take(step, held_back, experiment)
-        except (WeftError, AssertionError, LookupError) as error:
+        except (WeftError, AssertionError, LookupError):
             # What somebody else wrote is no mistake of ours, whatever we trip over.
             raise InvalidInputError(
-                f"{path} cannot be replayed past second {step.now:g} ({error!r}); "
-                "are lines of it missing?"
+                f"{path} line {step.line}: what happened at second {step.now:g} cannot follow what "
+                "is recorded before it; are lines of it missing?"
             ) from None
     experiment.recorder.close(journal.steps[-1].now)
 

@@ -14,6 +14,7 @@ Nodes without a name are called n0, n1, ... by their place in the whole list.
 """
 
 from collections.abc import Iterator
+from math import inf
 
 import yaml
 
@@ -31,6 +32,7 @@ _KEYS = {
     "rack": str,
 }
 _KINDS = {str: "a name", int: "a whole number", float: "a number"}
+_AMOUNTS = ("cores", "memory_gib")
 _TEXT_MAX = 16 << 20
 
 Entry = dict[str, str | int | float]
@@ -65,18 +67,22 @@ def _items(name: str, text: str) -> list[yaml.Node]:
         raise InvalidInputError(f"{where} is not YAML: {problem}") from None
     if not isinstance(root, yaml.MappingNode):
         raise InvalidInputError(f"{name} is no cluster; expected YAML that begins with nodes:")
+    items: list[yaml.Node] | None = None
     for key, value in root.value:
+        where = f"{name} line {key.start_mark.line + 1}"
         if key.value != "nodes":
-            raise InvalidInputError(
-                f"{name} line {key.start_mark.line + 1}: unknown key {key.value!r}; expected nodes"
-            )
+            raise InvalidInputError(f"{where}: unknown key {key.value!r}; expected nodes")
+        if items is not None:
+            raise InvalidInputError(f"{where}: nodes is given twice; keep one")
         if not isinstance(value, yaml.SequenceNode):
             raise InvalidInputError(
                 f"{name} line {value.start_mark.line + 1}: nodes is no list; expected entries "
                 "such as - {count: 8, devices: 8}"
             )
-        return list(value.value)
-    raise InvalidInputError(f"{name} has no nodes; expected a list under nodes:")
+        items = list(value.value)
+    if items is None:
+        raise InvalidInputError(f"{name} has no nodes; expected a list under nodes:")
+    return items
 
 
 def _entry(name: str, item: yaml.Node) -> Entry:
@@ -102,6 +108,10 @@ def _entry(name: str, item: yaml.Node) -> Entry:
             raise InvalidInputError(
                 f"{where}: {key.value} is {value.value!r}; expected {_KINDS[kind]}"
             ) from None
+        if key.value in _AMOUNTS and not 0 <= float(entry[key.value]) < inf:
+            raise InvalidInputError(
+                f"{where}: {key.value} is {value.value}; expected 0 or more, and 0 where unknown"
+            )
     return entry
 
 

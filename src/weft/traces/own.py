@@ -1,9 +1,9 @@
 """Weft's own trace: a CSV that keeps everything a JobSpec says, so that a round trip loses nothing.
 
 Lines that begin with # before the header are notes. Sizes are separated by spaces, and so
-are the size:seconds of a measured scaling curve; plans and command are JSON, empty for the default;
-a deadline may be empty. Numbers are written as the
-shortest text that reads back to the same value.
+are the size:seconds of a measured scaling curve; plans and command are JSON, empty for the default,
+which every job offers, so that policies that know nothing of plans run it; a deadline may be empty.
+Numbers are written as the shortest text that reads back to the same value.
 """
 
 import json
@@ -246,11 +246,12 @@ def _plans(table: Table) -> Callable[[Row], tuple[Plan, ...]]:
         if not written:
             return _DEFAULT_PLANS
         try:
-            return tuple(Plan(**fields) for fields in json.loads(written))
+            plans = tuple(Plan(**fields) for fields in json.loads(written))
         except (TypeError, ValueError, InvalidInputError) as error:
             raise table.error(
                 f"plans is {written!r}; expected a JSON list of plans ({error})"
             ) from None
+        return plans if DATA_PARALLEL in plans else (*plans, DATA_PARALLEL)
 
     return read
 

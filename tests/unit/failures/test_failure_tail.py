@@ -34,6 +34,20 @@ def test_bars_colours_and_control_characters_are_gone(log: Path) -> None:
     assert tail(log) == ["red", "100%| done", "xy\tz"]
 
 
+def test_marks_that_turn_the_order_of_writing_or_hide_are_gone(log: Path) -> None:
+    marks = "\u202e\u2066\u200b\u200f\u2060\ufeff\u061c\U000e0041"
+    log.write_text(f"KeyError: {marks}'x'\u00a0é\n", encoding="utf-8")
+    assert tail(log) == ["KeyError: 'x'\u00a0é"]
+    log.write_text(
+        '{"log":"a\\ud800\\u202eb\\r\\n"}\n{"log":"'
+        + "[" * 9
+        + "\n"
+        + '{"log":"","a":'
+        + "[" * 99999
+    )
+    assert tail(log)[:2] == ["ab", '{"log":"' + "[" * 9]
+
+
 @pytest.mark.parametrize(
     "data",
     [

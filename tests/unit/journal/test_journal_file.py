@@ -1,5 +1,6 @@
 """A journal as a file: written step by step, read back, cut off, replayed."""
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -115,10 +116,52 @@ def test_a_last_line_without_its_end_may_be_half_a_number_and_is_left_out(tmp_pa
     assert read(write(tmp_path / "run.jsonl", whole)).steps == []
 
 
-def test_a_second_opening_is_passed_over(tmp_path: Path) -> None:
+def refusal(path: Path) -> str:
+    with pytest.raises(InvalidInputError) as refused:
+        read(path)
+    return str(refused.value)
+
+
+def test_a_second_opening_is_refused(tmp_path: Path) -> None:
     finished = encode(1.0, JobFinished("a", 0)) + b"\n"
-    journal = read(write(tmp_path / "run.jsonl", finished, encode(1.0, OPENED) + b"\n"))
-    assert [step.events for step in journal.steps] == [[JobFinished("a", 0)]]
+    path = write(tmp_path / "run.jsonl", finished, encode(1.0, OPENED) + b"\n")
+    assert refusal(path) == ("run.jsonl line 3: a journal begins here; is it two journals in one?")
+
+
+def test_time_does_not_go_back(tmp_path: Path) -> None:
+    lines = (encode(at, JobFinished("a", 0)) + b"\n" for at in (2.0, 1.0))
+    assert refusal(write(tmp_path / "run.jsonl", *lines)) == (
+        "run.jsonl line 3: the time goes back from 2 s; is it two journals in one?"
+    )
+
+
+def test_any_line_that_is_gone_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    recorded(path, "srtf", 70.0)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 60
+    for number in range(2, len(lines)):
+        path.write_bytes(b"".join(lines[: number - 1] + lines[number:]))
+        assert refusal(path) == (
+            f"run.jsonl line {number}: it was written as line {number + 1}; "
+            "lines before it were removed or added"
+        )
+    path.write_bytes(b"".join(lines[:50] + lines[59:]))
+    assert refusal(path).startswith("run.jsonl line 51: it was written as line 60; ")
+    path.write_bytes(b"".join(lines + lines))
+    assert refusal(path).startswith(f"run.jsonl line {len(lines) + 1}: it was written as line 1; ")
+
+
+def test_journals_of_the_first_format_have_no_numbers_and_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    finished = encode(1.0, JobFinished("a", 0)) + b"\n"
+    path.write_bytes(encode(0.0, replace(OPENED, format=1)) + b"\n" + finished)
+    assert read(path).steps == [Step(1.0, [JobFinished("a", 0)])]
+    path.write_bytes(encode(0.0, replace(OPENED, format=3)) + b"\n" + finished)
+    assert refusal(path) == (
+        "run.jsonl line 1: a journal of format 3; expected one of 1, 2, "
+        "which is what this version reads"
+    )
 
 
 def test_a_bad_line_is_named_by_its_number(tmp_path: Path) -> None:
