@@ -152,6 +152,18 @@ class Job(NamedTuple):
         """Device-seconds it has been given, now included. It never falls."""
         return self.service_s + self.size * (now - self.observed_at)
 
+    def given(self, phase: Phase, allocation: Allocation, action: int, now: float) -> "Job":
+        """The same job, which waited, as an order to start leaves it."""
+        waited_s = now - self.since_at
+        begun = (action, action, now, waited_s, self.starts + 1)
+        row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
+        return tuple.__new__(Job, (*row, *self[9:11], *begun, *self[16:]))
+
+    def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
+        """The same job, brought up to now, once it reports that it runs."""
+        row = (*self[:2], phase, self.submitted_at, now, self.allocation, done, speed)
+        return tuple.__new__(Job, (*row, *self[8:]))
+
     def progressed(self, iterations_done: float, iterations_per_s: float, now: float) -> "Job":
         """The same job as a report of progress shows it; the most frequent fact of all."""
         held_s, service_s = self.held_s, self.service_s

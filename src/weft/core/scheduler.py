@@ -237,17 +237,7 @@ class Scheduler:
     def _ordered(self, job: Job, action: Action, now: float) -> None:
         phase = TRANSITIONS[job.phase, type(action).__name__]
         if isinstance(action, Start):
-            job = job._replace(
-                phase=phase,
-                since_at=now,
-                observed_at=now,
-                allocation=action.allocation,
-                action=action.id,
-                attempt=action.id,
-                begun_at=now,
-                last_wait_s=now - job.since_at,
-                starts=job.starts + 1,
-            )
+            job = job.given(phase, action.allocation, action.id, now)
         else:
             job = job._replace(
                 phase=phase,
@@ -313,12 +303,8 @@ class Scheduler:
         self._leaving.pop(event.job, None)
         if job.observed_at != now:
             job = job.settled(now)
-        job = job._replace(
-            phase=TRANSITIONS[job.phase, "JobStarted"],
-            since_at=now,
-            iterations_done=event.iterations_done,
-            iterations_per_s=event.iterations_per_s,
-        )
+        phase = TRANSITIONS[job.phase, "JobStarted"]
+        job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
         self._jobs[event.job] = job
         self.ranking.put(job, now)
 

@@ -173,7 +173,8 @@ class Recorder:
             lost = [event.node for event in events if isinstance(event, NodeLost)]
             for action in actions:
                 self._ACTIONS[type(action)](self, action, now, lost)
-            if self._queued:  # Who starts overtakes those who still wait after this step.
+            # Who starts overtakes those who still wait after this step, unless nobody may.
+            if self._queued and head is None:
                 for action in actions:
                     if isinstance(action, Start):
                         self._overtakes.start(self.stories[action.job].place)
