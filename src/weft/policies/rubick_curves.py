@@ -126,7 +126,7 @@ class Curves:
         self._revisable = belief if isinstance(belief, Revisable) else None
         # The job is kept so that its profile's identity stays its own.
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
-        # Of planned jobs, which are many words to look up by.
+        # By job, where nothing but the job counts: the key is many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
         self._cluster = Cluster(())
         self._version = -1  # how new the idea of plans is
@@ -153,14 +153,16 @@ class Curves:
         mine = self._jobs.get(spec.id)
         if mine is not None and mine[0] is spec:
             return mine[1]
+        key: Hashable = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
         if not self.planned(spec):
-            basis = id(spec.profile) if self._revisable is None else self._revisable.basis(spec)
-            return self._shared((basis, spec.asked, spec.sizes), spec)
+            if self._revisable is not None:
+                return self._shared((self._revisable.basis(spec), spec.asked, spec.sizes), spec)
+            key = (id(spec.profile), spec.asked, spec.sizes)
         if len(self._jobs) >= KEPT_MAX:
             self._jobs.clear()
-        key = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
-        self._jobs[spec.id] = (spec, self._shared(key, spec))
-        return self._jobs[spec.id][1]
+        curve = self._shared(key, spec)
+        self._jobs[spec.id] = (spec, curve)
+        return curve
 
     def speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
         """The best of the plans that a job may use on exactly these devices."""

@@ -78,7 +78,10 @@ class Decision:
                 starved = now - job.since_at > self._rules.starve_s
                 slope = inf if starved else curve.gain(0)
                 others.append((-slope, job.sequence, job))
-        others += [(-self._curves.of(j.spec).gain(j.size), j.sequence, j) for j in running]
+        for job in running:
+            curve = self._curves.of(job.spec)
+            if len(curve.sizes) > 1:  # Others have all that they can use.
+                others.append((-curve.gain(job.size), job.sequence, job))
         for slope, _, job in sorted(others):
             self.place(job, starved=slope == -inf)
 
