@@ -9,20 +9,17 @@ and without, on a sixteenth of the cluster: there a job that crosses nodes or ra
 in the study, and a job that is moved pays for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from weft.core.actions import Action, Start
 from weft.core.cluster import Cluster
-from weft.core.events import Event, JobFailed, JobSubmitted
-from weft.core.job import JobId
-from weft.core.scheduler import Scheduler
-from weft.policies.philly import Wait
+from weft.core.scheduler import Observer
 from weft.replications.paper import Find, Paper, hours, ready
+from weft.replications.philly_counts import Empty, Trials, Waits
 from weft.replications.rows import Row
-from weft.reports.metrics import Summary, percentile, size_bucket
+from weft.reports.metrics import Summary, percentile
 from weft.reports.recorder import Recorder
-from weft.sim.faults import CLASSES, FaultSettings
+from weft.sim.faults import FaultSettings
 from weft.sim.settings import Settings
 from weft.traces.clusters import cluster as parse_cluster
 from weft.traces.load import load
@@ -143,9 +140,9 @@ def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row
         empty = Empty()
         chosen = replace(GUIDELINES, policy=GUIDELINES.policy + worn)
         measured[name] = (*_watched(workload, cluster, chosen, empty), empty.share)
-    alone_h = _fragmentation_h(measured["alone"][0]) / len(workload.jobs)
+    alone_h = measured["alone"][0].waited_s("fragmentation") / 3600 / len(workload.jobs)
     for name, (recorder, _, _) in measured.items():
-        hours_each = _fragmentation_h(recorder) / len(workload.jobs)
+        hours_each = recorder.waited_s("fragmentation") / 3600 / len(workload.jobs)
         # These two are there to shorten it; the others pay with it for something else.
         shorter = name in {"wait for locality", "defragmentation"}
         row = Row(name, hours_each, alone_h if shorter else None, at_most=shorter)
@@ -162,12 +159,10 @@ def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row
 
 def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
     """What failures waste under each rule: device-hours of attempts that ended in one."""
-    wasted: dict[str, Wasted] = {}
+    wasted: dict[str, Trials] = {}
     for name, chosen in _RETRIES.items():
-        experiment = ready(workload, cluster, chosen)
-        wasted[name] = Wasted(experiment.recorder)
-        experiment.simulation.observe(wasted[name])
-        experiment.finish()
+        recorder, _ = _watched(workload, cluster, chosen)
+        wasted[name] = Trials(recorder)
     base = wasted["three retries"]
     heading = "failures: failed trials, %"
     yield heading, Row("with a deterministic reason", base.deterministic(), _DETERMINISTIC, 0.15)
@@ -176,7 +171,7 @@ def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
     yield heading, Row("within 5 minutes, several devices", base.early(2), _WITHIN_5_MULTI)
     for name, one in wasted.items():
         # No rule saves a trial that a retry would not have repeated.
-        fewer = 100 * (1 - len(one.trials) / max(len(base.trials), 1))
+        fewer = 100 * (1 - one.count / max(base.count, 1))
         bounded = name == "classified"
         row = Row(name, fewer, _DETERMINISTIC if bounded else None, at_most=bounded)
         yield "failures: failed trials, % fewer", row
@@ -191,182 +186,14 @@ def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
         yield heading, Row(name, fewer, bound, at_most=bounded)
 
 
-Watcher = Callable[[float, Sequence[Event], Sequence[Action], Scheduler], None]
-
-
 def _watched(
-    workload: Workload, cluster: Cluster, chosen: Settings, *watchers: Watcher
+    workload: Workload, cluster: Cluster, chosen: Settings, *watchers: Observer
 ) -> tuple[Recorder, Summary]:
     experiment = ready(workload, cluster, chosen)
     for watcher in watchers:
         experiment.simulation.observe(watcher)
     summary = experiment.finish()
     return experiment.recorder, summary
-
-
-def _fragmentation_h(recorder: Recorder) -> float:
-    waits = recorder.wait_s.items()
-    return sum(s for (cause, _), s in waits if cause == "fragmentation") / 3600
-
-
-class Waits:
-    """Waits from a submission or failure to the start, by what most of their tries failed for."""
-
-    def __init__(self) -> None:
-        self._begin_at = 0.0
-        self._open: dict[JobId, list[bool]] = {}  # waiting now -> tries that fair share stopped
-        self._last: dict[JobId, Wait] = {}
-        self._over: dict[str, list[tuple[float, list[bool]]]] = {}  # bucket -> (seconds, tries)
-        self._nodes: dict[str, list[int]] = {}  # bucket -> nodes of each start
-
-    def begin(self, at: float) -> None:
-        """Another run follows; it counts from then on."""
-        self._begin_at = at
-        self._open.clear()
-        self._last.clear()
-
-    def __call__(
-        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
-    ) -> None:
-        if now >= self._begin_at:
-            for event in events:
-                if isinstance(event, JobSubmitted | JobFailed):
-                    job = event.spec.id if isinstance(event, JobSubmitted) else event.job
-                    if job in scheduler.jobs:
-                        self._open[job] = []
-        memory = scheduler.snapshot(now).memory
-        for job, wait in memory.items() if isinstance(memory, dict) else ():
-            if job in self._open and self._last.get(job) is not wait:
-                self._last[job] = wait
-                self._open[job].append(wait.fair_share)
-        for action in actions:
-            if isinstance(action, Start) and action.job in self._open:
-                row = scheduler.jobs[action.job]
-                bucket = size_bucket(row.spec.asked)
-                tries = self._open.pop(action.job)
-                self._over.setdefault(bucket, []).append((row.last_wait_s, tries))
-                self._nodes.setdefault(bucket, []).append(len(action.allocation.nodes()))
-
-    def count(self, bucket: str) -> int:
-        return sum(1 for _, tries in self._over.get(bucket, ()) if tries)
-
-    def fair_share(self, bucket: str) -> float:
-        """Of 100 waits of a size, those for a tenant's share at most of their tries.
-
-        One with as many tries of either sort counts half.
-        """
-        tries = [tries for _, tries in self._over.get(bucket, ()) if tries]
-        most = (2 * sum(wait) - len(wait) for wait in tries)
-        held = sum(1.0 if more > 0 else 0.5 if more == 0 else 0.0 for more in most)
-        return 100 * held / max(len(tries), 1)
-
-    def minutes(self, bucket: str, percent: float) -> float:
-        waited_s = sorted(s for s, _ in self._over.get(bucket, ()))
-        return (percentile(waited_s, percent) or 0.0) / 60
-
-    def nodes(self, bucket: str) -> float:
-        """Of the average start."""
-        counts = self._nodes.get(bucket, [])
-        return sum(counts) / max(len(counts), 1)
-
-    @property
-    def median_min(self) -> float:
-        """Of all that wait."""
-        waited_s = sorted(s for waits in self._over.values() for s, tries in waits if tries)
-        return (percentile(waited_s, 50) or 0.0) / 60
-
-    @property
-    def waiting_share(self) -> float:
-        waits = [tries for waits in self._over.values() for _, tries in waits]
-        return 100 * sum(map(bool, waits)) / max(len(waits), 1)
-
-    @property
-    def placeless_tries(self) -> float:
-        tries = [t for waits in self._over.values() for _, tries in waits for t in tries]
-        return 100 * tries.count(False) / max(len(tries), 1)
-
-
-class Empty:
-    """The share of servers without a job while about two thirds of the devices are in use."""
-
-    EVERY_S = 600.0
-
-    def __init__(self) -> None:
-        self._next_at = 0.0
-        self._shares: list[float] = []
-
-    def begin(self, at: float) -> None:
-        """Another run follows; it counts from then on."""
-        self._next_at = at
-
-    def __call__(
-        self,
-        now: float,
-        events: Sequence[Event],  # noqa: ARG002
-        actions: Sequence[Action],  # noqa: ARG002
-        scheduler: Scheduler,
-    ) -> None:
-        if now < self._next_at:
-            return
-        self._next_at = now + self.EVERY_S
-        free, nodes = scheduler.tenancy.free, scheduler.cluster.nodes
-        used = 1 - free.total / scheduler.cluster.device_count
-        if 0.62 <= used <= 0.71:
-            empty = sum(free.count_on(node.name) == node.device_count for node in nodes)
-            self._shares.append(100 * empty / len(nodes))
-
-    @property
-    def share(self) -> float:
-        """Of 100 servers; 0 if the load was never near."""
-        return sum(self._shares) / max(len(self._shares), 1)
-
-
-class Wasted:
-    """Adds up what trials held that ended in a failure."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._before_s: dict[JobId, float] = {}  # device-seconds up to the last failure
-        self.trials: list[tuple[int, float, str]] = []  # size asked, device-seconds, reason
-        self.on_all = 0  # trials of several devices that failed while they held all of them
-
-    def __call__(
-        self,
-        now: float,
-        events: Sequence[Event],
-        actions: Sequence[Action],  # noqa: ARG002
-        scheduler: Scheduler,  # noqa: ARG002
-    ) -> None:
-        for event in events:
-            if isinstance(event, JobFailed):
-                story = self._recorder.stories[event.job]
-                spent_s = story.service_s - self._before_s.get(event.job, 0.0)
-                self._before_s[event.job] = story.service_s
-                self.trials.append((story.spec.asked, spent_s, event.reason))
-                self.on_all += 1 < story.spec.asked <= self._held(event.job, now)
-
-    def _held(self, job: JobId, now: float) -> int:
-        """How many devices it held up to now."""
-        for hold in reversed(self._recorder.holds):
-            if hold.to_at < now:
-                break
-            if hold.job == job:
-                return hold.allocation.size
-        return 0
-
-    @property
-    def device_h(self) -> float:
-        return sum(spent_s for _, spent_s, _ in self.trials) / 3600
-
-    def deterministic(self) -> float:
-        """Of 100 trials, those that would fail the same way again."""
-        again = sum(CLASSES[reason] in {"deterministic", "resource"} for *_, reason in self.trials)
-        return 100 * again / max(len(self.trials), 1)
-
-    def early(self, least: int) -> float:
-        """Of 100 trials of jobs of at least so many devices, those that failed in 5 minutes."""
-        ran_s = [spent_s / size for size, spent_s, _ in self.trials if size >= least]
-        return 100 * sum(s <= 300.0 for s in ran_s) / max(len(ran_s), 1)
 
 
 PAPER = Paper(

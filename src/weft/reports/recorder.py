@@ -205,6 +205,10 @@ class Recorder:
             if seconds
         }
 
+    def waited_s(self, cause: str) -> float:
+        """Seconds that all jobs waited for that reason."""
+        return sum(seconds for (why, _), seconds in self.wait_s.items() if why == cause)
+
     # -- time -----------------------------------------------------------------------------------
 
     _free = 0

@@ -14,7 +14,7 @@ from weft.core.job import JobSpec
 from weft.core.scheduler import Observer
 from weft.policies.registry import worn
 from weft.reports.metrics import percentile
-from weft.reports.recorder import Recorder, Story
+from weft.reports.recorder import Story
 from weft.sim.experiment import Experiment, Stopwatch, prepare
 from weft.sim.settings import Settings
 from weft.study.record import Record
@@ -234,13 +234,8 @@ def _effect(trial: Trial, experiment: Experiment) -> Effect:
         completion_mean_s=sum(finished) / len(finished) if finished else None,
         wait_mean_s=sum(story.waited_s for story in stories) / len(stories),
         wait_large_p95_s=percentile(large, 95),
-        place_wait_h=_place_wait_h(recorder),
+        place_wait_h=recorder.waited_s("fragmentation") / 3600.0,
         gpu_h=sum(story.service_s for story in stories) / 3600.0,
         failed_attempts=len(recorder.failures),
         failed_gpu_h=sum(failure.device_s for failure in recorder.failures) / 3600.0,
     )
-
-
-def _place_wait_h(recorder: Recorder) -> float:
-    waits = recorder.wait_s.items()
-    return sum(seconds for (cause, _), seconds in waits if cause == "fragmentation") / 3600.0

@@ -1,0 +1,157 @@
+"""What the Philly study counted: waits by cause, empty servers, and trials that failed."""
+
+from collections.abc import Sequence
+
+from weft.core.actions import Action, Start
+from weft.core.events import Event, JobFailed, JobSubmitted
+from weft.core.job import JobId
+from weft.core.scheduler import Scheduler
+from weft.policies.philly import Wait
+from weft.reports.metrics import percentile, size_bucket
+from weft.reports.recorder import Recorder
+from weft.sim.faults import CLASSES
+
+
+class Waits:
+    """Waits from a submission or failure to the start, by what most of their tries failed for."""
+
+    def __init__(self) -> None:
+        self._begin_at = 0.0
+        self._open: dict[JobId, list[bool]] = {}  # waiting now -> tries that fair share stopped
+        self._last: dict[JobId, Wait] = {}
+        self._over: dict[str, list[tuple[float, list[bool]]]] = {}  # bucket -> (seconds, tries)
+        self._nodes: dict[str, list[int]] = {}  # bucket -> nodes of each start
+
+    def begin(self, at: float) -> None:
+        """Another run follows; it counts from then on."""
+        self._begin_at = at
+        self._open.clear()
+        self._last.clear()
+
+    def __call__(
+        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        if now >= self._begin_at:
+            for event in events:
+                if isinstance(event, JobSubmitted | JobFailed):
+                    job = event.spec.id if isinstance(event, JobSubmitted) else event.job
+                    if job in scheduler.jobs:
+                        self._open[job] = []
+        memory = scheduler.snapshot(now).memory
+        for job, wait in memory.items() if isinstance(memory, dict) else ():
+            if job in self._open and self._last.get(job) is not wait:
+                self._last[job] = wait
+                self._open[job].append(wait.fair_share)
+        for action in actions:
+            if isinstance(action, Start) and action.job in self._open:
+                row = scheduler.jobs[action.job]
+                bucket = size_bucket(row.spec.asked)
+                tries = self._open.pop(action.job)
+                self._over.setdefault(bucket, []).append((row.last_wait_s, tries))
+                self._nodes.setdefault(bucket, []).append(len(action.allocation.nodes()))
+
+    def count(self, bucket: str) -> int:
+        return sum(1 for _, tries in self._over.get(bucket, ()) if tries)
+
+    def fair_share(self, bucket: str) -> float:
+        """Of 100 waits of a size, those for a tenant's share at most of their tries.
+
+        One with as many tries of either sort counts half.
+        """
+        tries = [tries for _, tries in self._over.get(bucket, ()) if tries]
+        most = (2 * sum(wait) - len(wait) for wait in tries)
+        held = sum(1.0 if more > 0 else 0.5 if more == 0 else 0.0 for more in most)
+        return 100 * held / max(len(tries), 1)
+
+    def minutes(self, bucket: str, percent: float) -> float:
+        waited_s = sorted(s for s, _ in self._over.get(bucket, ()))
+        return (percentile(waited_s, percent) or 0.0) / 60
+
+    def nodes(self, bucket: str) -> float:
+        """Of the average start."""
+        counts = self._nodes.get(bucket, [])
+        return sum(counts) / max(len(counts), 1)
+
+    @property
+    def median_min(self) -> float:
+        """Of all that wait."""
+        waited_s = sorted(s for waits in self._over.values() for s, tries in waits if tries)
+        return (percentile(waited_s, 50) or 0.0) / 60
+
+    @property
+    def waiting_share(self) -> float:
+        waits = [tries for waits in self._over.values() for _, tries in waits]
+        return 100 * sum(map(bool, waits)) / max(len(waits), 1)
+
+    @property
+    def placeless_tries(self) -> float:
+        tries = [t for waits in self._over.values() for _, tries in waits for t in tries]
+        return 100 * tries.count(False) / max(len(tries), 1)
+
+
+class Empty:
+    """The share of servers without a job while about two thirds of the devices are in use."""
+
+    EVERY_S = 600.0
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+        self._shares: list[float] = []
+
+    def begin(self, at: float) -> None:
+        """Another run follows; it counts from then on."""
+        self._next_at = at
+
+    def __call__(
+        self,
+        now: float,
+        events: Sequence[Event],  # noqa: ARG002
+        actions: Sequence[Action],  # noqa: ARG002
+        scheduler: Scheduler,
+    ) -> None:
+        if now < self._next_at:
+            return
+        self._next_at = now + self.EVERY_S
+        free, nodes = scheduler.tenancy.free, scheduler.cluster.nodes
+        used = 1 - free.total / scheduler.cluster.device_count
+        if 0.62 <= used <= 0.71:
+            empty = sum(free.count_on(node.name) == node.device_count for node in nodes)
+            self._shares.append(100 * empty / len(nodes))
+
+    @property
+    def share(self) -> float:
+        """Of 100 servers; 0 if the load was never near."""
+        return sum(self._shares) / max(len(self._shares), 1)
+
+
+class Trials:
+    """What a record says of attempts that ended in a failure."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._failures = recorder.failures
+        self._asked = {job: story.spec.asked for job, story in recorder.stories.items()}
+
+    @property
+    def count(self) -> int:
+        return len(self._failures)
+
+    @property
+    def on_all(self) -> int:
+        """Those of several devices that failed while they held all of them."""
+        return sum(1 < self._asked[failed.job] <= failed.size for failed in self._failures)
+
+    @property
+    def device_h(self) -> float:
+        return sum(failed.device_s for failed in self._failures) / 3600
+
+    def deterministic(self) -> float:
+        """Of 100, those that would fail the same way again."""
+        classes = [CLASSES[failed.reason] for failed in self._failures]
+        again = sum(kind in {"deterministic", "resource"} for kind in classes)
+        return 100 * again / max(self.count, 1)
+
+    def early(self, least: int) -> float:
+        """Of 100 of jobs of at least so many devices, those that failed in 5 minutes."""
+        asked = self._asked
+        ran_s = [f.device_s / asked[f.job] for f in self._failures if asked[f.job] >= least]
+        return 100 * sum(s <= 300.0 for s in ran_s) / max(len(ran_s), 1)
