@@ -1,0 +1,1 @@
+"""The typed client of the API, for Python programs and for the command line."""

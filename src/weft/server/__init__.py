@@ -1,0 +1,1 @@
+"""The API: routes, who may use them, streams, and metrics."""

@@ -1,0 +1,1 @@
+"""What goes over the API, as plain types: the server's answers, the client's requests."""
