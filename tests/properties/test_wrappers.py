@@ -24,6 +24,8 @@ WORN = (
     "defrag?cooldown_s=5",
     "try-small?seconds=3",
     "elsewhere",
+    "priority",
+    "steady?run_s=2&rest_s=3",
 )
 TOGETHER = (
     "backfill+locality?share=0.3+overtaking+defrag",
@@ -40,6 +42,15 @@ TOGETHER = (
     "afs+try-small?seconds=3+locality?share=0+dedicated?from=1",
     "muri-s+locality?share=0+try-small?seconds=5&devices=1+defrag?cooldown_s=0+dedicated?from=1",
     "philly?retry_s=3&tick_s=1+overtaking+defrag+try-small?seconds=2",
+    "srtf+elsewhere+priority+steady?run_s=1&rest_s=1",
+    "afs+elsewhere+priority+steady?run_s=5&rest_s=2",
+    "muri-l+priority+steady?run_s=0&rest_s=0",
+    "antman+elsewhere+priority+steady?run_s=2",
+    "rubick+priority+steady?run_s=3",
+    "tiresias?limits=4:9+priority+steady",
+    "aiturbo+priority",
+    "sia+priority+steady?run_s=1&rest_s=1",
+    "philly?retry_s=3&tick_s=1+priority+steady",
 )
 VARIANTS = [*(f"{inner}+{worn}" for inner in INNER for worn in WORN), *TOGETHER]
 
@@ -61,13 +72,22 @@ class Variant(PolicyContract):
     jobs=workloads(),
     place=st.sampled_from(sorted(PLACEMENTS)),
     trial=st.booleans(),
+    ranks=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=12, max_size=12),
 )
 def test_what_a_policy_wears_leaves_the_contract_whole(
-    text: str, cluster: Cluster, jobs: list[JobSpec], place: str, trial: bool
+    text: str,
+    cluster: Cluster,
+    jobs: list[JobSpec],
+    place: str,
+    trial: bool,
+    ranks: list[tuple[int, bool]],
 ) -> None:
     """Nothing is booked twice, nobody is lost or starves, sizes are those on offer, the snapshot
     is left alone, and the same facts give the same orders."""
-    offers = {spec.id: replace(spec, trial=trial) for spec in jobs}
+    offers = {
+        spec.id: replace(spec, trial=trial, priority=priority, resumable=resumable)
+        for spec, (priority, resumable) in zip(jobs, ranks, strict=False)
+    }
     run = policy_contract._Run(Variant(text), cluster, list(offers.values()), place, watch=True)
     assert run.finished | set(run.scheduler.unfit) == set(offers)
     for _, action in run.log:

@@ -13,7 +13,7 @@ from weft.core.events import Event
 from weft.core.job import JobSpec
 from weft.core.scheduler import Scheduler
 from weft.policies import registry
-from weft.reports.recorder import Story
+from weft.reports.story import Story
 from weft.sim.experiment import prepare
 from weft.sim.settings import BELIEFS, Settings
 from weft.testing.checks import check

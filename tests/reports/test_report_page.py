@@ -17,7 +17,8 @@ from weft.reports.focus import Focus, focus
 from weft.reports.page import page
 from weft.reports.page_data import page_data
 from weft.reports.picture import check_available
-from weft.reports.recorder import Hold, Recorder
+from weft.reports.recorder import Recorder
+from weft.reports.story import Hold
 
 D0 = Device("n0", 0)
 HOSTILE = "</script><img src=x onerror=document.title='owned'>"

@@ -18,7 +18,7 @@ from weft.cli.options import (
 )
 from weft.cli.progress import Progress
 from weft.core.errors import InvalidInputError
-from weft.reports.recorder import Story
+from weft.reports.story import Story
 from weft.reports.table import duration
 from weft.sim.experiment import Experiment, prepare
 from weft.traces.workload import Workload

@@ -4,7 +4,7 @@ A report about a job carries the id of the order it answers, so that a late repo
 attempt can be told from a report of this one.
 """
 
-from weft.core.cluster import Node
+from weft.core.cluster import Device, Node
 from weft.core.job import JobId, JobSpec
 from weft.core.value import value
 
@@ -17,6 +17,27 @@ class JobSubmitted:
 @value
 class JobCancelled:
     job: JobId
+
+
+@value
+class JobHeld:
+    """The job may not start until every reason for holding it is gone; what runs is stopped."""
+
+    job: JobId
+    reason: str
+
+
+@value
+class JobReleased:
+    job: JobId
+    reason: str  # the one that is gone
+
+
+@value
+class JobUpdated:
+    """The job is another from now on: its user wants something else, or more is known of it."""
+
+    spec: JobSpec
 
 
 @value
@@ -81,5 +102,20 @@ class NodeDrained:
     node: str
 
 
+@value
+class DeviceClosed:
+    """The device takes no new work, whoever is on it; what runs there runs on."""
+
+    device: Device
+    reason: str = ""
+
+
+@value
+class DeviceOpened:
+    device: Device
+
+
 Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed
-Event = JobSubmitted | JobCancelled | Report | NodeJoined | NodeLost | NodeDrained
+Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated
+Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened
+Event = Wish | Report | Machine

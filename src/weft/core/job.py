@@ -72,6 +72,7 @@ class JobSpec:
     estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
     trial: bool = False  # it may also be tried on one device, whatever its sizes
+    resumable: bool = True  # it can be stopped and go on where it was, or be given another size
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -125,7 +126,7 @@ class Job(NamedTuple):
     starts: int = 0
     failures: int = 0
     ready_at: float = 0.0  # after a failure: when another try makes sense
-    avoid: tuple[str, ...] = ()  # after a failure: nodes where it makes none
+    avoid: tuple[str, ...] = ()  # after a failure: nodes and devices where it makes none
 
     @property
     def id(self) -> JobId:

@@ -23,6 +23,7 @@ class Failure(NamedTuple):
     reason: str
     nodes: tuple[str, ...]  # where it ran; empty if it had been told to let go
     at: float
+    devices: tuple[str, ...] = ()  # the same, device by device
 
 
 class Answer(NamedTuple):
@@ -30,7 +31,7 @@ class Answer(NamedTuple):
 
     again: bool
     wait_s: float = 0.0  # before it is worth another try
-    avoid: tuple[str, ...] = ()  # nodes where the next try had better not run
+    avoid: tuple[str, ...] = ()  # nodes and devices where the next try had better not run
 
 
 RetryRule = Callable[[Failure], Answer]

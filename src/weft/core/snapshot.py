@@ -1,6 +1,6 @@
 """What a policy may know, and what it answers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, Self
@@ -19,6 +19,7 @@ Cause = Literal[
     "fair share",
     "order",
     "rank",
+    "held",
     "starting",
     "running",
 ]
@@ -56,6 +57,38 @@ class Snapshot(NamedTuple):
     def emptied(self) -> FreeDevices:
         """The devices as if nobody held any, to plan everything afresh on."""
         return self.free.emptied()
+
+    def hiding(self, jobs: Iterable[JobId]) -> "Snapshot":
+        """Without these in the policy's order: nobody starts, stops or changes them."""
+        ranking = self.ranking.copy()
+        for identity in jobs:
+            ranking.drop(identity)
+        return self._replace(ranking=ranking)
+
+    def withholding(self, devices: Sequence[Device]) -> "Snapshot":
+        """Without these devices, free or held; whoever holds one is to be hidden as well."""
+        if not devices:
+            return self
+        gone = set(devices)
+        return self._replace(
+            free=self.free.withholding(devices),
+            tenants={device: own for device, own in self.tenants.items() if device not in gone},
+        )
+
+    def keeping(self, jobs: Iterable[Job]) -> "Snapshot":
+        """As if these, and whoever shares devices with them, were not there, nor their devices."""
+        devices: dict[Device, None] = {}
+        names: dict[JobId, None] = {}
+        rows = list(jobs)
+        while rows:
+            job = rows.pop()
+            if job.id in names or job.allocation is None:
+                continue
+            names[job.id] = None
+            for device in job.allocation.devices:
+                devices[device] = None
+                rows += [self.jobs[other] for other in self.tenants.get(device, {}).values()]
+        return self.withholding(tuple(devices)).hiding(names) if names else self
 
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""

@@ -26,7 +26,8 @@ class Classified:
     def __call__(self, failure: Failure) -> Answer:
         spec, at = failure.spec, failure.at
         verdict = self._verdict(failure.reason)
-        self._memory.failed(spec.id, verdict, at=at, user=spec.owner, nodes=failure.nodes)
+        where = {"nodes": failure.nodes, "devices": failure.devices}
+        self._memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
         decision = self._memory.advise(
             spec.id, verdict, at=at, user=spec.owner, rule=self._patience
         )

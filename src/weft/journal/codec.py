@@ -50,15 +50,27 @@ class Decided:
         return inf if self.wake_at is None else self.wake_at
 
 
-Line = Opened | Decided | Event | Action
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """Decisions are made by another policy from here on."""
+
+    policy: str
+    placement: str
+
+
+Line = Opened | Decided | PolicySet | Event | Action
 
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
         Opened,
         Decided,
+        PolicySet,
         events.JobSubmitted,
         events.JobCancelled,
+        events.JobHeld,
+        events.JobReleased,
+        events.JobUpdated,
         events.JobStarted,
         events.JobProgressed,
         events.JobStopped,
@@ -67,6 +79,8 @@ _KINDS: Mapping[str, type] = {
         events.NodeJoined,
         events.NodeLost,
         events.NodeDrained,
+        events.DeviceClosed,
+        events.DeviceOpened,
         actions.Start,
         actions.Change,
         actions.Stop,

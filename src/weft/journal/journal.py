@@ -12,7 +12,16 @@ from weft.core.events import Event
 from weft.core.ports import Policy
 from weft.core.retry import RetryRule, fixed
 from weft.core.scheduler import Scheduler
-from weft.journal.codec import FORMATS, LINE_MAX, Decided, Opened, decided, decode, encode
+from weft.journal.codec import (
+    FORMATS,
+    LINE_MAX,
+    Decided,
+    Opened,
+    PolicySet,
+    decided,
+    decode,
+    encode,
+)
 
 
 @dataclass(slots=True)
@@ -24,6 +33,7 @@ class Step:
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None  # None: the policy was not asked
     held_back: Mapping[int, int] = field(default_factory=dict)  # as Decided says, if it was asked
+    policy: PolicySet | None = None  # the policy that took over before it, if another did
     line: int = field(default=0, compare=False)  # of the journal, where it begins
 
 
@@ -128,6 +138,8 @@ def _append(steps: list[Step], now: float, value: object, number: int) -> None:
         steps.append(last)
     if isinstance(value, Decided):
         last.wake_at, last.held_back = value.moment, dict(value.held_back)
+    elif isinstance(value, PolicySet):
+        last.policy = value
     elif isinstance(value, orders.Start | orders.Change | orders.Stop):
         last.actions.append(value)
     else:

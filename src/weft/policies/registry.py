@@ -64,6 +64,8 @@ WRAPPERS: Mapping[str, str] = {
     "defrag": "weft.policies.wrappers.defrag:defrag",
     "try-small": "weft.policies.wrappers.trial:try_small",
     "elsewhere": "weft.policies.wrappers.elsewhere:elsewhere",
+    "priority": "weft.policies.wrappers.priority:priority",
+    "steady": "weft.policies.wrappers.steady:steady",
 }
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from weft.core.errors import InvalidInputError
 from weft.reports.comparison import Comparison, Run
 from weft.reports.metrics import finish_time_fairness
-from weft.reports.recorder import WAIT_CAUSES, Story
+from weft.reports.recorder import WAIT_CAUSES
+from weft.reports.story import Story
 
 _ROWS_AT_ONCE = 2000
 _WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros

@@ -7,7 +7,7 @@ from weft.reports.comparison import Comparison, Run
 from weft.reports.focus import Focus
 from weft.reports.holds import HOLDS_MAX, Rows, largest, shown_share
 from weft.reports.metrics import SIZE_BUCKETS, size_bucket
-from weft.reports.recorder import Hold
+from weft.reports.story import Hold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Cluster
-from weft.reports.recorder import Hold
+from weft.reports.story import Hold
 
 HOLDS_MAX = 30_000  # rectangles of one policy's chart
 

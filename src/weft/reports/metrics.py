@@ -12,7 +12,8 @@ from operator import mul, sub
 
 from weft.core.job import JobId
 from weft.reports.finite import finite
-from weft.reports.recorder import WAIT_CAUSES, Recorder, Story
+from weft.reports.recorder import WAIT_CAUSES, Recorder
+from weft.reports.story import Story
 
 SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")
 _TENANTS_MAX = 20

@@ -9,7 +9,8 @@ from weft.reports.curves import BINS_MAX, binned, peaks, sampled, short
 from weft.reports.focus import Focus, focus
 from weft.reports.holds import HOLDS_MAX, Rows, largest, shown_share
 from weft.reports.metrics import SIZE_BUCKETS, by_size, by_tenants, largest_tenants, size_bucket
-from weft.reports.recorder import Hold, Recorder
+from weft.reports.recorder import Recorder
+from weft.reports.story import Hold
 
 _CUT_BINS = 300  # points of a curve over the time that is not shown at first
 

@@ -4,24 +4,26 @@ The recorder sees what the journal holds (facts and orders, step by step), so it
 run, a simulated one and a journal that is read back.
 """
 
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from weft.core.actions import Action, Change, Start, Stop
 from weft.core.allocation import Allocation
 from weft.core.cluster import Device
 from weft.core.events import (
+    DeviceClosed,
+    DeviceOpened,
     Event,
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobHeld,
     JobProgressed,
+    JobReleased,
     JobStarted,
     JobStopped,
     JobSubmitted,
+    JobUpdated,
     NodeDrained,
     NodeJoined,
     NodeLost,
@@ -29,93 +31,10 @@ from weft.core.events import (
 from weft.core.job import JobId, JobSpec
 from weft.core.retry import Failure, RetryRule, fixed
 from weft.reports.overtakes import Overtakes
+from weft.reports.story import FailedAttempt, Hold, Series, Story
 
 WAIT_CAUSES = ("devices", "fragmentation", "order", "fair share")
 _NOBODY: Mapping[int, int] = {}
-
-
-class Story:
-    """What became of one job.
-
-    Not a dataclass: most of these stay at their defaults, and those the class holds for all.
-    """
-
-    status = "waiting"  # waiting, running, finished, failed, cancelled
-    first_start_at: float | None = None
-    ended_at: float | None = None
-    waiting_since_at: float | None = None
-    waited_s = 0.0
-    blocked = 0.0  # integral of (time since it last held a device / its remaining work)
-    service_s = 0.0
-    starts = 0
-    attempt = -1  # id of the order that began the present hold
-    preemptions = 0
-    interruptions = 0  # stops forced by a lost node
-    resizes = 0
-    moves = 0
-    failures = 0
-    overtaken = 0  # starts, while it waited, of jobs that came later; up to its last start
-    tried_s = 0.0  # seconds with devices up to the last failure
-    tried_device_s = 0.0  # the same of device-seconds
-    lost_s = 0.0  # device-seconds of work that had to be done again
-    allocation: Allocation | None = None
-    held_since_at = 0.0
-    held_s = 0.0  # seconds with devices, the present hold not counted
-    last_hold = -1  # place of the last hold that ended; -1 where none has
-    begun = 0.0  # iterations done when the present hold began
-    done = 0.0  # iterations, as of observed_at
-    speed = 0.0
-    useful = 0.0  # that speed over the speed on one device
-    observed_at = 0.0
-
-    def __init__(
-        self, spec: JobSpec, submitted_at: float, *, place: int, contention: float
-    ) -> None:
-        self.spec = spec
-        self.place = place  # in order of arrival
-        self.submitted_at = submitted_at
-        self.contention = contention  # integral of the number of unfinished jobs over its life
-
-    def iterations_at(self, now: float) -> float:
-        return min(self.done + self.speed * (now - self.observed_at), self.spec.iterations)
-
-
-class Hold(NamedTuple):
-    """One job on one set of devices from one moment to another."""
-
-    job: JobId
-    allocation: Allocation
-    from_at: float
-    to_at: float
-    iterations: float = 0.0  # done meanwhile, less what was thrown back
-
-
-class FailedAttempt(NamedTuple):
-    """One attempt of a job that ended badly: all that it held since it failed before, if ever."""
-
-    job: JobId
-    at: float
-    reason: str
-    number: int  # 1: the first of this job
-    size: int  # devices it held when it failed
-    ran_s: float
-    device_s: float
-    retried: bool
-
-
-def _floats() -> "array[float]":
-    return array("d")
-
-
-@dataclass(slots=True)
-class Series:
-    """The state of the cluster after each moment at which something happened."""
-
-    at: "array[float]" = field(default_factory=_floats)
-    busy: "array[float]" = field(default_factory=_floats)  # devices with a job
-    waiting: "array[float]" = field(default_factory=_floats)  # jobs
-    running: "array[float]" = field(default_factory=_floats)  # jobs
-    useful: "array[float]" = field(default_factory=_floats)  # sum of speed-ups
 
 
 class Recorder:
@@ -150,6 +69,7 @@ class Recorder:
         self._cancelling: set[JobId] = set()  # cancelled while they held devices
         self._last_at = 0.0
         self._overtakes = Overtakes()
+        self._held: dict[JobId, set[str]] = {}  # why a job may not start
 
     def step(
         self,
@@ -300,7 +220,8 @@ class Recorder:
         size, nodes = (0, ()) if held is None else (held.size, held.nodes())
         self._fall_back(story, event.iterations_done, now)
         self._let_go(event.job, story, now)
-        failure = Failure(story.spec, story.failures, event.reason, nodes, now)
+        devices = () if held is None else tuple(map(str, held.devices))
+        failure = Failure(story.spec, story.failures, event.reason, nodes, now, devices)
         retried = self._retry(failure).again
         self._note_failure(event, story, now, size=size, retried=retried)
         if retried:
@@ -431,7 +352,7 @@ class Recorder:
         story.done, story.observed_at = done, now
 
     def _start_waiting(self, story: Story, now: float) -> None:
-        if story.waiting_since_at is not None:
+        if story.waiting_since_at is not None or story.spec.id in self._held:
             return  # It was told to stop and failed before it could: it waits already.
         if story.starts:  # Nobody has come after a job that comes now.
             story.overtaken -= self._overtakes.after(story.place)
@@ -464,8 +385,33 @@ class Recorder:
         story.contention += self._contention
         self._unfinished -= 1
 
+    def _held_by(self, event: JobHeld, now: float) -> None:
+        story = self.stories.get(event.job)
+        if story is not None and story.ended_at is None:
+            self._held.setdefault(event.job, set()).add(event.reason)
+            self._stop_waiting(story, now)
+
+    def _released(self, event: JobReleased, now: float) -> None:
+        reasons = self._held.get(event.job, set())
+        reasons.discard(event.reason)
+        story = self.stories.get(event.job)
+        waits = story is not None and story.allocation is None and story.ended_at is None
+        if not reasons and self._held.pop(event.job, None) is not None and story and waits:
+            self._start_waiting(story, now)
+
+    def _updated(self, event: JobUpdated, now: float) -> None:
+        story = self.stories.get(event.spec.id)
+        if story is None or story.ended_at is not None:
+            return
+        waits = story.waiting_since_at is not None
+        self._stop_waiting(story, now)
+        story.done *= event.spec.iterations / story.spec.iterations
+        story.spec = event.spec
+        if waits:
+            self._start_waiting(story, now)
+
     def _pass_over(self, event: Event, now: float) -> None:
-        """Nodes have no story of their own."""
+        """Nodes and devices have no story of their own."""
 
     _EVENTS: Mapping[type, Callable[..., None]] = {
         JobSubmitted: _submitted,
@@ -478,5 +424,10 @@ class Recorder:
         NodeJoined: _pass_over,
         NodeLost: _pass_over,
         NodeDrained: _pass_over,
+        DeviceClosed: _pass_over,
+        DeviceOpened: _pass_over,
+        JobHeld: _held_by,
+        JobReleased: _released,
+        JobUpdated: _updated,
     }
     _ACTIONS: Mapping[type, Callable[..., None]] = {Start: _start, Change: _change, Stop: _stop}

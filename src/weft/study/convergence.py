@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.models.loss_streams import stream
 from weft.models.losses import Numbers
-from weft.reports.recorder import Story
+from weft.reports.story import Story
 from weft.study.record import Record
 
 WITHIN = 0.001

@@ -12,7 +12,7 @@ from weft.core.retry import FailureClass
 from weft.failures.classifier import classify
 from weft.failures.rules import RuleTable, shipped
 from weft.reports.metrics import SIZE_BUCKETS, percentile, size_bucket
-from weft.reports.recorder import FailedAttempt
+from weft.reports.story import FailedAttempt
 from weft.sim.faults import CLASSES as STUDIED
 from weft.study.record import Record
 

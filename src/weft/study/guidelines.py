@@ -14,7 +14,7 @@ from weft.core.job import JobSpec
 from weft.core.scheduler import Observer
 from weft.policies.registry import worn
 from weft.reports.metrics import percentile
-from weft.reports.recorder import Story
+from weft.reports.story import Story
 from weft.sim.experiment import Experiment, Stopwatch, prepare
 from weft.sim.settings import Settings
 from weft.study.record import Record

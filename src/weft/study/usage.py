@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weft.core.job import JobId
 from weft.reports.holds import device_s
 from weft.reports.metrics import SIZE_BUCKETS, Summary, size_bucket
-from weft.reports.recorder import Hold, Story
+from weft.reports.story import Hold, Story
 from weft.study.record import NOWHERE, Record
 
 SPREADS = ("1", "2", "3-4", "5-8", ">8")

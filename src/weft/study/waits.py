@@ -11,7 +11,8 @@ from weft.reports.metrics import (
     size_bucket,
     waited_by_cause,
 )
-from weft.reports.recorder import WAIT_CAUSES, Story
+from weft.reports.recorder import WAIT_CAUSES
+from weft.reports.story import Story
 from weft.study.record import Record
 
 ALL = "all"

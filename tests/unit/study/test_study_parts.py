@@ -10,7 +10,8 @@ from weft.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
 from weft.core.retry import fixed
 from weft.failures.rules import RuleTable, shipped
 from weft.models.losses import Numbers
-from weft.reports.recorder import Recorder, Story
+from weft.reports.recorder import Recorder
+from weft.reports.story import Story
 from weft.sim.settings import Settings
 from weft.study.analysis import analyse
 from weft.study.convergence import convergence, settled_share

@@ -15,7 +15,7 @@ from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.placement import Placement
-from weft.policies.wrappers.views import Changes, free_after, hiding, withholding
+from weft.policies.wrappers.views import Changes, free_after
 from weft.policies.wrappers.wrapper import Wrapper
 
 Devices = tuple[Device, ...]
@@ -45,7 +45,7 @@ class Dedicated(Wrapper):
     def decide(self, snapshot: Snapshot) -> Schedule:
         shown, beside = snapshot, self._beside_large(snapshot)
         while True:
-            schedule = self.inner.decide(withholding(shown, beside))
+            schedule = self.inner.decide(shown.withholding(beside))
             left = self._left(snapshot, schedule.changes)
             if any(device.node in left for device in beside):
                 # Ask again: what is beside a large job that goes can be had as well.
@@ -54,7 +54,7 @@ class Dedicated(Wrapper):
             changes, refused = self._settled(snapshot, schedule.changes)
             if not refused:
                 return Schedule(changes, schedule.valid_until, schedule.memory)
-            shown = hiding(shown, self._held_up(shown, refused))
+            shown = shown.hiding(self._held_up(shown, refused))
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked

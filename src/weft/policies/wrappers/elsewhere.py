@@ -3,8 +3,8 @@
 The retry rule has said of a job that failed when another try makes sense and which nodes it had
 better not run on (`Job.ready_at` and `Job.avoid`). Until then it is kept out of the inner policy's
 sight; but no job of lower priority starts in its stead: rather than let one pass, it is tried at
-once. A start on a node to be avoided is moved to other devices, or waits for some; not for ever,
-because a suspicion is no proof.
+once. A start on a node or device to be avoided is moved to others, or waits for some; not for ever,
+because a suspicion is no proof, and not at all where there are no others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.placement import Placement
-from weft.policies.wrappers.views import Changes, free_after, hiding, starts
+from weft.policies.wrappers.views import Changes, free_after, starts
 from weft.policies.wrappers.wrapper import Wrapper
 
 
@@ -51,7 +51,7 @@ class Elsewhere(Wrapper):
         late = {job.id: job.ready_at for job in snapshot.waiting() if job.ready_at > snapshot.now}
         stuck: dict[JobId, float] = {}
         while True:
-            seen = hiding(snapshot, (*late, *stuck)) if late or stuck else snapshot
+            seen = snapshot.hiding((*late, *stuck)) if late or stuck else snapshot
             schedule = self.inner.decide(seen)
             passed = _passed(snapshot, schedule.changes, late)
             if passed:
@@ -88,7 +88,8 @@ class Elsewhere(Wrapper):
             identity: allocation
             for identity, allocation in starts(snapshot, changes).items()
             if self._patient(snapshot.jobs[identity], snapshot.now)
-            and not set(snapshot.jobs[identity].avoid).isdisjoint(allocation.nodes())
+            and any(_suspected(device, snapshot.jobs[identity]) for device in allocation.devices)
+            and self._has_others(snapshot, snapshot.jobs[identity])
         }
         if not bad:
             return changes, {}
@@ -104,15 +105,22 @@ class Elsewhere(Wrapper):
         return moved, waits
 
     def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
-        avoid = set(job.avoid)
-        bad = [device for device in free if device.node in avoid]
+        bad = [device for device in free if _suspected(device, job)]
         return self._placement.place(free.withholding(bad), size)
+
+    def _has_others(self, snapshot: Snapshot, job: Job) -> bool:
+        """Whether it could run on devices that are not suspected, if nobody held any."""
+        return self._elsewhere(snapshot.emptied(), job, job.spec.sizes[0]) is not None
 
     def _patient(self, job: Job, now: float) -> bool:
         return bool(job.avoid) and now < self._patient_until(job)
 
     def _patient_until(self, job: Job) -> float:
         return max(job.since_at, job.ready_at) + self._patience_s
+
+
+def _suspected(device: Device, job: Job) -> bool:
+    return device.node in job.avoid or str(device) in job.avoid
 
 
 def _passed(snapshot: Snapshot, changes: Changes, late: Mapping[JobId, float]) -> set[JobId]:

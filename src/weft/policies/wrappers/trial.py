@@ -18,7 +18,7 @@ from weft.core.job import Job, JobId
 from weft.core.ports import PerformanceModel, Policy
 from weft.core.snapshot import Reason, Schedule, Snapshot
 from weft.policies.placement import Placement
-from weft.policies.wrappers.views import hiding, letting_go, plain, withholding
+from weft.policies.wrappers.views import letting_go, plain
 from weft.policies.wrappers.wrapper import Note, Remembering
 
 
@@ -61,7 +61,7 @@ class TrySmall(Remembering):
         hidden = [job.id for job in (*on, *untried)]
         aside = [d for job in on if job.allocation is not None for d in job.allocation.devices]
         aside += [device for allocation in begun.values() for device in allocation.devices]
-        seen = withholding(hiding(seen, hidden), aside) if hidden else seen
+        seen = seen.hiding(hidden).withholding(aside) if hidden else seen
         schedule = self.inner.decide(seen)
         until = min((self._ends_at(job) for job in on), default=inf)
         if begun:

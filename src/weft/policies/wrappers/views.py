@@ -1,6 +1,6 @@
-"""The world as an inner policy is to see it: without some jobs, without some devices, or later."""
+"""The world as an inner policy is to see it, and what its decision comes to."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from weft.core.allocation import Allocation
 from weft.core.cluster import Device
@@ -11,25 +11,6 @@ from weft.core.plan import DATA_PARALLEL
 from weft.core.snapshot import Snapshot
 
 Changes = Mapping[JobId, Allocation | None]
-
-
-def hiding(snapshot: Snapshot, jobs: Iterable[JobId]) -> Snapshot:
-    """Without these in the policy's order: nobody starts, stops or changes them."""
-    ranking = snapshot.ranking.copy()
-    for identity in jobs:
-        ranking.drop(identity)
-    return snapshot._replace(ranking=ranking)
-
-
-def withholding(snapshot: Snapshot, devices: Sequence[Device]) -> Snapshot:
-    """Without these devices, free or held; whoever holds one is to be hidden as well."""
-    if not devices:
-        return snapshot
-    gone = set(devices)
-    return snapshot._replace(
-        free=snapshot.free.withholding(devices),
-        tenants={device: own for device, own in snapshot.tenants.items() if device not in gone},
-    )
 
 
 def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:

@@ -15,7 +15,6 @@ from weft.core.job import Job, JobId, JobSpec
 from weft.core.ports import Policy
 from weft.core.ranking import Rank
 from weft.core.snapshot import Reason, Schedule, Snapshot
-from weft.policies.wrappers.views import hiding
 
 
 class Note(NamedTuple):
@@ -68,7 +67,7 @@ class Refusing(Wrapper):
         seen, until = snapshot, inf
         while refused := self.refused(snapshot, seen, schedule := self.inner.decide(seen)):
             until = min(until, *refused.values())
-            seen = hiding(seen, self.held_up(seen, refused))
+            seen = seen.hiding(self.held_up(seen, refused))
         return Schedule(schedule.changes, min(until, schedule.valid_until), schedule.memory)
 
     def held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> list[JobId]:
