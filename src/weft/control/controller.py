@@ -1,11 +1,12 @@
 """The live loop: gather what happened, step the scheduler, have its orders carried out.
 
 It is kept as small as the simulator's on purpose, and driven by the simulated engine it gives the
-simulator's orders (tests/properties/test_two_worlds.py).
+simulator's orders (tests/properties/test_two_worlds.py). What a step did is written down before
+any of it is carried out: whoever keeps it is awaited, and an order that was not kept is not given.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from weft.core.actions import Action
 from weft.core.events import Event
@@ -13,6 +14,8 @@ from weft.core.ports import Clock, Engine
 from weft.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
+# Told of facts and the orders that follow from them, before these are carried out.
+Keep = Callable[[float, Sequence[Event], Sequence[Action]], Awaitable[None]]
 
 
 class Controller:
@@ -23,9 +26,10 @@ class Controller:
         scheduler: Scheduler,
         engine: Engine,
         clock: Clock,
-        inbox: "asyncio.Queue[Event]",
+        inbox: "asyncio.Queue[Event | None]",
         *,
         observers: Sequence[Observer] = (),
+        keep: Keep | None = None,
         on_error: OnError,
     ) -> None:
         self._scheduler = scheduler
@@ -33,29 +37,45 @@ class Controller:
         self._clock = clock
         self._inbox = inbox
         self._observers = tuple(observers)
+        self._keep = keep
         self._on_error = on_error
 
     async def run(self) -> None:
         while True:
             events = await self._gather()
             now = self._clock.now()
-            actions = self._step(events, now)
-            await self._engine.carry_out(actions)
+            actions = self._scheduler.take(events, now)
+            if events or actions:
+                await self._give(now, events, actions)
+            # Facts are on record before the policy thinks about them, which may take a while.
+            now = self._clock.now()
+            if self._scheduler.is_due(now):
+                decided = self._decide(now)
+                await self._give(now, (), decided)
+                actions += decided
             for observe in self._observers:
                 observe(now, events, actions, self._scheduler)
 
-    def _step(self, events: Sequence[Event], now: float) -> list[Action]:
+    async def _give(self, now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
+        """Write down what happened and what is ordered, then have it done."""
+        if self._keep is not None:
+            await self._keep(now, events, actions)
+        if actions:
+            await self._engine.carry_out(actions)
+
+    def _decide(self, now: float) -> Sequence[Action]:
         """A policy's mistake stops the decision and not the controller: what runs, runs on."""
-        actions = self._scheduler.take(events, now)
-        if self._scheduler.is_due(now):
-            try:
-                actions += self._scheduler.decide(now)
-            except Exception as error:  # a third party's policy may raise anything
-                self._on_error(now, error)
-        return actions
+        try:
+            return self._scheduler.decide(now)
+        except Exception as error:  # a third party's policy may raise anything
+            self._on_error(now, error)
+            return ()
 
     async def _gather(self) -> list[Event]:
-        """Everything in the inbox; if it is empty, wait for it or for the scheduler's alarm."""
+        """Everything in the inbox; if it is empty, wait for it or for the scheduler's alarm.
+
+        None in the inbox is no fact: it only wakes the loop.
+        """
         # Drain first: waiting on a queue with no time left takes nothing, not even from a full one.
         events = self._drain()
         if events or self._clock.now() >= self._scheduler.wake_at:
@@ -64,8 +84,8 @@ class Controller:
         alarm = asyncio.ensure_future(self._clock.sleep_until(self._scheduler.wake_at))
         try:
             await asyncio.wait({arrival, alarm}, return_when=asyncio.FIRST_COMPLETED)
-            if arrival.done():
-                events.append(arrival.result())
+            if arrival.done() and (first := arrival.result()) is not None:
+                events.append(first)
         finally:
             arrival.cancel()
             alarm.cancel()
@@ -74,5 +94,7 @@ class Controller:
     def _drain(self) -> list[Event]:
         events: list[Event] = []
         while not self._inbox.empty():
-            events.append(self._inbox.get_nowait())
+            event = self._inbox.get_nowait()
+            if event is not None:
+                events.append(event)
         return events

@@ -47,7 +47,7 @@ class SimulatedWorld:
     abilities = Abilities(resize=True, move=True, change_plan=True, share=True)
 
     def __init__(self, engine: SimulatedEngine) -> None:
-        self.inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
         self.ended = asyncio.Event()  # nothing will ever happen again
         self._engine = engine
         self._now = 0.0

@@ -33,7 +33,7 @@ class Bridge:
     def __init__(self, *answers: Schedule | Exception) -> None:
         self.policy = Told(*answers)
         self.engine, self.clock = Obedient(), ManualClock()
-        self.inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
         self.errors: list[str] = []
         self.steps: list[tuple[float, list[str], list[Action]]] = []
         self.scheduler = Scheduler(self.policy, Cluster.grid(2, 2))
