@@ -58,7 +58,15 @@ class PolicySet:
     placement: str
 
 
-Line = Opened | Decided | PolicySet | Event | Action
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something for people to know; it changes nothing."""
+
+    what: str  # one word or two: "policy failed", "controller started"
+    text: str
+
+
+Line = Opened | Decided | PolicySet | Noted | Event | Action
 
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -66,6 +74,7 @@ _KINDS: Mapping[str, type] = {
         Opened,
         Decided,
         PolicySet,
+        Noted,
         events.JobSubmitted,
         events.JobCancelled,
         events.JobHeld,

@@ -16,6 +16,7 @@ from weft.journal.codec import (
     FORMATS,
     LINE_MAX,
     Decided,
+    Noted,
     Opened,
     PolicySet,
     decided,
@@ -128,6 +129,8 @@ def _out_of_order(steps: list[Step], now: float, value: object) -> str:
 
 def _append(steps: list[Step], now: float, value: object, number: int) -> None:
     """A step is its events, then the decision, then the orders; an event after them begins anew."""
+    if isinstance(value, Noted):
+        return
     last = steps[-1] if steps else None
     is_action = isinstance(value, orders.Start | orders.Change | orders.Stop)
     begins = last is None or last.now != now

@@ -1,0 +1,253 @@
+"""What the engine asks of the controller: how to launch a job, and what to make of its end."""
+
+import os
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+
+from weft.control.clock import wall
+from weft.control.desk import Desk
+from weft.control.logs import pieces
+from weft.control.profiles import keys_of
+from weft.control.records import JobRecord, attempt_body
+from weft.control.tokens import job_token
+from weft.core.allocation import Allocation
+from weft.core.errors import InvalidInputError
+from weft.core.job import JobId
+from weft.engines.launch import Ended, Launch
+from weft.failures.classifier import classify_ranks
+from weft.failures.retry import UNKNOWN, by_rule
+from weft.failures.rules import RuleTable
+from weft.failures.tail import tail
+from weft.failures.verdict import Advice, Exit, Kind, Verdict
+from weft.store.rows import AttemptRow
+from weft.wire.jobs import AttemptView, FailureView
+
+STOPPED = "stopped"
+LEARN_S = 5.0  # a speed is learned from attempts that ran at least so long
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "ray")
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+)
+_TOLD = {"time-limit": "time-limit", "oom-killed": "oom-killed", "lost": "node-lost"}
+
+# What only the one who launches can know.
+_OWN: Mapping[str, Verdict] = {
+    "not-launched": Verdict(
+        Kind.DETERMINISTIC,
+        "not-launched",
+        "Its command could not be run at all.",
+        Advice(retry=False),
+    ),
+    "engine-error": Verdict(
+        Kind.TRANSIENT,
+        "engine-error",
+        "This machine could not launch it just then.",
+        Advice(retry=True),
+    ),
+}
+
+
+def verdicts(table: RuleTable) -> Callable[[str], Verdict]:
+    """What the retry rule makes of a reason: a rule of the table, or one of ours."""
+    ruled = by_rule(table)
+    return lambda reason: _OWN.get(reason) or ruled(reason)
+
+
+class Book:
+    """Answers from the desk."""
+
+    def __init__(self, desk: Desk, *, rules: RuleTable, token_key: bytes, address: str) -> None:
+        self._desk = desk
+        self._rules = rules
+        self._token_key = token_key
+        self._address = address  # where jobs report
+
+    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
+        record = self._desk.records[job]
+        mode, count = record.ranks, len(allocation.devices)
+        launcher = mode == "auto" and _is_launcher(record.command)
+        as_user = os.geteuid() == 0
+        left_s = None
+        if record.time_limit_s is not None:
+            left_s = max(1.0, record.time_limit_s - record.ran_s)
+        wait_s = max(0.0, self._desk.not_before.get(job, 0.0) - self._desk.clock.now())
+        return Launch(
+            job=job,
+            attempt=record.launched[action],
+            command=record.command,
+            workdir=record.workdir,
+            ranks=1 if launcher or mode == "one" else count,
+            launcher=launcher,
+            env=self._environment(record),
+            secrets=self._secrets(record),
+            uid=record.uid if as_user else None,
+            gid=record.gid if as_user else None,
+            user=record.owner,
+            stop_signal=record.stop_signal,
+            grace_s=record.grace_s,
+            time_limit_s=left_s,
+            not_before_s=wait_s,
+            resumed=record.attempts > 1,
+        )
+
+    def begun(self, job: JobId, action: int, allocation: Allocation) -> tuple[float, float]:
+        desk, record = self._desk, self._desk.records[job]
+        row = desk.scheduler.jobs[job]
+        share = record.paused if row.spec.resumable else 0.0
+        desk.meter.begin(job, action, len(allocation.devices), share, desk.clock.now())
+        speed = desk.belief.iterations_per_s(row.spec, allocation, ())
+        return share * row.spec.iterations, speed
+
+    def done(self, job: JobId) -> float:
+        row = self._desk.row(job)
+        record = self._desk.records.get(job)
+        return 0.0 if row is None or record is None else record.paused * row.spec.iterations
+
+    def ended(self, ended: Ended) -> str:
+        desk = self._desk
+        record = desk.records.get(ended.job)
+        if record is None:
+            return ""
+        self._learn(record, ended)
+        record.paused = self._safe_share(record, ended)
+        desk.meter.end(ended.job)
+        verdict = self._verdict(ended)
+        view = None if verdict is None else _failure(verdict, ended)
+        attempt = desk.open.get((ended.job, ended.attempt))
+        if attempt is not None:
+            self._close(record, attempt, ended, view)
+        if view is not None:
+            desk.verdicts[ended.job] = view
+        record.exit, record.told = ended.code, ended.told
+        record.dirty = True
+        return "" if verdict is None else verdict.rule
+
+    # -- launching ------------------------------------------------------------------------------
+
+    def _environment(self, record: JobRecord) -> dict[str, str]:
+        own = {
+            "WEFT_JOB_NAME": record.name,
+            "WEFT_USER": record.owner,
+            "WEFT_TENANT": record.tenant,
+            "WEFT_CHECKPOINT_DIR": str(self._checkpoints(record)),
+            "WEFT_API_URL": self._address,
+        }
+        if record.member is not None:
+            own["WEFT_ARRAY_INDEX"] = str(record.member)
+            own["WEFT_ARRAY_SIZE"] = str(record.array_size)
+            own["WEFT_ARRAY_ID"] = record.array
+        return {**record.env, **own}
+
+    def _secrets(self, record: JobRecord) -> dict[str, str]:
+        token = {"WEFT_JOB_TOKEN": job_token(self._token_key, record.id)}
+        if not record.secrets:
+            return token
+        sealed = self._desk.store.secret(record.id)
+        return {**(self._desk.seal.unseal(sealed) if sealed else {}), **token}
+
+    def _checkpoints(self, record: JobRecord) -> Path:
+        """Where the job keeps what it resumes from; its user's, and never deleted by us."""
+        folder = self._desk.root / "checkpoints" / record.id
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.geteuid() == 0 and record.uid:
+            gid = -1 if record.gid is None else record.gid
+            os.chown(folder, record.uid, gid, follow_symlinks=False)
+        return folder
+
+    # -- ends -----------------------------------------------------------------------------------
+
+    def _safe_share(self, record: JobRecord, ended: Ended) -> float:
+        """The share of the work that the next attempt can build on."""
+        desk = self._desk
+        row = desk.row(record.id)
+        if row is None or not row.spec.resumable:
+            return 0.0
+        if ended.told != STOPPED:
+            return record.checkpoint or record.paused
+        gauge = desk.meter.gauge(record.id)
+        if gauge is not None and gauge.total is not None:
+            return gauge.seen_share
+        return min(0.99, row.iterations_at(desk.clock.now()) / row.spec.iterations)
+
+    def _close(
+        self, record: JobRecord, attempt: AttemptRow, ended: Ended, view: FailureView | None
+    ) -> None:
+        started_at = attempt.started_at or ended.started_at
+        ended_at = ended.ended_at or wall()
+        if started_at is not None:
+            ran_s = max(0.0, ended_at - started_at)
+            record.ran_s += ran_s
+            record.device_s += ran_s * len(attempt.devices)
+        closed = AttemptView(
+            number=attempt.number,
+            devices=attempt.devices,
+            started_at=started_at or ended_at,
+            ended_at=ended_at,
+            code=ended.code,
+            told=ended.told,
+            failure=view,
+        )
+        self._desk.attempt(
+            attempt._replace(
+                started_at=started_at,
+                ended_at=ended_at,
+                failed=view is not None,
+                body=attempt_body(closed),
+            )
+        )
+
+    def _learn(self, record: JobRecord, ended: Ended) -> None:
+        """How long the whole job takes at this size, if this attempt tells."""
+        gauge = self._desk.meter.gauge(record.id)
+        if gauge is None or ended.started_at is None or ended.ended_at is None:
+            return
+        keys = keys_of(record.owner, record.model, record.command)
+        if ended.code == 0 and not ended.told and record.attempts == 1:
+            self._desk.profiles.learn(
+                keys, gauge.size, max(0.01, ended.ended_at - ended.started_at)
+            )
+            return
+        speed = gauge.share_per_s()
+        if speed is not None and gauge.seen_at - gauge.from_at >= LEARN_S:
+            self._desk.profiles.learn(keys, gauge.size, 1.0 / speed)
+
+    def _verdict(self, ended: Ended) -> Verdict | None:
+        """Why it failed; None if it did not."""
+        if (ended.code == 0 and not ended.told) or ended.told == STOPPED:
+            return None
+        if ended.error:
+            return _OWN["engine-error" if ended.told == "engine-error" else "not-launched"]
+        told = _TOLD.get(ended.told, "")
+        texts = {}
+        for rank in range(len(ended.codes)):
+            try:
+                newest = pieces(ended.folder, rank)[-1:]
+                texts[str(rank)] = [line for piece in newest for line in tail(piece.path)]
+            except InvalidInputError:
+                continue  # It wrote nothing.
+        exits = {"": Exit.of(ended.code, told)}
+        verdict = classify_ranks(texts, exits, self._rules)
+        return verdict if verdict.rule != "finished" else UNKNOWN
+
+
+def _is_launcher(command: tuple[str, ...]) -> bool:
+    """Whether the command starts the ranks itself."""
+    if PurePosixPath(command[0]).name in _LAUNCHERS:
+        return True
+    return any(
+        flag == "-m" and module in _LAUNCHER_MODULES for flag, module in pairwise(command[1:4])
+    )
+
+
+def _failure(verdict: Verdict, ended: Ended) -> FailureView:
+    evidence = "" if verdict.evidence is None else verdict.evidence.text
+    return FailureView(
+        kind=str(verdict.kind),
+        rule=verdict.rule,
+        sentence=verdict.sentence,
+        advice=str(verdict.advice),
+        evidence=ended.error or evidence,
+    )

@@ -1,0 +1,46 @@
+"""When a waiting job would start, as a range: the live scheduler, simulated onward from now."""
+
+from weft.control.desk import Desk
+from weft.core.errors import WeftError
+from weft.core.job import JobId
+from weft.core.scheduler import Scheduler
+from weft.sim.onward import starts_in
+from weft.wire.jobs import StartEstimate
+
+HORIZON_S = 30 * 86_400.0
+STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
+STRETCHES = (0.5, 1.0, 2.0)  # what is left of jobs may be so many times what is believed
+
+
+def estimate(desk: Desk, job: JobId, scheduler: Scheduler | None = None) -> StartEstimate:
+    """A range, with the sentence that says what it rests on."""
+    scheduler = scheduler or desk.scheduler
+    now = desk.clock.now()
+    steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
+    answers: list[float | None] = []
+    for stretch in STRETCHES:
+        try:
+            answers.append(
+                starts_in(
+                    scheduler,
+                    desk.belief,
+                    job,
+                    now=now,
+                    stretch=stretch,
+                    horizon_s=HORIZON_S,
+                    steps_max=steps,
+                )
+            )
+        except WeftError:  # The policy fails on this; that is told elsewhere.
+            answers.append(None)
+    known = [answer for answer in answers if answer is not None]
+    sentence = (
+        f"from {len(STRETCHES)} simulations that go on from now under {desk.decider.policy}, with "
+        "what is left of every job at half, once and twice what is believed, and nobody new"
+    )
+    return StartEstimate(
+        earliest_s=min(known, default=None),
+        latest_s=max(known) if len(known) == len(answers) else None,
+        runs=len(answers),
+        sentence=sentence,
+    )

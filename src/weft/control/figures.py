@@ -1,0 +1,47 @@
+"""Figures for monitoring, by the names that docs/operations.md lists; base units throughout."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from weft.control.desk import Desk
+from weft.core.lifecycle import Phase
+from weft.version import __version__
+from weft.wire.jobs import State
+from weft.wire.machine import NodeView
+
+Figure = tuple[str, Mapping[str, str], float]
+
+
+def figures(desk: Desk, node: NodeView) -> tuple[Figure, ...]:
+    """All of them at this moment."""
+    scheduler = desk.scheduler
+    states = Counter(record.state for record in desk.records.values())
+    rows: list[Figure] = [
+        ("weft_jobs", {"state": state}, float(states.get(state, 0)))
+        for state in State
+        if not state.ended
+    ]
+    devices = Counter(device.state for device in node.devices)
+    rows += [
+        ("weft_devices", {"state": state}, float(devices.get(state, 0)))
+        for state in ("free", "held", "foreign", "quarantined", "avoided")
+    ]
+    for device in node.devices:
+        labels = {"device": device.name}
+        if device.memory_used_gib is not None:
+            used = device.memory_used_gib * 2**30
+            rows.append(("weft_device_memory_used_bytes", labels, used))
+        if device.busy is not None:
+            rows.append(("weft_device_busy_ratio", labels, device.busy))
+    now = desk.clock.now()
+    waits = [now - job.since_at for job in scheduler.jobs.values() if job.phase is Phase.WAITING]
+    rows += [
+        ("weft_longest_wait_seconds", {}, max(waits, default=0.0)),
+        ("weft_decisions_total", {}, float(scheduler.decisions)),
+        ("weft_orders_total", {}, float(scheduler.next_action)),
+        ("weft_journal_lines_total", {}, float(desk.last_event)),
+        ("weft_store_failing", {}, float(bool(desk.store_error))),
+        ("weft_policy_failing", {}, float(bool(desk.decider.error))),
+        ("weft_build_info", {"version": __version__, "policy": desk.decider.policy}, 1.0),
+    ]
+    return tuple(rows)

@@ -1,0 +1,269 @@
+"""Writes every step of the controller to the store, in one transaction, before it is carried out.
+
+A step is its facts, the policy's decision and the orders; with them go the rows of all jobs that
+they touch, the attempts that they begin or end, and what a request wants written with it. If the
+store cannot be written the controller waits: jobs run on, nothing new is begun, nothing is lost.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from weft.control.clock import Stamp, wall
+from weft.control.desk import Desk, state_of_row
+from weft.control.records import JobRecord, attempt_body, row_of
+from weft.core.actions import Action, Stop
+from weft.core.events import (
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+    JobUpdated,
+)
+from weft.core.job import JobId
+from weft.core.lifecycle import Phase
+from weft.journal.codec import Noted, PolicySet, decided, encode
+from weft.store.errors import StoreError
+from weft.store.rows import AttemptRow, Batch, JournalRow
+from weft.wire.jobs import AttemptView, FailureView, State
+
+RETRY_S = 1.0
+LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
+
+
+@dataclass(slots=True)
+class Rider:
+    """What a request wants written together with its facts, and who waits for that."""
+
+    batch: Batch = field(default_factory=Batch)
+    done: "asyncio.Future[None] | None" = None
+
+
+Published = Callable[[Sequence[JournalRow]], None]
+
+
+class Keeper:
+    """The only writer."""
+
+    def __init__(self, desk: Desk, published: Published) -> None:
+        self._desk = desk
+        self._published = published
+        self._riders: list[Rider] = []
+        self._decisions = desk.scheduler.decisions
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+
+    def ride(self, rider: Rider) -> None:
+        """Write this with the next facts; call it in the moment in which these are told."""
+        self._riders.append(rider)
+
+    async def keep(self, now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
+        """Write a step down; returns once it is on disk."""
+        riders, self._riders = (self._riders, []) if events else ([], self._riders)
+        batch = Batch()
+        for rider in riders:
+            _join(batch, rider.batch)
+        at = wall()
+        over = self._apply(events, actions, at)
+        batch.journal += self._lines(now, at, events, actions)
+        touched = dict.fromkeys([*map(_job_of, events), *(action.job for action in actions)])
+        self._add_jobs(batch, touched)
+        if events or actions:
+            batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
+            batch.settings["next_action"] = str(self._desk.scheduler.next_action)
+        if any(isinstance(event, DeviceClosed | DeviceOpened) for event in events):
+            batch.settings["closed"] = _closed(self._desk)
+        if batch:
+            await self.write(batch)
+        for rider in riders:
+            if rider.done is not None and not rider.done.done():
+                rider.done.set_result(None)
+        for record in over.values():
+            self._desk.drop(record)
+
+    async def write(self, batch: Batch) -> None:
+        """One transaction; waits for a store that cannot be written, for as long as it takes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                ids = await loop.run_in_executor(self._thread, self._desk.store.write, batch)
+                break
+            except StoreError as error:
+                self._desk.store_error = str(error)
+                if not error.retryable:
+                    raise
+                await asyncio.sleep(RETRY_S)
+        self._desk.store_error = ""
+        rows = [row._replace(id=number) for row, number in zip(batch.journal, ids, strict=True)]
+        if rows:
+            self._desk.last_event = rows[-1].id
+            self._published(rows)
+
+    async def note(self, batch: Batch, line: PolicySet | Noted | None = None) -> None:
+        """Write something that is no fact of the scheduler's."""
+        if line is not None:
+            body = encode(self._desk.clock.now(), line)
+            batch.journal.append(
+                JournalRow(self._desk.clock.now(), wall(), type(line).__name__, "", body)
+            )
+        await self.write(batch)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    # -- what a step changes --------------------------------------------------------------------
+
+    def _apply(
+        self, events: Sequence[Event], actions: Sequence[Action], at: float
+    ) -> dict[JobId, JobRecord]:
+        """Bring records up to date; those that ended."""
+        desk = self._desk
+        over: dict[JobId, JobRecord] = {}
+        for event in events:
+            record = desk.records.get(_job_of(event))
+            if record is None:
+                continue
+            record.dirty = True
+            if isinstance(event, JobStarted):
+                self._started(record, event, at)
+            elif isinstance(event, JobFailed):
+                self._failed(record)
+            if record.id not in desk.scheduler.jobs:
+                self._over(record, event, at)
+                over[record.id] = record
+        for action in actions:
+            self._ordered(action)
+        for identity in {action.job for action in actions} | {_job_of(e) for e in events}:
+            record, row = desk.records.get(identity), desk.row(identity)
+            if row is None or row.phase is Phase.WAITING:
+                self._never_launched(identity, at)
+            if record is not None and row is not None:
+                held = identity in desk.scheduler.held
+                record.state = state_of_row(row, record, held=held)
+        return over
+
+    def _started(self, record: JobRecord, event: JobStarted, at: float) -> None:
+        number = record.launched.get(event.action, 0)
+        attempt = self._desk.open.get((record.id, number))
+        if attempt is not None and attempt.started_at is None:
+            record.started_at = record.started_at or at
+            record.resizing = False
+            view = AttemptView(number=number, devices=attempt.devices, started_at=at)
+            self._desk.attempt(attempt._replace(started_at=at, body=attempt_body(view)))
+
+    def _failed(self, record: JobRecord) -> None:
+        desk = self._desk
+        record.failures += 1
+        view = desk.verdicts.pop(record.id, None)
+        if view is None:
+            return
+        retried = record.id in desk.scheduler.jobs
+        record.failure = FailureView(
+            kind=view.kind,
+            rule=view.rule,
+            sentence=view.sentence,
+            advice=view.advice,
+            evidence=view.evidence,
+            retried=retried,
+        )
+
+    def _over(self, record: JobRecord, event: Event, at: float) -> None:
+        """The job has ended; whoever waited for that is told."""
+        record.ended_at = record.ended_at or at
+        if isinstance(event, JobFinished):
+            record.state = State.SUCCEEDED
+            record.exit = 0
+        elif isinstance(event, JobFailed) and not record.cancelled:
+            record.state = State.TIMEOUT if record.told == "time-limit" else State.FAILED
+        else:
+            record.state, record.told = State.CANCELLED, "cancelled"
+        self._desk.tell(*self._desk.gates.left(record, self._desk.records))
+
+    def _ordered(self, action: Action) -> None:
+        """An order that launches processes begins an attempt."""
+        desk = self._desk
+        record = desk.records.get(action.job)
+        if record is None or isinstance(action, Stop):
+            return
+        devices = tuple(map(str, action.allocation.devices))
+        record.attempts += 1
+        record.launched[action.id] = record.attempts
+        while len(record.launched) > LAUNCHED_MAX:
+            del record.launched[next(iter(record.launched))]
+        record.resizing = bool(record.size) and record.size != len(devices)
+        record.resizes += record.resizing
+        record.size = len(devices)
+        view = AttemptView(number=record.attempts, devices=devices, started_at=0.0)
+        desk.attempt(
+            AttemptRow(
+                record.id,
+                record.attempts,
+                action.id,
+                record.owner,
+                record.tenant,
+                devices,
+                None,
+                None,
+                None,
+                failed=False,
+                body=attempt_body(view),
+            )
+        )
+
+    def _never_launched(self, identity: JobId, at: float) -> None:
+        """Attempts that were ordered, and called off before anything ran."""
+        for key, attempt in list(self._desk.open.items()):
+            if key[0] == identity and attempt.started_at is None:
+                self._desk.attempt(attempt._replace(ended_at=at))
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def _lines(
+        self, now: float, at: float, events: Iterable[Event], actions: Iterable[Action]
+    ) -> list[JournalRow]:
+        rows = [JournalRow(now, at, type(e).__name__, _job_of(e), encode(now, e)) for e in events]
+        scheduler = self._desk.scheduler
+        if scheduler.decisions != self._decisions:
+            self._decisions = scheduler.decisions
+            rows.append(JournalRow(now, at, "Decided", "", encode(now, decided(scheduler.wake_at))))
+        rows += [JournalRow(now, at, type(a).__name__, a.job, encode(now, a)) for a in actions]
+        return rows
+
+    def _add_jobs(self, batch: Batch, touched: Iterable[JobId]) -> None:
+        desk = self._desk
+        for identity in touched:
+            record = desk.records.get(identity)
+            if record is None:
+                continue
+            known = identity in desk.scheduler.jobs
+            batch.jobs.append(row_of(record, desk.scheduler.kept(identity) if known else None))
+            record.dirty = False
+            if not known and record.secrets:
+                batch.forgotten.append(identity)
+        batch.attempts += desk.changed.values()
+        desk.changed = {}
+        batch.profiles += desk.profiles.changes(wall())
+
+
+def _join(batch: Batch, other: Batch) -> None:
+    for name in ("journal", "jobs", "attempts", "profiles", "tokens", "keys", "forgotten"):
+        getattr(batch, name).extend(getattr(other, name))
+    batch.settings |= other.settings
+    batch.secrets |= other.secrets
+
+
+def _job_of(event: Event) -> JobId:
+    """The job that a fact is about; empty if it is about none."""
+    if isinstance(event, JobSubmitted | JobUpdated):
+        return event.spec.id
+    return getattr(event, "job", "")
+
+
+def _closed(desk: Desk) -> str:
+    """Devices that take no work, and why, as text."""
+    rows = [[device.node, device.number, why] for device, why in desk.scheduler.closed.items()]
+    return json.dumps(rows)

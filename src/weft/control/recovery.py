@@ -1,0 +1,104 @@
+"""Where the last controller stopped: its books, written again from the store."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.control.clock import MonotonicClock, Stamp
+from weft.control.deciding import PLACEMENT, belief_on, make
+from weft.control.desk import Desk
+from weft.control.profiles import PROFILES_MAX, Profiles
+from weft.control.records import kept_of, record_of
+from weft.core.cluster import Cluster, Device, Node
+from weft.core.errors import InvalidInputError, WeftError
+from weft.core.retry import RetryRule
+from weft.core.scheduler import Scheduler
+from weft.store.seal import Seal
+from weft.store.store import Store
+
+_NODE = "node"
+
+
+class Wanted(NamedTuple):
+    """What whoever starts the controller asks for; empty means as it was."""
+
+    policy: str = ""
+    placement: str = ""
+    default: str = "afs"
+
+
+def open_desk(
+    store: Store, root: Path, node: Node, wanted: Wanted, retry: Callable[[], RetryRule]
+) -> Desk:
+    """The desk as it was left, or a fresh one."""
+    kept = store.settings()
+    clock = MonotonicClock(_now(kept.get("clock")))
+    cluster = Cluster((node,))
+    belief = belief_on(cluster)
+    name = wanted.policy or kept.get("policy") or wanted.default
+    place = wanted.placement or kept.get("placement") or PLACEMENT
+    policy, decider = make(name, place, belief)
+    scheduler = Scheduler(policy, cluster, retry=retry())
+    desk = Desk(
+        scheduler=scheduler,
+        belief=belief,
+        store=store,
+        seal=Seal.open(root / "secrets.key"),
+        clock=clock,
+        node=node,
+        decider=decider,
+        root=root,
+        profiles=Profiles(reversed(store.profiles(PROFILES_MAX))),
+        next_number=store.next_number(),
+        last_event=store.last_line(),
+    )
+    _check_node(node, kept.get(_NODE), busy=bool(store.active()))
+    _restore(desk, kept)
+    return desk
+
+
+def node_text(node: Node) -> str:
+    return json.dumps([node.name, node.device_count, node.device_type])
+
+
+def _restore(desk: Desk, kept: dict[str, str]) -> None:
+    rows = desk.store.active()
+    saved = []
+    for row in rows:
+        desk.add(record_of(row))
+        saved.append(kept_of(row))
+    # The orders of arrival and of the queue are the books' own.
+    saved.sort(key=lambda each: each.job.sequence)
+    closed = {
+        Device(node, number): why for node, number, why in json.loads(kept.get("closed", "[]"))
+    }
+    next_action = int(kept.get("next_action", "0"))
+    desk.scheduler.restore(saved, closed, next_action, desk.clock.now())
+    desk.open = {(row.job, row.number): row for row in desk.store.open_attempts()}
+    desk.gates.restore(desk.records, desk.scheduler.held)
+
+
+def _now(text: str | None) -> float:
+    """What the run's clock shows now: what it showed then, and the time since."""
+    if not text:
+        return 0.0
+    try:
+        run_s, boot_s, boot_id, wall_s = text.split(" ")
+        stamp = Stamp(float(run_s), float(boot_s), boot_id, float(wall_s))
+    except ValueError:
+        raise InvalidInputError(f"the store's clock is {text[:80]!r}; it was damaged") from None
+    return stamp.run_s + stamp.passed_s()
+
+
+def _check_node(node: Node, text: str | None, *, busy: bool) -> None:
+    """Jobs that hold devices need the machine that they hold them on."""
+    if text is None or not busy:
+        return
+    name, count, kind = json.loads(text)
+    if (name, kind) != (node.name, node.device_type) or count > node.device_count:
+        raise WeftError(
+            f"jobs of this store hold devices of {name} ({count} x {kind}), and this is "
+            f"{node.name} ({node.device_count} x {node.device_type}); start with the same devices, "
+            "or cancel them first"
+        )
