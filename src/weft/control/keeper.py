@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.control.clock import Stamp, wall
 from weft.control.desk import Desk, state_of_row
@@ -177,6 +177,8 @@ class Keeper:
         if isinstance(event, JobFinished):
             record.state = State.SUCCEEDED
             record.exit = 0
+            if record.progress is not None and record.progress.total:
+                record.progress = replace(record.progress, step=record.progress.total)
         elif isinstance(event, JobFailed) and not record.cancelled:
             record.state = State.TIMEOUT if record.told == "time-limit" else State.FAILED
         else:

@@ -12,6 +12,7 @@ from weft.control.profiles import PROFILES_MAX, Profiles
 from weft.control.records import kept_of, record_of
 from weft.core.cluster import Cluster, Device, Node
 from weft.core.errors import InvalidInputError, WeftError
+from weft.core.lifecycle import Phase
 from weft.core.retry import RetryRule
 from weft.core.scheduler import Scheduler
 from weft.store.seal import Seal
@@ -32,6 +33,7 @@ def open_desk(
     store: Store, root: Path, node: Node, wanted: Wanted, retry: Callable[[], RetryRule]
 ) -> Desk:
     """The desk as it was left, or a fresh one."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = store.settings()
     clock = MonotonicClock(_now(kept.get("clock")))
     cluster = Cluster((node,))
@@ -77,6 +79,10 @@ def _restore(desk: Desk, kept: dict[str, str]) -> None:
     desk.scheduler.restore(saved, closed, next_action, desk.clock.now())
     desk.open = {(row.job, row.number): row for row in desk.store.open_attempts()}
     desk.gates.restore(desk.records, desk.scheduler.held)
+    for job in desk.scheduler.jobs.values():
+        if job.phase is Phase.RUNNING:
+            share = job.iterations_done / job.spec.iterations
+            desk.meter.begin(job.id, job.action, job.size, share, desk.clock.now())
 
 
 def _now(text: str | None) -> float:
