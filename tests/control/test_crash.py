@@ -65,7 +65,9 @@ def check_ends(folder: Path, url: str) -> None:
             assert record.exit == code, f"{record.name}: {record.exit}"
         started = starts(folder, record.name)
         for (attempt, rank), count in Counter(started).items():
-            assert count == 1, f"{record.name} started rank {rank} of attempt {attempt} {count} times"
+            assert count == 1, (
+                f"{record.name} started rank {rank} of attempt {attempt} {count} times"
+            )
         launched = {row.number for row in attempts[record.id] if row.started_at is not None}
         assert {attempt for attempt, _ in started} <= {row.number for row in attempts[record.id]}
         if kind in (0, 1, 2, 4, 6):

@@ -209,7 +209,7 @@ class World(RuleBasedStateMachine):
             return  # Who is on a drained node must end first: the cluster has it no more.
         other = Scheduler(one.policy, one.cluster)
         kept = [one.kept(identity) for identity in one.jobs]
-        other.restore(kept, one.closed, one.next_action, self.now)
+        other.restore(kept, one.closed, one.counters, self.now)
         check(other)
         assert dict(one.jobs) == dict(other.jobs)
         assert one.tenancy.tenants == other.tenancy.tenants

@@ -18,6 +18,7 @@ from weft.core.job import Job, JobId
 from weft.core.lifecycle import Phase
 from weft.core.ports import Clock, InterleavingModel
 from weft.core.scheduler import Scheduler
+from weft.failures.memory import Memory
 from weft.store.rows import AttemptRow, JobFilter
 from weft.store.seal import Seal
 from weft.store.store import Store
@@ -48,6 +49,7 @@ class Desk:
     decider: Decider
     root: Path
     profiles: Profiles
+    failures: Memory  # of the scheduler's retry rule
     inbox: "asyncio.Queue[Event | None]" = field(default_factory=asyncio.Queue)
     records: dict[JobId, JobRecord] = field(default_factory=dict)  # of jobs that have not ended
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # their members, likewise

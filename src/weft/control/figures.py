@@ -38,7 +38,7 @@ def figures(desk: Desk, node: NodeView) -> tuple[Figure, ...]:
     rows += [
         ("weft_longest_wait_seconds", {}, max(waits, default=0.0)),
         ("weft_decisions_total", {}, float(scheduler.decisions)),
-        ("weft_orders_total", {}, float(scheduler.next_action)),
+        ("weft_orders_total", {}, float(scheduler.counters.order)),
         ("weft_journal_lines_total", {}, float(desk.last_event)),
         ("weft_store_failing", {}, float(bool(desk.store_error))),
         ("weft_policy_failing", {}, float(bool(desk.decider.error))),

@@ -74,7 +74,9 @@ class Keeper:
         self._add_jobs(batch, touched)
         if events or actions:
             batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
-            batch.settings["next_action"] = str(self._desk.scheduler.next_action)
+            batch.settings["counters"] = " ".join(map(str, self._desk.scheduler.counters))
+        if any(isinstance(event, JobFailed) for event in events):
+            batch.settings["failures"] = json.dumps(self._desk.failures.saved())
         if any(isinstance(event, DeviceClosed | DeviceOpened) for event in events):
             batch.settings["closed"] = _closed(self._desk)
         if batch:

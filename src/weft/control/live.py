@@ -25,10 +25,9 @@ from weft.control.watching import EVERY_S, Watching
 from weft.control.wishes import Wishes
 from weft.core.cluster import Device
 from weft.core.events import DeviceClosed, DeviceOpened
-from weft.core.retry import RetryRule
 from weft.engines.devices import DeviceSource, node_of
 from weft.engines.local import LocalEngine
-from weft.failures.memory import Patience
+from weft.failures.memory import Memory, Patience
 from weft.failures.retry import Classified
 from weft.failures.rules import RuleTable, shipped
 from weft.journal.codec import Noted
@@ -42,6 +41,7 @@ from weft.wire.problems import InvalidRequestError, NotFoundError
 logger = logging.getLogger("weft")
 
 EVENTS_IN_BUNDLE = 2000
+REMEMBERED_MAX = 500  # jobs, users and places that have failed; it is written at every failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +67,9 @@ class Live:
     def __init__(self, store: Store, settings: LiveSettings) -> None:
         node = node_of(settings.devices, settings.node_name)
         self._settings = settings
-
-        def retry() -> RetryRule:
-            return Classified(verdicts(settings.rules), settings.patience)
-
+        retry = Classified(
+            verdicts(settings.rules), settings.patience, Memory(limit=REMEMBERED_MAX)
+        )
         self.desk: Desk = open_desk(store, settings.root, node, settings.wanted, retry)
         self.stopped = asyncio.Event()  # somebody asked it to leave
         key = self.desk.seal.derive("tokens of jobs")

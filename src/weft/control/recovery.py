@@ -1,7 +1,6 @@
 """Where the last controller stopped: its books, written again from the store."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,11 +9,12 @@ from weft.control.deciding import PLACEMENT, belief_on, make
 from weft.control.desk import Desk
 from weft.control.profiles import PROFILES_MAX, Profiles
 from weft.control.records import kept_of, record_of
+from weft.core.books import Counters
 from weft.core.cluster import Cluster, Device, Node
 from weft.core.errors import InvalidInputError, WeftError
 from weft.core.lifecycle import Phase
-from weft.core.retry import RetryRule
 from weft.core.scheduler import Scheduler
+from weft.failures.retry import Classified
 from weft.store.seal import Seal
 from weft.store.store import Store
 
@@ -29,9 +29,7 @@ class Wanted(NamedTuple):
     default: str = "afs"
 
 
-def open_desk(
-    store: Store, root: Path, node: Node, wanted: Wanted, retry: Callable[[], RetryRule]
-) -> Desk:
+def open_desk(store: Store, root: Path, node: Node, wanted: Wanted, retry: Classified) -> Desk:
     """The desk as it was left, or a fresh one."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = store.settings()
@@ -41,7 +39,7 @@ def open_desk(
     name = wanted.policy or kept.get("policy") or wanted.default
     place = wanted.placement or kept.get("placement") or PLACEMENT
     policy, decider = make(name, place, belief)
-    scheduler = Scheduler(policy, cluster, retry=retry())
+    scheduler = Scheduler(policy, cluster, retry=retry)
     desk = Desk(
         scheduler=scheduler,
         belief=belief,
@@ -52,9 +50,12 @@ def open_desk(
         decider=decider,
         root=root,
         profiles=Profiles(reversed(store.profiles(PROFILES_MAX))),
+        failures=retry.memory,
         next_number=store.next_number(),
         last_event=store.last_line(),
     )
+    if "failures" in kept:
+        retry.memory.restore(json.loads(kept["failures"]))
     _check_node(node, kept.get(_NODE), busy=bool(store.active()))
     _restore(desk, kept)
     return desk
@@ -75,8 +76,8 @@ def _restore(desk: Desk, kept: dict[str, str]) -> None:
     closed = {
         Device(node, number): why for node, number, why in json.loads(kept.get("closed", "[]"))
     }
-    next_action = int(kept.get("next_action", "0"))
-    desk.scheduler.restore(saved, closed, next_action, desk.clock.now())
+    counters = Counters(*map(int, kept.get("counters", "0 0").split()))
+    desk.scheduler.restore(saved, closed, counters, desk.clock.now())
     desk.open = {(row.job, row.number): row for row in desk.store.open_attempts()}
     desk.gates.restore(desk.records, desk.scheduler.held)
     for job in desk.scheduler.jobs.values():

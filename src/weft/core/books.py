@@ -39,6 +39,11 @@ class Kept(NamedTuple):
     held: tuple[str, ...] = ()
 
 
+class Counters(NamedTuple):
+    order: int  # the id of the next order
+    arrival: int  # the place of the next job in the order of arrival
+
+
 class Books:
     """State, changed by facts and orders alone."""
 
@@ -72,9 +77,9 @@ class Books:
     # -- keeping --------------------------------------------------------------------------------
 
     @property
-    def next_action(self) -> int:
-        """The id of the next order."""
-        return self._next_action
+    def counters(self) -> Counters:
+        """What comes next."""
+        return Counters(self._next_action, self._sequence)
 
     def kept(self, identity: JobId) -> Kept:
         """What must be written down of a job for `restore`."""
@@ -82,15 +87,14 @@ class Books:
         return Kept(self._jobs[identity], self._leaving.get(identity), held)
 
     def restore(
-        self, kept: Iterable[Kept], closed: Mapping[Device, str], next_action: int, now: float
+        self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float
     ) -> None:
         """Write empty books again after a crash; the next occasion is a decision."""
         assert not self._jobs, "only empty books can be written again"
         self.closed = dict(closed)
-        self._next_action = next_action
+        self._next_action, self._sequence = counters
         for job, leaving, held in kept:
             self._jobs[job.id] = job
-            self._sequence = max(self._sequence, job.sequence + 1)
             if leaving is not None:
                 self._leaving[job.id] = leaving._replace(decisions=-1)
             if held:

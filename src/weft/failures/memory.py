@@ -11,8 +11,8 @@ keeps it away for one half-life.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from weft.core.errors import InvalidInputError
 from weft.core.value import value
@@ -78,6 +78,30 @@ class Memory:
         self._jobs: _Bounded[str, _Past] = _Bounded(limit)
         self._users: _Bounded[str, Counter[Kind]] = _Bounded(limit)
         self._places: _Bounded[str, tuple[float, float]] = _Bounded(limit)
+
+    def saved(self) -> dict[str, object]:
+        """Everything it remembers, as plain values for `restore`."""
+        return {
+            "jobs": [
+                (name, dict(past.kinds), dict(past.rules), past.last, past.in_a_row)
+                for name, past in self._jobs.items()
+            ],
+            "users": [[name, dict(counts)] for name, counts in self._users.items()],
+            "places": [[name, *row] for name, row in self._places.items()],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Remember what another one saved, in place of everything else."""
+        for name, kinds, rules, last, in_a_row in saved["jobs"]:
+            past = _Past()
+            past.kinds = Counter({Kind(kind): count for kind, count in kinds.items()})
+            past.rules = Counter(rules)
+            past.last, past.in_a_row = last, in_a_row
+            self._jobs.put(name, past)
+        for name, counts in saved["users"]:
+            self._users.put(name, Counter({Kind(kind): n for kind, n in counts.items()}))
+        for name, score, since in saved["places"]:
+            self._places.put(name, (score, since))
 
     def failed(
         self,
@@ -242,6 +266,10 @@ class _Bounded(Generic[Key, Row]):
 
     def drop(self, key: Key) -> None:
         self._rows.pop(key, None)
+
+    def items(self) -> Iterable[tuple[Key, Row]]:
+        """Rows, the least recently written first."""
+        return self._rows.items()
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._rows)

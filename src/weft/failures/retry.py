@@ -18,19 +18,22 @@ UNKNOWN = Verdict(Kind.UNKNOWN, "unknown", "no rule knows the reason", Advice(re
 class Classified:
     """Asked once for each failure, in order; it remembers them."""
 
-    def __init__(self, verdict: Callable[[str], Verdict], patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        verdict: Callable[[str], Verdict],
+        patience: Patience | None = None,
+        memory: Memory | None = None,
+    ) -> None:
         self._verdict = verdict
         self._patience = patience or Patience()
-        self._memory = Memory()
+        self.memory = memory or Memory()
 
     def __call__(self, failure: Failure) -> Answer:
         spec, at = failure.spec, failure.at
         verdict = self._verdict(failure.reason)
         where = {"nodes": failure.nodes, "devices": failure.devices}
-        self._memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
-        decision = self._memory.advise(
-            spec.id, verdict, at=at, user=spec.owner, rule=self._patience
-        )
+        self.memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
+        decision = self.memory.advise(spec.id, verdict, at=at, user=spec.owner, rule=self._patience)
         again = decision.retry and failure.number <= spec.retries
         return Answer(again, decision.wait_s, decision.avoid)
 
