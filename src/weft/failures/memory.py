@@ -83,10 +83,10 @@ class Memory:
         """Everything it remembers, as plain values for `restore`."""
         return {
             "jobs": [
-                (name, dict(past.kinds), dict(past.rules), past.last, past.in_a_row)
+                [name, _counts(past.kinds), _counts(past.rules), past.last, past.in_a_row]
                 for name, past in self._jobs.items()
             ],
-            "users": [[name, dict(counts)] for name, counts in self._users.items()],
+            "users": [[name, _counts(counts)] for name, counts in self._users.items()],
             "places": [[name, *row] for name, row in self._places.items()],
         }
 
@@ -222,6 +222,10 @@ class Memory:
         for place in places:
             score = self.score(place, at)
             self._places.put(place, (score + weight / len(places), at))
+
+
+def _counts(counter: Mapping[Any, int]) -> dict[str, int]:
+    return {str(key): count for key, count in counter.items()}
 
 
 def _weight(verdict: Verdict) -> float:
