@@ -8,18 +8,16 @@ gives both the length of the next one and how it speeds up with devices.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import msgspec
 
 from weft.core.job import Profile
+from weft.models.lengths import SERIAL, Lengths
 from weft.store.rows import ProfileRow
 
 UNKNOWN_S = 3600.0  # a job of which nobody knows anything
-SERIAL = 0.1  # share that more devices do not speed up, where only one size was seen
-LENGTHS_MAX = 16  # kept of one kind, the newest
-SIZES_MAX = 64
 PROFILES_MAX = 20_000
 _INTERPRETERS = (
     "python",
@@ -32,32 +30,6 @@ _INTERPRETERS = (
     "uv",
     "nohup",
 )
-
-
-@dataclass(slots=True)
-class Learned:
-    """Of one kind of job: seconds for the whole of it by size, newest last."""
-
-    lengths: dict[int, list[float]] = field(default_factory=dict)
-
-    def add(self, size: int, length_s: float) -> None:
-        """A whole job took that long at that size, or would have."""
-        known = self.lengths.pop(size, [])
-        self.lengths[size] = [*known, length_s][-LENGTHS_MAX:]
-        while len(self.lengths) > SIZES_MAX:
-            del self.lengths[next(iter(self.lengths))]
-
-    def curve(self) -> tuple[tuple[int, float], ...]:
-        """Median seconds by ascending size."""
-        return tuple((size, _median(self.lengths[size])) for size in sorted(self.lengths))
-
-    def length_s(self, size: int) -> float:
-        """Seconds at that size: measured, or from the nearest that was."""
-        curve = self.curve()
-        near, length_s = min(curve, key=lambda point: (abs(point[0] - size), point[0]))
-        if near == size:
-            return length_s
-        return length_s * _share(size) / _share(near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +45,8 @@ class Profiles:
     """By kind of job; what changed since it was last asked is to be written."""
 
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
-        self._known: dict[str, Learned] = {
-            row.key: msgspec.json.decode(row.body, type=Learned) for row in rows
+        self._known: dict[str, Lengths] = {
+            row.key: msgspec.json.decode(row.body, type=Lengths) for row in rows
         }
         self._changed: dict[str, None] = {}
 
@@ -98,7 +70,7 @@ class Profiles:
         if not length_s > 0:
             return
         for key in keys:
-            known = self._known.pop(key, None) or Learned()  # The one changed last stands last.
+            known = self._known.pop(key, None) or Lengths()  # The one changed last stands last.
             known.add(size, length_s)
             self._known[key] = known
             self._changed[key] = None
@@ -132,15 +104,3 @@ def _program(command: Sequence[str]) -> str:
         if not name.startswith(_INTERPRETERS) and "=" not in name:
             return name[:80]
     return names[0][:80]
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2.0
-
-
-def _share(size: int) -> float:
-    return (1.0 - SERIAL) / size + SERIAL

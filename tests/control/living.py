@@ -1,0 +1,75 @@
+"""A live controller for tests: real processes on slots of the CPU, a store of its own."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from weft.control.live import Live, LiveSettings
+from weft.control.recovery import Wanted
+from weft.engines.devices import CpuSlots, DeviceSource
+from weft.failures.memory import Patience
+from weft.store.store import Store
+from weft.wire.jobs import JobRequest, JobView, State
+from weft.wire.machine import Role, Who
+
+ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
+PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
+
+
+@asynccontextmanager
+async def living(
+    root: Path,
+    *,
+    slots: int = 4,
+    policy: str = "backfill",
+    devices: DeviceSource | None = None,
+    url: str = "",
+) -> AsyncIterator[Live]:
+    """A controller over the state in that folder, which is left as it is."""
+    store = Store.open(url or f"sqlite:///{root / 'weft.db'}")
+    settings = LiveSettings(
+        root=root / "state",
+        devices=devices or CpuSlots(slots),
+        node_name="here",
+        wanted=Wanted(policy=policy),
+        patience=PATIENCE,
+    )
+    live = Live(store, settings)
+    await live.begin()
+    try:
+        yield live
+    finally:
+        await live.close()
+
+
+def bash(body: str, **fields: object) -> JobRequest:
+    return JobRequest(command=("/bin/bash", "-c", body), **fields)  # type: ignore[arg-type]
+
+
+async def until(live: Live, *states: State, jobs: tuple[str, ...], within_s: float = 60.0) -> None:
+    """Wait until these jobs are in one of these states."""
+
+    async def reached() -> None:
+        while not all(view_of(live, job).state in states for job in jobs):
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(reached(), within_s)
+
+
+def view_of(live: Live, job: str) -> JobView:
+    return live.job(job).job
+
+
+async def ended(live: Live, *jobs: str, within_s: float = 60.0) -> list[JobView]:
+    """Wait until these jobs have ended."""
+    states = tuple(state for state in State if state.ended)
+    await until(live, *states, jobs=jobs, within_s=within_s)
+    return [view_of(live, job) for job in jobs]
+
+
+async def export(live: Live, path: Path) -> Path:
+    """The journal as a file."""
+    path.write_bytes(b"".join([piece async for piece in live.journal()]))
+    return path

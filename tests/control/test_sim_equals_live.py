@@ -1,0 +1,60 @@
+"""A journal recorded live, lived through again by the simulator, gives the same decisions."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.control.living import ME, PATIENCE, bash, ended, export, living
+from weft.control.book import verdicts
+from weft.control.deciding import PLACEMENT, belief_on, make
+from weft.failures.retry import Classified
+from weft.failures.rules import shipped
+from weft.journal.journal import read
+from weft.sim.observed import orders_again, recorded_orders
+from weft.wire.problems import ConflictError
+
+POLICIES = (
+    "fifo",
+    "backfill",
+    "srtf+steady?run_s=0.2&rest_s=0.2",
+    "las+steady?run_s=0.2&rest_s=0.2",
+    "tiresias+steady?run_s=0.2&rest_s=0.2",
+    "afs+steady?run_s=0.4&rest_s=0.4",
+    "max-min+steady?run_s=0.4&rest_s=0.4",
+    "muri-s+steady?run_s=0.3&rest_s=0.3",
+)
+PAUSE = "for i in 1 2 3 4 5 6; do sleep 0.07 & wait $!; done"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_simulator_decides_as_the_live_controller_did(tmp_path: Path, policy: str) -> None:
+    async def story() -> None:
+        async with living(tmp_path, policy=policy) as live:
+            jobs = []
+            for number in range(12):
+                resumes = bool(number % 3)
+                devices = ("1", "2", "1..4", "3")[number % 4]
+                request = bash(
+                    f"trap 'exit 143' TERM; {PAUSE}; exit {int(number == 7)}",
+                    devices=devices,
+                    resumable=resumes,
+                    priority=number % 2,
+                    estimate_s=1.0 + number % 5,
+                    retries=1,
+                )
+                jobs.append((await live.submit(ME, request)).id)
+                await asyncio.sleep(0.05)
+            with suppress(ConflictError):  # It may have ended.
+                await live.cancel(ME, jobs[5])
+            await ended(live, *jobs)
+            await export(live, tmp_path / "live.journal")
+
+    asyncio.run(story())
+    journal = read(tmp_path / "live.journal")
+    made, _ = make(policy, PLACEMENT, belief_on(journal.opened.cluster))
+    again = orders_again(journal, made, Classified(verdicts(shipped()), PATIENCE))
+    recorded = recorded_orders(journal)
+    assert len(recorded) >= 11
+    assert again == recorded
