@@ -3,6 +3,7 @@
 It is kept as small as the simulator's on purpose, and driven by the simulated engine it gives the
 simulator's orders (tests/properties/test_two_worlds.py). What a step did is written down before
 any of it is carried out: whoever keeps it is awaited, and an order that was not kept is not given.
+A policy that thinks long does not keep people waiting: between its decisions the loop listens.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from weft.core.ports import Clock, Engine
 from weft.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
+PACE = 4.0  # after a decision the loop listens for so many times as long as that took
 # Told of facts and the orders that follow from them, before these are carried out.
 Keep = Callable[[float, Sequence[Event], Sequence[Action]], Awaitable[None]]
 
@@ -39,6 +41,7 @@ class Controller:
         self._observers = tuple(observers)
         self._keep = keep
         self._on_error = on_error
+        self._listens_until = 0.0
 
     async def run(self) -> None:
         while True:
@@ -49,8 +52,10 @@ class Controller:
                 await self._give(now, events, actions)
             # Facts are on record before the policy thinks about them, which may take a while.
             now = self._clock.now()
-            if self._scheduler.is_due(now):
+            if self._scheduler.is_due(now) and now >= self._listens_until:
                 decided = self._decide(now)
+                done_at = self._clock.now()
+                self._listens_until = done_at + PACE * (done_at - now)
                 await self._give(now, (), decided)
                 actions += decided
             for observe in self._observers:
@@ -78,10 +83,13 @@ class Controller:
         """
         # Drain first: waiting on a queue with no time left takes nothing, not even from a full one.
         events = self._drain()
-        if events or self._clock.now() >= self._scheduler.wake_at:
+        now = self._clock.now()
+        wake_at = now if self._scheduler.is_due(now) else self._scheduler.wake_at
+        wake_at = max(wake_at, self._listens_until)
+        if events or now >= wake_at:
             return events
         arrival = asyncio.ensure_future(self._inbox.get())
-        alarm = asyncio.ensure_future(self._clock.sleep_until(self._scheduler.wake_at))
+        alarm = asyncio.ensure_future(self._clock.sleep_until(wake_at))
         try:
             await asyncio.wait({arrival, alarm}, return_when=asyncio.FIRST_COMPLETED)
             if arrival.done() and (first := arrival.result()) is not None:

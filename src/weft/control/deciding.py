@@ -1,6 +1,6 @@
 """The policy in charge: made from its name, with what the controller puts around every policy."""
 
-from weft.control.clock import wall
+from weft.control.clock import stopwatch, wall
 from weft.control.desk import Decider
 from weft.core.cluster import Cluster
 from weft.core.ports import InterleavingModel, Policy
@@ -26,13 +26,30 @@ def dressed(text: str) -> str:
 def make(text: str, place: str, belief: InterleavingModel) -> tuple[Policy, Decider]:
     """The policy and what is said of it; raises InvalidInputError for names nobody knows."""
     whole = dressed(text)
-    made = policy(whole, placement(place), belief)
-    return made, Decider(text, place, whole, wall())
+    decider = Decider(text, place, whole, wall())
+    return Timed(policy(whole, placement(place), belief), decider), decider
 
 
 def belief_on(cluster: Cluster) -> InterleavingModel:
     """How fast jobs would run: by what their own profiles say (profiles.py)."""
     return TokenModel(ScalingModel.on(cluster), StageTimes())
+
+
+class Timed(Wrapper):
+    """Measures how long decisions take, and forgets the last failure at the next success."""
+
+    def __init__(self, inner: Policy, decider: Decider) -> None:
+        super().__init__(inner)
+        self._decider = decider
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        begun_s = stopwatch()
+        schedule = self.inner.decide(snapshot)
+        spent_s = stopwatch() - begun_s
+        decider = self._decider
+        decider.last_s, decider.error = spent_s, ""
+        decider.longest_s = max(decider.longest_s, spent_s)
+        return schedule
 
 
 class Resting(Wrapper):

@@ -36,6 +36,8 @@ class Decider:
     worn: str  # with what the controller puts around it
     since_at: float
     error: str = ""  # of its last decision, if that failed
+    last_s: float = 0.0  # how long its last decision took
+    longest_s: float = 0.0
 
 
 @dataclass(slots=True)

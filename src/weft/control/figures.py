@@ -37,6 +37,8 @@ def figures(desk: Desk, node: NodeView) -> tuple[Figure, ...]:
     waits = [now - job.since_at for job in scheduler.jobs.values() if job.phase is Phase.WAITING]
     rows += [
         ("weft_longest_wait_seconds", {}, max(waits, default=0.0)),
+        ("weft_decision_seconds", {"of": "last"}, desk.decider.last_s),
+        ("weft_decision_seconds", {"of": "longest"}, desk.decider.longest_s),
         ("weft_decisions_total", {}, float(scheduler.decisions)),
         ("weft_orders_total", {}, float(scheduler.counters.order)),
         ("weft_journal_lines_total", {}, float(desk.last_event)),

@@ -201,10 +201,8 @@ class Live:
     async def shut_down(self, who: Who, mode: str) -> Status:
         desk = self.desk
         if mode == "cancel":
-            for identity in [r.id for r in desk.records.values() if r.id in desk.scheduler.jobs]:
-                with suppress(NotFoundError):
-                    await self._wishes.cancel(who, identity)
             desk.draining = True
+            await self._wishes.cancel_all(who)
         elif mode == "drain":
             desk.draining = True
             desk.scheduler.set_policy(Resting(desk.scheduler.policy), desk.clock.now())

@@ -108,6 +108,14 @@ class Wishes:
         await self._told([JobCancelled(record.id) for record in records], Batch())
         return self._views(records)
 
+    async def cancel_all(self, who: Who) -> None:
+        """Everything that has not ended."""
+        alive = [r for r in self._desk.records.values() if r.id in self._desk.scheduler.jobs]
+        for record in alive:
+            may_touch(who, record)
+            record.cancelled = True
+        await self._told([JobCancelled(record.id) for record in alive], Batch())
+
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
         for record in records:
@@ -226,6 +234,8 @@ class Wishes:
 
     async def _told(self, events: Sequence[Event], batch: Batch) -> None:
         """Tell the scheduler, and wait until that is on disk."""
+        if not events:
+            return
         done = asyncio.get_running_loop().create_future()
         self._keeper.ride(Rider(batch, done))
         self._desk.tell(*events)

@@ -44,20 +44,25 @@ class Steady(Wrapper):
         self._rest_s = rest_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        schedule = self.inner.decide(self.inside(snapshot))
-        ends = (self._until(job) for job in snapshot.jobs.values() if job.allocation is not None)
-        until = min((at for at in ends if at > snapshot.now), default=inf)
+        now, until = snapshot.now, inf
+        alone: list[Job] = []
+        for job in snapshot.holding():
+            end = self._until(job)
+            if end > now:
+                alone.append(job)
+                until = min(until, end)
+        seen = snapshot.keeping(alone)
+        if not seen.free.total and not seen.tenants:
+            # Nothing to dispose of: a long queue need not be looked at to find that out.
+            return Schedule({}, until, snapshot.memory)
+        schedule = self.inner.decide(seen)
         if until >= schedule.valid_until:
             return schedule
         return Schedule(schedule.changes, until, schedule.memory)
 
     def inside(self, snapshot: Snapshot) -> Snapshot:
         now = snapshot.now
-        return snapshot.keeping(
-            job
-            for job in snapshot.jobs.values()
-            if job.allocation is not None and self._until(job) > now
-        )
+        return snapshot.keeping([job for job in snapshot.holding() if self._until(job) > now])
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]

@@ -1,0 +1,176 @@
+"""A live controller under load: 10,000 queued jobs, and 1,000 no-op jobs beside other queues.
+
+    python benchmarks/live.py [--queued 10000] [--noop 1000] [--policy afs]
+
+Everything runs for real: a daemon of its own in a temporary folder, 16 slots, the client over the
+Unix socket. Task-spooler (`tsp`) and Slurm are measured in the same run where they are installed;
+one that is not is named. Wall-clock figures depend on the machine: compare those of one run.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+
+import httpx2
+
+from weft.client.client import Client
+from weft.wire.jobs import JobRequest
+
+SLOTS = 16
+BUDGET = {"submit p99 ms": 50.0, "ps s": 1.0, "decision s": 0.2, "memory MB": 500.0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--noop", type=int, default=1_000)
+    parser.add_argument("--policy", default="afs")
+    options = parser.parse_args()
+    missed = 0
+    if options.queued:
+        with daemon(options.policy) as (client, pid, environment):
+            missed = queued(client, pid, environment, options.queued)
+    if options.noop:
+        print(f"\n{options.noop} no-op jobs through {SLOTS} slots, jobs a second")
+        with daemon(options.policy) as (client, _, _):
+            row("weft", options.noop / weft_noop(client, options.noop))
+        compare_spooler(options.noop)
+        compare_slurm()
+    return 1 if missed else 0
+
+
+def queued(client: Client, pid: int, environment: dict[str, str], count: int) -> int:
+    """Fill the queue and look at it; how many budgets are missed."""
+    print(f"{count} queued jobs on {SLOTS} busy slots")
+    for _ in range(SLOTS):
+        client.submit(JobRequest(command=("sleep", "3600"), grace_s=0.1))
+    took = []
+    for number in range(count):
+        request = JobRequest(command=("true",), name=f"job-{number}", devices=str(1 + number % 4))
+        begun = time.perf_counter()
+        client.submit(request)
+        took.append(time.perf_counter() - begun)
+    cuts = quantiles(took, n=100)
+    found = {
+        "submit p50 ms": 1e3 * cuts[49],
+        "submit p99 ms": 1e3 * cuts[98],
+        "ps s": elapsed(
+            [sys.executable, "-m", "weft", "ps", "--all", "--limit", "20000"], environment
+        ),
+        "decision s": decision_s(client),
+        "memory MB": memory_mb(pid),
+    }
+    missed = 0
+    for name, value in found.items():
+        budget = BUDGET.get(name)
+        verdict = ""
+        if budget is not None:
+            verdict = f"budget {budget:g}" + ("" if value <= budget else "  MISSED")
+            missed += value > budget
+        print(f"  {name:<16} {value:10.3f}  {verdict}")
+    return missed
+
+
+def decision_s(client: Client) -> float:
+    """The longest of a few decisions, as the controller itself measured them."""
+    for number in range(5):
+        client.submit(JobRequest(command=("true",), name=f"late-{number}"))
+    return max(seconds for name, seconds in figures(client) if name == "weft_decision_seconds")
+
+
+def figures(client: Client) -> Iterator[tuple[str, float]]:
+    transport = httpx2.HTTPTransport(uds=client.address.socket)
+    with httpx2.Client(transport=transport, base_url="http://weft") as raw:
+        text = raw.get("/api/v1/metrics").raise_for_status().text
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            yield name.partition("{")[0], float(value)
+
+
+def memory_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def elapsed(command: list[str], environment: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def weft_noop(client: Client, count: int) -> float:
+    begun = time.perf_counter()
+    jobs = [client.submit(JobRequest(command=("true",), retries=0)).id for _ in range(count)]
+    while client.status().running + client.status().waiting:
+        time.sleep(0.05)
+    took_s = time.perf_counter() - begun
+    assert client.job(jobs[-1]).job.code == 0
+    return took_s
+
+
+def compare_spooler(count: int) -> None:
+    spooler = shutil.which("tsp") or shutil.which("ts-spooler")
+    if spooler is None:
+        print("  task-spooler     skipped: not installed")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "TS_SOCKET": f"{folder}/s", "TS_MAXFINISHED": str(count)}
+        run = {"env": environment, "check": True, "stdout": subprocess.DEVNULL}
+        subprocess.run([spooler, "-S", str(SLOTS)], **run)  # type: ignore[call-overload]
+        begun = time.perf_counter()
+        for _ in range(count):
+            subprocess.run([spooler, "-n", "true"], **run)  # type: ignore[call-overload]
+        subprocess.run([spooler, "-w"], **run)  # type: ignore[call-overload]
+        took_s = time.perf_counter() - begun
+        subprocess.run([spooler, "-K"], **run)  # type: ignore[call-overload]
+    row("task-spooler", count / took_s)
+
+
+def compare_slurm() -> None:
+    if shutil.which("slurmctld") is None or shutil.which("sbatch") is None:
+        print("  slurm            skipped: not installed")
+        return
+    print("  slurm            skipped: installed, but this benchmark does not start it")
+
+
+def row(name: str, value: float) -> None:
+    print(f"  {name:<16} {value:10.1f}")
+
+
+@contextmanager
+def daemon(policy: str) -> Iterator[tuple[Client, int, dict[str, str]]]:
+    """A daemon of its own, and a client to it."""
+    with tempfile.TemporaryDirectory(prefix="weft-", ignore_cleanup_errors=True) as folder:
+        socket = Path(folder) / "s"
+        environment = {**os.environ, "WEFT_SOCKET": str(socket), "XDG_STATE_HOME": folder}
+        environment.pop("WEFT_URL", None)
+        command = [sys.executable, "-m", "weft", "up", "--devices", str(SLOTS), "--policy", policy]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        client = Client(f"unix:{socket}", timeout_s=60.0)
+        pid = client.status().pid
+        try:
+            yield client, pid, environment
+        finally:
+            subprocess.run(
+                [sys.executable, "-m", "weft", "down", "--cancel", "--yes"],
+                env=environment,
+                check=False,
+                stdout=subprocess.DEVNULL,
+            )
+            while Path(f"/proc/{pid}").exists():
+                time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
