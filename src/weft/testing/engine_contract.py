@@ -27,7 +27,7 @@ class Bench:
     """
 
     engine: Engine
-    inbox: "asyncio.Queue[Event]"
+    inbox: "asyncio.Queue[Event | None]"
 
     async def order(self, *actions: Action) -> None:
         await self.engine.carry_out(actions)

@@ -1,0 +1,1 @@
+"""What `weft demo` runs: a training job and the story around it."""

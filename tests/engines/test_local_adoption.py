@@ -1,0 +1,341 @@
+"""After a restart: what ran on is adopted, what ended is reported, what is owed is done."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from weft.core.actions import Change, Start, Stop
+from weft.core.allocation import Allocation
+from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from weft.core.job import Job
+from weft.core.lifecycle import Phase
+from weft.engines import adoption, folders, processes
+from weft.engines.environment import TAG
+from weft.engines.processes import ProcessId
+from weft.testing.builders import job
+
+WAITS = 'echo up; while test ! -e "$0"; do sleep 0.01; done; exit 5'
+
+
+def row(
+    name: str,
+    phase: Phase,
+    *,
+    allocation: Allocation | None = None,
+    action: int = 0,
+    attempt: int = 0,
+) -> Job:
+    return Job(job(name), 0, phase, 0.0, 0.0, allocation=allocation, action=action, attempt=attempt)
+
+
+async def restart(bench: Story) -> None:
+    await bench.engine.close()
+    bench.fresh_engine()
+
+
+def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        assert bench.engine.view().devices[0].jobs == ("a",)
+        assert bench.inbox.empty()  # the start had been reported before
+        (tmp_path / "go").touch()
+        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
+        assert [ended.code for ended in bench.book.ends] == [5]
+        assert bench.engine.view().devices[0].state == "free"
+
+    tell(tmp_path, story)
+
+
+def test_a_start_that_nobody_had_reported_is_reported(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0))])
+        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0)
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_an_end_that_nobody_watched_is_reported(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.engine.close()
+        (tmp_path / "go").touch()
+        await bench.until(lambda: '"ended"' in (bench.folder("a") / "status.json").read_text())
+        bench.fresh_engine()
+        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
+        assert [ended.code for ended in bench.book.ends] == [5]
+
+    tell(tmp_path, story)
+
+
+def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        supervisor = folders.read_supervisor(bench.folder("a"))
+        await bench.engine.close()
+        assert supervisor is not None
+        processes.send(supervisor.process, signal.SIGKILL)
+        await bench.until(lambda: not adoption.look(bench.engine.folders, "a", 1).alive)
+        bench.fresh_engine()
+        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
+        assert [(ended.told, ended.code) for ended in bench.book.ends] == [("lost", 137)]
+        assert bench.book.ends[0].started_at is not None
+
+    tell(tmp_path, story)
+
+
+def test_an_order_that_was_never_carried_out_is_carried_out(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
+        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0)
+        assert await bench.event() == JobFinished("a", 3)
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.CANCELLING])
+def test_a_stop_that_was_never_carried_out_is_carried_out(tmp_path: Path, phase: Phase):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([row("a", phase, action=1)])
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.engine.folders.make("a", 1, action=3)
+        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
+        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0)
+        assert await bench.event() == JobFinished("a", 3)
+        assert bench.engine.folders.attempts("a") == [1]
+
+    tell(tmp_path, story)
+
+
+def test_a_stop_of_a_job_that_never_ran_is_answered(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        await bench.engine.adopt([row("a", Phase.STOPPING, action=1)])
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_a_change_that_was_never_carried_out_is_carried_out(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0, 1), action=1)])
+        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
+        assert [(ended.attempt, ended.told) for ended in bench.book.ends] == [(1, "stopped")]
+
+    tell(tmp_path, story)
+
+
+def test_a_change_whose_first_half_was_carried_out_is_completed(tmp_path: Path):
+    """The old attempt was stopped; the engine died before it launched the new one."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+        await bench.event()
+        await bench.event()
+        await bench.order(Change(2, "a", on(0, 1), ("b",)))  # waits for b, which stays
+        await bench.until(lambda: bench.book.ends)
+        await restart(bench)
+        rows = [
+            row("a", Phase.STARTING, allocation=on(0, 1), action=2),
+            row("b", Phase.STOPPING, action=3, attempt=1),
+        ]
+        await bench.engine.adopt(rows)
+        assert await bench.event() == JobStopped("b", 3, 0.0)
+        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0)
+
+    tell(tmp_path, story)
+
+
+def test_attempts_of_an_earlier_hold_have_nothing_to_say(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", 'test "$WEFT_ATTEMPT" = 2')
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.ended(), JobFailed)
+        await restart(bench)
+        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=7, attempt=7)])
+        assert await bench.event() == JobStarted("a", 7, 0.0, 1.0)
+        assert await bench.event() == JobFinished("a", 7)
+
+    tell(tmp_path, story)
+
+
+def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "true")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1)])
+        assert await bench.event() == JobStarted("b", 1, 0.0, 1.0)  # once a is gone
+        assert not adoption.look(bench.engine.folders, "a", 1).alive
+        assert await bench.event() == JobFinished("b", 1)
+        assert [ended.job for ended in bench.book.ends] == ["b"]
+        assert not bench.engine.folders.live()
+
+    tell(tmp_path, story)
+
+
+def test_what_a_dead_stray_left_behind_is_killed(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "setsid sleep 600 & echo up; exec sleep 600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: bench.log("a"))
+        supervisor = folders.read_supervisor(bench.folder("a"))
+        await bench.engine.close()
+        assert supervisor is not None
+        processes.send(supervisor.process, signal.SIGKILL)
+        await bench.until(lambda: not adoption.look(bench.engine.folders, "a", 1).alive)
+        assert processes.tagged(TAG, supervisor.tag)
+        bench.fresh_engine()
+        await bench.engine.adopt([])
+        await bench.until(lambda: not processes.tagged(TAG, supervisor.tag))
+        assert bench.inbox.empty()
+
+    tell(tmp_path, story)
+
+
+def test_two_engines_that_launch_the_same_attempt_run_it_once(tmp_path: Path):
+    """1. An engine launches. 2. Another, that has not seen it, launches the same. 3. One runs."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", 'echo run >> "$0"; exec sleep 600', str(tmp_path / "runs"))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0)
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert (tmp_path / "runs").read_text() == "run\n"
+
+    tell(tmp_path, story)
+
+
+def test_nothing_is_launched_in_the_folder_of_an_attempt_that_ended(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", 'echo run >> "$0"', str(tmp_path / "runs"))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        await restart(bench)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobFinished("a", 0)
+        assert (tmp_path / "runs").read_text() == "run\n"
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"state": "ended"}', b"\xff" * 100])
+def test_damaged_files_mean_that_nothing_is_known(tmp_path: Path, damage: bytes):
+    (tmp_path / "status.json").write_bytes(damage)
+    (tmp_path / "supervisor.json").write_bytes(damage)
+    assert folders.read_status(tmp_path) is None
+    assert folders.read_supervisor(tmp_path) is None
+
+
+def test_a_process_is_not_mistaken_for_a_later_one_with_its_number():
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        start = processes.start_of(child.pid)
+        assert start is not None
+        assert not processes.send(ProcessId(child.pid, start - 1), signal.SIGKILL)
+        assert child.poll() is None
+        assert processes.send(ProcessId(child.pid, start), signal.SIGKILL)
+    finally:
+        child.kill()
+        child.wait()
+
+
+CONTROLLER = """
+    import asyncio, sys
+    from pathlib import Path
+    from tests.engines.bench import Story, on
+    from weft.core.actions import Start
+
+    async def main():
+        bench = Story(Path(sys.argv[1]))
+        bench.job("a", "sh", "-c", sys.argv[2], sys.argv[3])
+        await bench.order(Start(0, "a", on(0)))
+        print(await bench.event(), flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+def test_jobs_run_on_when_their_controller_is_killed(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.book.numbers["a", 0] = 1
+        code = textwrap.dedent(CONTROLLER)
+        words = [sys.executable, "-c", code, str(tmp_path), WAITS, str(tmp_path / "go")]
+        controller = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
+        assert controller.stdout is not None
+        assert b"JobStarted" in await controller.stdout.readline()
+        controller.kill()
+        await controller.wait()
+        controller._transport.close()  # type: ignore[attr-defined]
+        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        (tmp_path / "go").touch()
+        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
+        assert [ended.code for ended in bench.book.ends] == [5]
+        assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
+
+    tell(tmp_path, story)
+
+
+def test_a_supervisor_that_comes_after_the_stop_was_answered_launches_nothing(tmp_path: Path):
+    """1. The folder is made, and the engine dies. 2. The next one answers the stop, since nothing
+    runs. 3. Only now does the supervisor come.
+    """
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "touch", str(tmp_path / "ran"))
+        bench.engine.folders.make("a", 1, action=0)
+        await bench.engine.adopt([row("a", Phase.STOPPING, action=1)])
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStopped)
+        assert not (tmp_path / "ran").exists()
+
+    tell(tmp_path, story)

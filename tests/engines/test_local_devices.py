@@ -1,0 +1,244 @@
+"""Devices that others use, that are not clean, or that an admin has avoided."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from weft.core.actions import Start, Stop
+from weft.core.cluster import Device
+from weft.core.errors import EngineError, InvalidInputError
+from weft.core.events import JobFinished, JobStarted, JobStopped
+from weft.engines import gpus, upkeep
+from weft.engines.cgroup import Scopes
+from weft.engines.devices import CpuSlots, node_of
+from weft.testing.gpus import FakeGpus
+
+GPU = Device("here", 0)
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    child = subprocess.Popen(["sleep", "600"])
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+def test_nothing_is_started_on_a_gpu_that_somebody_else_uses(tmp_path: Path, stranger: int):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        fake.put(0, stranger)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStopped("a", 0, 0.0)  # back to the queue
+        assert not bench.book.ends
+        ((device, is_open, reason),) = bench.closed
+        assert (device, is_open) == (GPU, False)
+        assert f"process {stranger} of " in reason
+        view = bench.engine.view().devices[0]
+        assert (view.state, view.because, view.foreign[0].pid) == ("foreign", reason, stranger)
+        assert view.foreign[0].command == "sleep 600"
+        fake.put(0)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+        assert bench.closed[1:] == [(GPU, True, "")]
+
+    fake = FakeGpus(2)
+    tell(tmp_path, story, source=fake)
+
+
+def test_whoever_comes_and_goes_is_noticed(tmp_path: Path, stranger: int, monkeypatch):
+    monkeypatch.setattr(upkeep, "LOOK_EVERY_S", 0.01)
+
+    async def story(bench: Story) -> None:
+        await bench.engine.adopt([])
+        fake.put(1, stranger)
+        await bench.until(lambda: bench.closed)
+        fake.put(1)
+        await bench.until(lambda: len(bench.closed) == 2)
+        assert [told[:2] for told in bench.closed] == [
+            (Device("here", 1), False),
+            (Device("here", 1), True),
+        ]
+
+    fake = FakeGpus(2)
+    tell(tmp_path, story, source=fake)
+
+
+def test_our_own_processes_are_not_foreign(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo $$; exec sleep 600")
+        # A program that writes over its own environment, as those that set their title do.
+        bench.job("b", "env", "-i", "sh", "-c", "echo $$; exec sleep 600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+        for _ in range(2):
+            assert isinstance(await bench.event(), JobStarted)
+        for number, name in enumerate("ab"):
+            await bench.until(partial(bench.log, name))
+            fake.put(number, int(bench.log(name)))
+        await bench.engine.upkeep.look()
+        assert not bench.closed
+        assert [view.state for view in bench.engine.view().devices] == ["held", "held"]
+        fake.put(0)
+        fake.put(1)
+
+    fake = FakeGpus(2)
+    tell(tmp_path, story, source=fake)
+
+
+def test_the_next_job_waits_until_the_gpu_is_clean(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.job("b", "true")
+        await bench.engine.upkeep.look()
+        fake.put(0, used_gib=40.0)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 0)
+        await bench.order(Start(1, "b", on(0), ("a",)))
+        looks = fake.looks
+        await bench.until(lambda: fake.looks >= looks + 3)
+        assert bench.inbox.empty()
+        fake.put(0)
+        assert isinstance(await bench.event(), JobStarted)
+        assert not bench.closed
+
+    fake = FakeGpus(1)
+    tell(tmp_path, story, source=fake)
+
+
+def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(upkeep, "CLEAN_WITHIN_S", 0.05)
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.job("b", "true")
+        await bench.engine.upkeep.look()
+        fake.put(0, used_gib=40.0)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        await bench.order(Start(1, "b", on(0)))
+        assert await bench.event() == JobStopped("b", 1, 0.0)
+        sentence = (
+            "device here:0 still has 40.0 GiB in use after job a ended, and 0.0 GiB at rest; "
+            "look at nvidia-smi, then open the device again"
+        )
+        assert bench.closed == [(GPU, False, sentence)]
+        view = bench.engine.view().devices[0]
+        assert (view.state, view.because) == ("quarantined", sentence)
+        bench.engine.upkeep.manage(0)
+        assert bench.closed[1:] == [(GPU, True, "")]
+        assert bench.engine.view().devices[0].state == "free"
+
+    fake = FakeGpus(1)
+    tell(tmp_path, story, source=fake)
+
+
+def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "true")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        bench.engine.upkeep.avoid(0)
+        assert bench.closed == [(GPU, False, "an admin has device here:0 avoided")]
+        await bench.order(Start(1, "b", on(0, turn=1)))
+        assert await bench.event() == JobStopped("b", 1, 0.0)
+        await bench.order(Stop(2, "a"))
+        assert await bench.event() == JobStopped("a", 2, 0.0)
+        assert bench.engine.view().devices[0].state == "avoided"
+
+    tell(tmp_path, story)
+
+
+def test_a_gpu_that_cannot_be_seen_is_not_used(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        fake.put(0, error="the NVIDIA driver does not answer")
+        await bench.engine.upkeep.look()
+        assert bench.closed == [
+            (GPU, False, "device here:0 cannot be seen: the NVIDIA driver does not answer")
+        ]
+
+    fake = FakeGpus(1)
+    tell(tmp_path, story, source=fake)
+
+
+def test_processes_behind_a_wall_are_believed_only_if_they_stay(tmp_path: Path, monkeypatch):
+    """A number that /proc does not know: it has just ended, or lives in another container."""
+
+    async def story(bench: Story) -> None:
+        fake.put(0, 2**22 + 1)
+        await bench.engine.upkeep.look()
+        await bench.engine.upkeep.look()
+        assert not bench.closed
+        monkeypatch.setattr(upkeep, "UNSEEN_S", 0.0)
+        await bench.engine.upkeep.look()
+        assert [is_open for _, is_open, _ in bench.closed] == [False]
+
+    fake = FakeGpus(1)
+    tell(tmp_path, story, source=fake)
+
+
+def test_a_driver_that_hangs_costs_an_answer_and_nothing_else():
+    worker = gpus._Worker()
+    hangs = threading.Event()
+    with pytest.raises(EngineError, match=r"has not answered for 0\.05 s"):
+        worker.ask(hangs.wait, 0.05)
+    with pytest.raises(EngineError, match="does not answer"):
+        worker.ask(lambda: 1, 0.05)
+    hangs.set()  # it comes back, however late
+    back = threading.Event()
+    worker._questions.put((back.set, SimpleQueue()))
+    assert back.wait(30)
+    assert worker.ask(lambda: 1, 30.0) == 1
+
+
+def test_slots_of_the_cpu_make_a_node():
+    node = node_of(CpuSlots(4), "here")
+    assert (node.device_count, node.device_type) == (4, "cpu")
+    assert node.cores == len(os.sched_getaffinity(0))
+    assert node.memory_gib > 0.1
+    with pytest.raises(InvalidInputError, match="0 slots were asked for"):
+        CpuSlots(0)
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup that has been handed over to us."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    mount = next((words[1] for words in mounts if words[2] == "cgroup2"), None)
+    if mount is None or not os.access(mount, os.W_OK):
+        pytest.skip("no cgroup v2 that could be written to")
+    folder = Path(mount, f"weft-test-{os.getpid()}")
+    folder.mkdir()
+    yield folder
+    folder.rmdir()
+
+
+def test_an_attempt_has_a_scope_of_its_own_and_leaves_none(tmp_path: Path, cgroup: Path):
+    async def story(bench: Story) -> None:
+        bench.engine._scopes = Scopes(cgroup)
+        bench.job("a", "sh", "-c", "cat /proc/self/cgroup; sleep 600 & exec sleep 600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: "0::" in bench.log("a"))
+        tag = f"{bench.engine.folders.instance}-a-1"
+        assert f"{cgroup.name}/weft-{tag}\n" in bench.log("a")
+        there = cgroup / f"weft-{tag}" / "cgroup.procs"
+        await bench.until(lambda: len(there.read_text().split()) == 2)
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert [path.name for path in cgroup.iterdir() if path.is_dir()] == []
+
+    tell(tmp_path, story)
+
+
+def test_no_scope_is_made_where_there_is_no_cgroup_of_ours():
+    assert Scopes(None).make("tag") is None

@@ -1,0 +1,199 @@
+"""How attempts end, with real processes: codes, signals, stops, limits, and nobody left behind."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from weft.core.actions import Start, Stop
+from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from weft.engines import processes
+from weft.engines.environment import TAG
+
+IGNORES = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(600)"
+# A daemon by the book: two forks, a session of its own, and the first parent gone.
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("daemon", os.getpid())
+        sys.stdout.flush()
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 3", 3), ("kill -KILL $$", 137), ("kill -SEGV $$", 139), ("exit 255", 255)],
+)
+def test_the_exit_code_is_written_as_shells_write_it(tmp_path: Path, command: str, code: int):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", command)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFailed("a", 0, 0.0, "unknown")
+        (ended,) = bench.book.ends
+        assert (ended.code, ended.codes, ended.told, ended.error) == (code, (code,), "", "")
+        assert ended.started_at is not None
+        assert ended.ended_at is not None
+        assert ended.started_at <= ended.ended_at
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_ends_well_is_reported_as_started_and_finished(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        await bench.order(Start(4, "a", on(1)))
+        assert await bench.event() == JobStarted("a", 4, 0.0, 1.0)
+        assert await bench.event() == JobFinished("a", 4)
+        assert [ended.code for ended in bench.book.ends] == [0]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("details", "sentence", "code"),
+    [
+        ({"command": ("no-such-program",)}, "the command no-such-program cannot be executed", 127),
+        ({"command": ("/etc/passwd",)}, "the command /etc/passwd cannot be executed", 126),
+        ({"workdir": "/no/such/place"}, "the working directory /no/such/place cannot be", 126),
+    ],
+)
+def test_a_job_that_cannot_be_launched_says_why(tmp_path: Path, details, sentence, code):
+    async def story(bench: Story) -> None:
+        command = details.pop("command", ("true",))
+        bench.job("a", *command, **details)
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobFailed)
+        (ended,) = bench.book.ends
+        assert ended.error.startswith(sentence)
+        assert ended.code == code
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_ignores_the_stop_signal_is_killed_after_its_grace(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "python", "-c", IGNORES, grace_s=0.2)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: "up" in bench.log("a"))
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        (ended,) = bench.book.ends
+        assert (ended.told, ended.code) == ("stopped", 137)
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_ends_with_0_when_it_is_stopped_was_stopped_and_has_not_finished(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "trap 'exit 0' USR1; echo up; while :; do sleep 0.01; done",
+                  stop_signal="SIGUSR1")  # fmt: skip
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: "up" in bench.log("a"))
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert [(ended.told, ended.code) for ended in bench.book.ends] == [("stopped", 0)]
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_is_paused_can_be_stopped(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "kill -STOP $$")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_daemons_do_not_outlive_their_job(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "python", "-c", DAEMON * 3)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 0)
+        pids = [int(line.split()[1]) for line in bench.log("a").splitlines()]
+        assert len(pids) >= 3
+        assert not [pid for pid in pids if processes.start_of(pid) is not None]
+        assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
+
+    tell(tmp_path, story)
+
+
+def test_when_one_rank_fails_the_others_are_stopped(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", 'test "$RANK" = 1 && exit 7; sleep 600', ranks=3)
+        await bench.order(Start(0, "a", on(0, 1)))
+        assert isinstance(await bench.ended(), JobFailed)
+        (ended,) = bench.book.ends
+        assert (ended.code, ended.codes, ended.told) == (7, (143, 7, 143), "")
+
+    tell(tmp_path, story)
+
+
+def test_a_rank_that_is_killed_takes_the_job_down_with_code_137(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo $$; exec sleep 600", ranks=2)
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.event()
+        await bench.until(lambda: bench.log("a", rank=1))
+        os.kill(int(bench.log("a", rank=1)), signal.SIGKILL)
+        assert isinstance(await bench.event(), JobFailed)
+        (ended,) = bench.book.ends
+        assert (ended.code, ended.codes) == (137, (143, 137))
+
+    tell(tmp_path, story)
+
+
+def test_when_its_supervisor_is_killed_a_job_is_lost_and_leaves_nothing(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "python", "-c", DAEMON + "time.sleep(600)", ranks=2)
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.event()
+        await bench.until(lambda: "daemon" in bench.log("a") and "daemon" in bench.log("a", rank=1))
+        live = bench.engine._runners["a"].live
+        assert live is not None
+        assert live.process is not None
+        processes.send(live.process, signal.SIGKILL)
+        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
+        (ended,) = bench.book.ends
+        assert (ended.told, ended.code, ended.codes) == ("lost", 137, (None, None))
+        await bench.until(lambda: not processes.tagged(TAG, f"{bench.engine.folders.instance}*"))
+
+    tell(tmp_path, story)
+
+
+def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600", time_limit_s=0.1)
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.ended(), JobFailed)
+        (ended,) = bench.book.ends
+        assert (ended.told, ended.code) == ("time-limit", 143)
+
+    tell(tmp_path, story)
+
+
+def test_a_stopped_job_that_nobody_ordered_to_stop_goes_back_to_the_queue(tmp_path: Path):
+    """A machine that shuts down sends SIGTERM to everybody, supervisors included."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(3, "a", on(0)))
+        await bench.event()
+        live = bench.engine._runners["a"].live
+        assert live is not None
+        assert live.process is not None
+        processes.send(live.process, signal.SIGTERM)
+        assert await bench.event() == JobStopped("a", 3, 0.0)
+
+    tell(tmp_path, story)

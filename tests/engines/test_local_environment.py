@@ -1,0 +1,205 @@
+"""What ranks find around them: names, devices, cores, users, and each other."""
+
+import os
+import pwd
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from weft.core.actions import Start
+from weft.core.allocation import Allocation, Host
+from weft.core.cluster import Device
+from weft.core.events import JobFinished
+from weft.engines import environment
+from weft.engines.launch import Launch
+from weft.engines.shares import Share, shares
+
+
+def _environment(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "env", ranks=2, env={"WEFT_CHECKPOINT_DIR": "/ckpt", "RANK": "9", "X": "1"},
+                  time_limit_s=60.0)  # fmt: skip
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.ended()
+        first, second = (_environment(bench.log("a", rank=rank)) for rank in (0, 1))
+        assert {name for name in first if first[name] != second[name]} == {
+            "RANK",
+            "LOCAL_RANK",
+            "ROLE_RANK",
+        }
+        assert int(second.pop("MASTER_PORT")) > 1023
+        wanted = {
+            "RANK": "1",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_RANK": "0",
+            "MASTER_ADDR": "127.0.0.1",
+            "TORCHELASTIC_RUN_ID": "a",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "CUDA_VISIBLE_DEVICES": "",
+            "WEFT_JOB_ID": "a",
+            "WEFT_ATTEMPT": "1",
+            "WEFT_NUM_DEVICES": "2",
+            "WEFT_DEVICES": "0,1",
+            "WEFT_CHECKPOINT_DIR": "/ckpt",
+            "WEFT_RESUME": "0",
+            "WEFT_GRACE": "5",
+            "WEFT_TIME_LIMIT": "60",
+            "X": "1",
+            "PATH": os.environ["PATH"],
+        }
+        assert wanted.items() <= second.items()
+
+    tell(tmp_path, story)
+
+
+def test_a_launcher_gets_defaults_and_is_no_rank_itself():
+    launch = Launch(job="a", attempt=1, command=("torchrun",), workdir="/", ranks=1, launcher=True)
+    found = environment.common(launch, on(0, 1), uuids=("", ""), tag="t", base={})
+    found |= environment.of_rank(launch, 0, Share((), 1))
+    assert found["PET_NPROC_PER_NODE"] == "2"
+    assert found["PET_RDZV_ENDPOINT"].startswith("127.0.0.1:")
+    assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"} & set(found)
+
+
+def test_gpus_are_named_by_uuid_in_rank_order():
+    launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1,
+                    env={"CUDA_VISIBLE_DEVICES": "7"})  # fmt: skip
+    found = environment.common(launch, on(1, 0), uuids=("GPU-a", "GPU-b"), tag="t", base={})
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
+    assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
+    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_the_daemon_keeps_its_environment_to_itself():
+    daemon = {"PATH": "/bin", "WEFT_TOKEN": "t", "AWS_SECRET": "s", "LC_ALL": "C", "TZ": "UTC"}
+    kept = {"PATH": "/bin", "LC_ALL": "C", "TZ": "UTC"}
+    assert environment.inherited(daemon, uid=None) == kept
+
+
+def test_threads_are_the_users_if_they_said_so():
+    launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1,
+                    env={"OMP_NUM_THREADS": "7"})  # fmt: skip
+    found = environment.of_rank(launch, 0, Share((), 3))
+    assert "OMP_NUM_THREADS" not in found
+    assert found["MKL_NUM_THREADS"] == "3"
+
+
+def test_cores_are_split_evenly_among_devices():
+    def given(allocation: Allocation, ranks: int) -> list[tuple[tuple[int, ...], int]]:
+        found = shares(allocation, ranks=ranks, cores=range(8), device_count=4)
+        return [tuple(share) for share in found]  # type: ignore[misc]
+
+    assert given(on(0), 1) == [((0, 1), 2)]
+    assert given(on(3), 1) == [((6, 7), 2)]
+    assert given(on(1, 2), 2) == [((2, 3), 2), ((4, 5), 2)]
+    assert given(on(1, 2), 1) == [((2, 3, 4, 5), 4)]
+    assert given(on(1), 2) == [((2, 3), 1), ((2, 3), 1)]
+    assert given(on(0, 1, 2, 3), 1) == [((), 8)]  # all there is: nothing to pin to
+
+
+def test_a_host_share_says_how_many_cores():
+    more = Allocation((Device("here", 3),), host=Host(3.0, 8.0))
+    less = Allocation((Device("here", 3),), host=Host(0.5, 8.0))
+    assert shares(more, ranks=1, cores=range(8), device_count=4) == (Share((0, 6, 7), 3),)
+    assert shares(less, ranks=1, cores=range(8), device_count=4) == (Share((), 1),)
+
+
+def test_less_than_a_core_pins_nothing_and_is_one_thread():
+    found = shares(on(1), ranks=1, cores=range(2), device_count=16)
+    assert found == (Share((), 1),)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_ranks_are_pinned_to_their_cores(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        code = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
+        bench.job("a", "python", "-c", code, ranks=2)
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.ended()
+        cores = sorted(os.sched_getaffinity(0))
+        half = len(cores) // 2
+        assert bench.log("a", rank=0) == f"{cores[:half]} {half}\n"
+        assert f"{len(cores) - half}" in bench.log("a", rank=1)
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")
+def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        nobody = pwd.getpwnam("nobody")
+        command = "id -u; id -g; echo $HOME; umask; cat /etc/shadow; ls " + str(bench.root)
+        bench.job("a", "sh", "-c", command, workdir="/", uid=nobody.pw_uid, user="nobody")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        uid, gid, home, umask, *refused = bench.log("a").splitlines()
+        assert (uid, gid, home) == (str(nobody.pw_uid), str(nobody.pw_gid), nobody.pw_dir)
+        assert umask == "0022"
+        assert "denied" in refused[0]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may run jobs as anybody")
+def test_only_root_may_run_jobs_as_somebody_else(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true", uid=0)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        assert "does not let us run as user 0" in bench.book.ends[0].error
+
+    tell(tmp_path, story)
+
+
+def test_programs_find_signals_as_they_should_be(tmp_path: Path):
+    """Python ignores SIGPIPE, and whoever it launches would too."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        assert [int(line.split()[1], 16) for line in bench.log("a").splitlines()] == [0, 0]
+
+    tell(tmp_path, story)
+
+
+def test_no_file_of_the_supervisor_is_open_in_a_rank(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        code = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])"
+        bench.job("a", sys.executable, "-S", "-c", code)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        assert bench.log("a") == "[0, 1, 2]\n"
+
+    tell(tmp_path, story)
+
+
+ALL_REDUCE = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print(dist.get_world_size(), total.item())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_ranks_find_each_other_without_any_setting(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        bench.job("a", "python", "-W", "ignore", "-c", ALL_REDUCE, ranks=2, env=path)
+        await bench.order(Start(0, "a", on(0, 1)))
+        assert await bench.ended() == JobFinished("a", 0), bench.log("a")
+        assert bench.log("a").splitlines()[-1] == "2 3.0"
+
+    tell(tmp_path, story)

@@ -1,0 +1,271 @@
+"""Orders of the local engine: who waits for whom, and what a newer order does to an older one."""
+
+import asyncio
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Book, Story, on, tell
+
+from weft.core.actions import Change, Start, Stop
+from weft.core.allocation import Allocation
+from weft.core.cluster import Device
+from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from weft.engines.launch import Ended
+
+SLOW_TO_STOP = "trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+
+
+def test_a_start_waits_until_those_before_it_have_let_go(tmp_path: Path):
+    """1. `old` takes a while to stop. 2. `new` is to start after it. 3. They never overlap."""
+
+    async def story(bench: Story) -> None:
+        bench.job("old", "sh", "-c", SLOW_TO_STOP)
+        bench.job("new", "true")
+        await bench.order(Start(0, "old", on(0)))
+        await bench.event()
+        await bench.until(lambda: "up" in bench.log("old"))
+        await bench.order(Stop(1, "old"), Start(2, "new", on(0), ("old",)))
+        assert await bench.event() == JobStopped("old", 1, 0.0)
+        assert await bench.event() == JobStarted("new", 2, 0.0, 1.0)
+        old, *_ = bench.book.ends
+        await bench.event()
+        _, new = bench.book.ends
+        assert old.ended_at is not None
+        assert new.started_at is not None
+        assert old.ended_at <= new.started_at
+
+    tell(tmp_path, story)
+
+
+def test_a_start_waits_for_its_device_even_if_it_is_not_told_to(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("old", "sleep", "600")
+        bench.job("new", "true")
+        await bench.order(Start(0, "old", on(0)))
+        await bench.event()
+        await bench.order(Start(1, "new", on(0)), Stop(2, "old"))
+        assert [type(await bench.event()) for _ in range(3)] == [
+            JobStopped,
+            JobStarted,
+            JobFinished,
+        ]
+
+    tell(tmp_path, story)
+
+
+def test_a_change_stops_the_job_and_launches_it_again(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo $WEFT_NUM_DEVICES $WEFT_RESUME; exec sleep 600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: bench.log("a"))
+        await bench.order(Change(1, "a", on(0, 1)))
+        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
+        await bench.until(lambda: bench.log("a", attempt=2))
+        assert (bench.log("a"), bench.log("a", attempt=2)) == ("1 0\n", "2 1\n")
+        assert [(ended.attempt, ended.told) for ended in bench.book.ends] == [(1, "stopped")]
+
+    tell(tmp_path, story)
+
+
+def test_a_newer_change_replaces_one_that_is_under_way(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", SLOW_TO_STOP)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.until(lambda: "up" in bench.log("a"))
+        await bench.order(Change(1, "a", on(1)))
+        await bench.order(Change(2, "a", on(0, 1)))
+        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0)
+        assert len(bench.book.numbers) == 2
+
+    tell(tmp_path, story)
+
+
+def test_a_stop_replaces_a_change_that_is_under_way(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await bench.order(Change(1, "a", on(1)), Stop(2, "a"))
+        assert await bench.event() == JobStopped("a", 2, 0.0)
+        assert len(bench.book.numbers) == 1
+
+    tell(tmp_path, story)
+
+
+def test_a_stop_of_a_job_that_still_waits_for_others_is_answered_at_once(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("old", "sleep", "600")
+        bench.job("new", "sleep", "600")
+        await bench.order(Start(0, "old", on(0)))
+        await bench.event()
+        await bench.order(Start(1, "new", on(0), ("old",)))
+        await bench.order(Stop(2, "new"))
+        assert await bench.event() == JobStopped("new", 2, 0.0)
+        assert not bench.book.ends
+        assert not (bench.root / "engine" / "jobs" / "new").exists()
+
+    tell(tmp_path, story)
+
+
+def test_jobs_that_swap_devices_in_a_circle_are_untied_by_a_stop(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+        await bench.event()
+        await bench.event()
+        await bench.order(
+            Stop(2, "a"), Change(3, "b", on(0), ("a",)), Start(4, "a", on(1), ("a", "b"))
+        )
+        seen = [await bench.event() for _ in range(3)]
+        assert seen[0] == JobStopped("a", 2, 0.0)
+        assert set(seen[1:]) == {JobStarted("b", 3, 0.0, 1.0), JobStarted("a", 4, 0.0, 1.0)}
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_finished_before_it_was_told_to_stop_has_finished(tmp_path: Path):
+    """The end is on disk before the order comes, but has not been seen."""
+
+    async def story(bench: Story) -> None:
+        go = tmp_path / "go"
+        bench.job("a", "sh", "-c", 'while test ! -e "$0"; do sleep 0.01; done', str(go))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        status = bench.folder("a") / "status.json"
+        go.touch()
+        # The loop is kept busy, so that nobody sees the end.
+        while '"ended"' not in status.read_text():
+            pass
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobFinished("a", 1)
+
+    tell(tmp_path, story)
+
+
+def test_two_jobs_share_a_device_in_different_turns(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))
+        assert {type(await bench.event()) for _ in range(2)} == {JobStarted}
+        view = bench.engine.view()
+        assert view.devices[0].jobs == ("a", "b")
+        assert [device.state for device in view.devices] == ["held", "free"]
+
+    tell(tmp_path, story)
+
+
+def test_a_job_that_failed_waits_before_it_is_launched_again(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true", not_before_s=0.2)
+        loop_time = asyncio.get_running_loop().time
+        begun_at = loop_time()
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStarted)
+        assert loop_time() - begun_at >= 0.2
+
+    tell(tmp_path, story)
+
+
+def test_a_device_that_is_not_here_fails_the_launch_and_nothing_else(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.job("b", "true")
+        elsewhere = Allocation((Device("mars", 0),))
+        await bench.order(Start(0, "a", elsewhere), Start(1, "b", on(0)))
+        events = [await bench.event() for _ in range(3)]
+        assert JobFailed("a", 0, 0.0, "engine-error") in events
+        assert JobFinished("b", 1) in events
+        assert "mars:0" in next(ended.error for ended in bench.book.ends if ended.job == "a")
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "", "a" * 65, "a\nb", ".", "x..y"])
+def test_a_job_whose_name_is_no_name_of_a_folder_is_refused(tmp_path: Path, name: str):
+    async def story(bench: Story) -> None:
+        bench.job(name, "true")
+        await bench.order(Start(0, name, on(0)))
+        assert await bench.event() == JobFailed(name, 0, 0.0, "engine-error")
+        assert not list((bench.root / "engine" / "jobs").iterdir())
+
+    tell(tmp_path, story)
+
+
+def test_a_linked_job_folder_is_refused(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "engine" / "jobs" / "a").symlink_to(tmp_path / "elsewhere")
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobFailed("a", 0, 0.0, "engine-error")
+        assert "symbolic link" in bench.book.ends[0].error
+        assert not list((tmp_path / "elsewhere").iterdir())
+
+    tell(tmp_path, story)
+
+
+def test_when_files_run_out_the_launch_fails_and_the_next_one_works(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        bench.job("b", "true")
+        bench.engine.nursery.start()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            await bench.order(Start(0, "a", on(0)))
+            assert await bench.event() == JobFailed("a", 0, 0.0, "engine-error")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert os.strerror(errno.EMFILE) in bench.book.ends[0].error
+        await bench.order(Start(1, "b", on(0)))
+        assert await bench.ended() == JobFinished("b", 1)
+
+    tell(tmp_path, story)
+
+
+def test_a_book_that_fails_costs_its_job_and_nobody_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    class Torn(Book):
+        def ended(self, ended: Ended) -> str:
+            if ended.job == "a":
+                raise RuntimeError("a page is missing")
+            return super().ended(ended)
+
+    async def story(bench: Story) -> None:
+        bench.book = bench.engine.book = Torn()
+        bench.job("a", "true")
+        bench.job("b", "true")
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFailed("a", 0, 0.0, "engine-error")
+        await bench.order(Start(1, "b", on(0)))
+        assert await bench.ended() == JobFinished("b", 1)
+
+    tell(tmp_path, story)
+    assert "a page is missing" in caplog.text
+
+
+def test_a_nursery_that_was_killed_is_replaced(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "true")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        assert bench.engine.nursery._process is not None
+        bench.engine.nursery._process.kill()
+        bench.engine.nursery._process.wait()
+        await bench.order(Start(1, "b", on(1)))
+        assert await bench.ended() == JobFinished("b", 1)
+        await bench.order(Stop(2, "a"))  # what the old one forked has not noticed
+        assert await bench.event() == JobStopped("a", 2, 0.0)
+
+    tell(tmp_path, story)

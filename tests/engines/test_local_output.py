@@ -1,0 +1,166 @@
+"""What ranks print: kept per rank, cut in the middle, masked, and never a reason to stop a job."""
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from weft.control import logs
+from weft.core.actions import Start
+from weft.core.events import JobFailed, JobFinished
+from weft.engines import processes
+from weft.engines.capture import Log, Mask
+
+SECRET = "correct-horse-battery-staple"
+MIB = 2**20
+
+
+def test_each_rank_has_a_log_of_its_own_with_both_streams(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo out $RANK; echo err $RANK >&2", ranks=2)
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.ended()
+        assert [bench.log("a", rank=rank) for rank in (0, 1)] == [
+            "out 0\nerr 0\n",
+            "out 1\nerr 1\n",
+        ]
+        assert logs.ranks(bench.folder("a")) == [0, 1]
+
+    tell(tmp_path, story)
+
+
+def test_a_flood_keeps_its_head_and_its_tail_and_fills_no_disk(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        flood = "import os\nfor n in range(8192): os.write(1, b'%08d' % n * 1024)"  # 64 MiB
+        bench.job("a", "python", "-c", flood, log_bytes_max=4 * MIB)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 0)
+        folder = bench.folder("a")
+        assert sum(path.stat().st_size for path in folder.iterdir()) <= 4 * MIB + 65536
+        head = logs.read(folder, 0, offset=0, limit=16)
+        assert head.data == b"0000000000000000"
+        assert head.size == 64 * MIB
+        assert logs.read(folder, 0, offset=-8, limit=16).data == b"00008191"
+        status = json.loads((folder / "status.json").read_text())
+        (lost,) = status["lost"]
+        assert lost == 64 * MIB - sum(piece.size for piece in logs.pieces(folder, 0)) > 59 * MIB
+        assert status["dropped"] == [0]
+
+    tell(tmp_path, story)
+
+
+def test_the_newest_half_to_quarter_of_the_limit_is_kept(tmp_path: Path):
+    log = Log(tmp_path, 0, 40)
+    for number in range(10):
+        log.write(b"%010d" % number)
+    assert [piece[:2] for piece in logs.pieces(tmp_path, 0)] == [(0, 20), (80, 10), (90, 10)]
+    assert (tmp_path / "rank-0.90.log").read_bytes() == b"%010d" % 9
+    assert log.lost == 60
+
+
+@pytest.mark.parametrize("cut", range(1, len(SECRET) + 8))
+def test_a_secret_is_masked_wherever_a_read_cuts_it(cut: int):
+    mask = Mask([SECRET, "tiny"])
+    text = f"a {SECRET} tin tiny b".encode()
+    shown = mask.hide(text[:cut]) + mask.hide(text[cut:]) + mask.rest()
+    assert shown == b"a *** tin *** b"
+
+
+def test_what_only_looks_like_a_secret_is_shown_in_the_end():
+    mask = Mask([SECRET])
+    assert mask.hide(b"x correct-") == b"x "
+    assert mask.hide(b"answer") == b"correct-answer"
+    assert mask.hide(b"corr") == b""
+    assert mask.rest() == b"corr"
+
+
+def test_most_of_a_secret_is_a_secret():
+    mask = Mask([SECRET])
+    assert mask.hide(SECRET[:-1].encode()) == b""
+    assert mask.rest() == b"***"
+
+
+def test_values_that_are_too_short_are_not_masked():
+    assert Mask(["1", "yes"]).hide(b"yes 1") == b"yes 1"
+
+
+def test_every_line_of_a_secret_of_several_lines_is_masked():
+    key = "-----BEGIN-----\nMIIBVwIBADANBg\nkqhkiG9w0B\n-----END-----\n"
+    shown = Mask([key])
+    assert shown.hide(b"2: MIIBVwIBADANBg;" + key.encode()) + shown.rest() == b"2: ***;***"
+
+
+def test_secrets_reach_the_job_and_nobody_else(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        halves = 'printf "%s" "$PASSWORD" | cut -c1-10 | tr -d "\\n"; sleep 0.1; '
+        halves += 'printf "%s" "$PASSWORD" | cut -c11-; env; echo "$PASSWORD" | wc -c; sleep 0.2'
+        bench.job("a", "sh", "-c", halves, secrets={"PASSWORD": SECRET})
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        for pid in processes.all_pids():
+            assert SECRET not in processes.command_of(pid)
+        assert await bench.ended() == JobFinished("a", 0)
+        text = bench.log("a")
+        assert text.startswith("***\n")
+        assert "PASSWORD=***" in text
+        assert text.endswith(f"{len(SECRET) + 1}\n")
+        for path in tmp_path.rglob("*"):
+            assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+
+    tell(tmp_path, story)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
+    """1. The job fills the disk. 2. It ends with 3. 3. That is on disk, full as it is."""
+
+    async def story(bench: Story) -> None:
+        flood = "import os, sys\nfor n in range(64): os.write(1, b'x' * 65536)\nsys.exit(3)"
+        bench.job("a", "python", "-c", flood)
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.ended(), JobFailed)
+        (ended,) = bench.book.ends
+        assert (ended.code, ended.told, ended.error) == (3, "", "")
+        status = json.loads((bench.folder("a") / "status.json").read_text())
+        assert status["dropped"][0] > 3 * MIB
+        # Nothing can be launched now, which is the machine's fault and passes.
+        bench.job("b", "true")
+        with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+            while True:
+                rest.write(b"x" * 4096)
+        await bench.order(Start(1, "b", on(0)))
+        assert await bench.ended() == JobFailed("b", 1, 0.0, "engine-error")
+        (small_disk / "rest").unlink()
+        next(bench.folder("a").glob("rank-0.log")).unlink()
+        bench.job("c", "true")
+        await bench.order(Start(2, "c", on(0)))
+        assert await bench.ended() == JobFinished("c", 2)
+
+    tell(small_disk, story)
+
+
+def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypatch):
+    monkeypatch.setattr("weft.engines.capture.SILENT_S", 0.0)
+    log = Log(small_disk, 0, 64 * MIB)
+    (small_disk / "rest").write_bytes(b"x" * (900 * 1024))
+    log.write(b"a" * MIB)
+    assert log.dropped > 0
+    (small_disk / "rest").unlink()
+    log.write(b"after")
+    text = (small_disk / "rank-0.log").read_bytes()
+    assert text.endswith(b"after")
+    assert b"bytes of output were lost, the disk was full" in text
