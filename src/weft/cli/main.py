@@ -1,7 +1,9 @@
 """`weft`: the group of verbs, and the one place where errors become exit codes.
 
 Exit codes: 0 done, 1 something failed on our side or in the world, 2 bad input or usage,
-130 interrupted.
+102 no such job, 110 no daemon answers, 111 not allowed, 130 interrupted. Commands that wait for a
+job end as it did: its own code from 1 to 99, 100 failed otherwise, 101 not ended, 103 cancelled,
+104 time limit (`ends.py`).
 """
 
 import os
@@ -10,12 +12,40 @@ from importlib import import_module
 
 import click
 
+from weft.cli.wording import plain
+from weft.client.errors import UnreachableError
 from weft.core.errors import InvalidInputError, WeftError
 from weft.version import __version__
+from weft.wire.problems import RequestError
 
 # verb -> (module:command, one line); the module is imported only when the verb is used, which
 # keeps `weft --help` fast.
-VERBS: dict[str, tuple[str, str]] = {
+LIVE: dict[str, tuple[str, str]] = {
+    "submit": ("weft.cli.submit:submit", "Submit a command, a script or a YAML file."),
+    "ps": ("weft.cli.ps:ps", "List jobs."),
+    "why": ("weft.cli.why:why", "Say why a job waits."),
+    "logs": ("weft.cli.logs:logs", "Print or follow a job's output."),
+    "describe": ("weft.cli.describe:describe", "Show all that is known of a job."),
+    "top": ("weft.cli.top:top", "Watch devices and jobs live."),
+    "cancel": ("weft.cli.orders:cancel", "Stop jobs for good."),
+    "hold": ("weft.cli.orders:hold", "Keep jobs from starting."),
+    "release": ("weft.cli.orders:release", "Let held jobs start."),
+    "priority": ("weft.cli.orders:priority", "Change jobs' priority."),
+    "wait": ("weft.cli.wait:wait", "Wait until jobs have ended."),
+    "nodes": ("weft.cli.nodes:nodes", "Show the devices and who is on them."),
+    "device": ("weft.cli.nodes:device", "Manage, avoid or trust a device."),
+    "usage": ("weft.cli.usage:usage", "Show device-hours by user and tenant."),
+    "events": ("weft.cli.events:events", "Show what happened."),
+    "policy": ("weft.cli.policy:policy", "Show or switch the policy."),
+    "token": ("weft.cli.token:token", "List, make and revoke tokens."),
+    "up": ("weft.cli.up:up", "Start Weft for this machine."),
+    "down": ("weft.cli.down:down", "Stop it; jobs run on."),
+    "status": ("weft.cli.status:status", "Say whether it runs, and how it goes."),
+    "journal": ("weft.cli.exports:journal", "Write the journal, for weft analyze."),
+    "snapshot": ("weft.cli.exports:snapshot", "Print the state that policies see."),
+    "debug-bundle": ("weft.cli.exports:debug_bundle", "Write what helps to find a fault."),
+}
+STUDY: dict[str, tuple[str, str]] = {
     "demo": ("weft.cli.demo:demo", "Compare policies on a generated Philly-like day."),
     "simulate": ("weft.cli.simulate:simulate", "Run a trace under one policy."),
     "compare": ("weft.cli.compare:compare", "Run a trace under several policies, with a report."),
@@ -29,6 +59,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "policies": ("weft.cli.policies:policies", "List the policies."),
     "completion": ("weft.cli.completion:completion", "Print shell completion for bash, zsh, fish."),
 }
+VERBS = {**LIVE, **STUDY}
+
+
+# HTTP status of a refusal -> exit code.
+_REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 413: 2, 422: 2}
 
 
 class LazyGroup(click.Group):
@@ -45,8 +80,9 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+        for title, verbs in (("Commands", LIVE), ("Commands for studies", STUDY)):
+            with formatter.section(title):
+                formatter.write_dl([(verb, line) for verb, (_, line) in verbs.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,29 +103,53 @@ def main() -> None:
     os._exit(code)
 
 
-def run(words: list[str]) -> int:
-    """Run one command; its exit code."""
+def run(words: list[str], desk: object = None) -> int:
+    """Run one command, at a desk of the caller's or at this terminal; its exit code."""
     try:
-        code = cli.main(words, prog_name="weft", standalone_mode=False)
+        _check_words(words)
+        code = cli.main(words, prog_name="weft", standalone_mode=False, obj=desk)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "weft"
-        click.echo(f"weft: {error.format_message().rstrip('.')} (see {path} --help)", err=True)
+        problem = _safe(error.format_message().rstrip("."))
+        click.echo(f"weft: {problem} (see {path} --help)", err=True)
         return 2
     except click.ClickException as error:
-        click.echo(f"weft: {error.format_message()}", err=True)
+        click.echo(f"weft: {_safe(error.format_message())}", err=True)
         return 2
     except InvalidInputError as error:
-        click.echo(f"weft: {error}", err=True)
+        click.echo(f"weft: {_safe(str(error))}", err=True)
         return 2
     except WeftError as error:
-        click.echo(f"weft: {error}", err=True)
-        return 1
+        click.echo(f"weft: {_safe(str(error))}", err=True)
+        if isinstance(error, RequestError) and error.hint:
+            click.echo(f"  {plain(error.hint)}", err=True)
+        return _code(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("weft: interrupted", err=True)
         return 130
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     return code if isinstance(code, int) else 0
+
+
+def _check_words(words: list[str]) -> None:
+    """What is sent must be text; a trace's file may have any name."""
+    try:
+        "".join(words if words and words[0] in LIVE else []).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("a word of the command is not UTF-8 text") from None
+
+
+def _safe(sentence: str) -> str:
+    """What is said of names and words that may hold what a terminal would obey."""
+    return "\n".join(plain(line) for line in sentence.split("\n"))
+
+
+def _code(error: WeftError) -> int:
+    """What a refusal, or nobody's answer, is to a script."""
+    if isinstance(error, UnreachableError):
+        return 110
+    return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

@@ -1,0 +1,120 @@
+"""`weft cancel`, `hold`, `release` and `priority`: orders about jobs, arrays, or all of a name."""
+
+from collections.abc import Callable
+
+import click
+
+from weft.cli.choosing import confirm, is_identity, jobs_argument, many_jobs, yes_option
+from weft.cli.desk import Desk, desk, note
+from weft.cli.wording import plain, several
+from weft.client.jobfile_values import priority as read_priority
+from weft.core.errors import WeftError
+from weft.wire.jobs import JobChange, JobView, State
+
+Order = Callable[[str], tuple[JobView, ...]]
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def cancel(jobs: tuple[str, ...], yes: bool) -> int:
+    """Stop JOBS for good: the stop signal, their grace, then the end. Ids, names or arrays."""
+    here = desk()
+    return _each(here, jobs, "cancel", here.client.cancel, yes=yes)
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def hold(jobs: tuple[str, ...], yes: bool) -> int:
+    """Keep waiting JOBS from starting until they are released."""
+    here = desk()
+    return _each(here, jobs, "hold", here.client.hold, yes=yes)
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def release(jobs: tuple[str, ...], yes: bool) -> int:
+    """Let held JOBS start when it is their turn."""
+    here = desk()
+    return _each(here, jobs, "release", here.client.release, yes=yes)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -5 is a priority
+@jobs_argument
+@click.argument("level", metavar="LEVEL")
+@yes_option
+def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
+    """Give JOBS the priority LEVEL: a whole number, or low, normal, high, urgent."""
+    here = desk()
+    change = JobChange(priority=read_priority(level))
+
+    def order(identity: str) -> tuple[JobView, ...]:
+        return (here.client.change(identity, change),)
+
+    return _each(here, jobs, "change", order, yes=yes, members=True)
+
+
+# verb -> (what is said of it, the state that goes without saying)
+_DONE = {
+    "cancel": ("cancelled", State.CANCELLED),
+    "hold": ("held", State.HELD),
+    "release": ("released", State.PENDING),
+    "change": ("changed", None),
+}
+
+
+def _each(
+    here: Desk,
+    words: tuple[str, ...],
+    verb: str,
+    order: Order,
+    *,
+    yes: bool,
+    members: bool = False,
+) -> int:
+    """Give the order for each word; one that is refused does not keep the others from it."""
+    meant: dict[str, list[JobView]] = {}
+    refused: WeftError | None = None
+    for word in words:
+        try:
+            meant[word] = many_jobs(here.client, word, ended=False)
+        except WeftError as error:
+            refused = _told(refused, error, alone=len(words) == 1)
+    views = [view for found in meant.values() for view in found]
+    if not confirm(here, verb, views, yes=yes):
+        note("nothing was changed")
+        return 1
+    for word, found in meant.items():
+        # An array is one order, however many members it has.
+        whole = is_identity(word) and not members
+        for identity in [word] if whole else [view.id for view in found]:
+            try:
+                changed = order(identity)
+            except WeftError as error:
+                refused = _told(refused, error, alone=len(views) == 1)
+            else:
+                click.echo(_sentence(identity, changed, verb))
+    if refused is not None:
+        raise refused
+    return 0
+
+
+def _told(first: WeftError | None, error: WeftError, *, alone: bool) -> WeftError:
+    """The first refusal ends the command, once everything was tried; further ones are said now."""
+    if first is None or alone:
+        return error
+    note(plain(str(error)))
+    return first
+
+
+def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:
+    done, expected = _DONE[verb]
+    if len(changed) == 1:
+        view = changed[0]
+        name = f" ({plain(view.name)})" if view.name else ""
+        level = f": priority {view.priority}" if verb == "change" else ""
+        state = f", now {view.state.value}" if expected and view.state is not expected else ""
+        return f"job {plain(view.id)}{name} {done}{level}{state}"
+    return f"{several(len(changed), 'job')} of {plain(identity)} {done}"

@@ -1,0 +1,42 @@
+"""`weft status`: whether the daemon runs, and how it goes."""
+
+import click
+
+from weft.cli.desk import desk, echo_json, json_option, note
+from weft.cli.table import pairs
+from weft.cli.wording import plain, span
+from weft.version import __version__
+from weft.wire.machine import Status
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say whether Weft runs, where, and what it has to do."""
+    here = desk()
+    found = here.client.status()
+    if as_json:
+        echo_json(found)
+        return
+    up = span(here.now() - found.since_at)
+    click.echo(f"weft {plain(found.version)} runs since {up}, pid {found.pid}")
+    click.echo(pairs(status_lines(found), width=here.width))
+    if found.version != __version__:
+        note(f"this command is of version {__version__}; weft down and weft up renew the daemon")
+
+
+def status_lines(found: Status) -> list[tuple[str, str]]:
+    draining = "; draining: nothing new is started" if found.draining else ""
+    return [
+        ("devices", f"{found.devices:,}, of which {found.free:,} free"),
+        ("jobs", jobs_line(found) + draining),
+        ("policy", plain(found.policy)),
+        ("store", plain(found.store)),
+        ("socket", plain(found.socket)),
+        ("url", plain(found.url)),
+    ]
+
+
+def jobs_line(found: Status) -> str:
+    held = f", {found.held:,} held" if found.held else ""
+    return f"{found.running:,} running, {found.waiting:,} waiting{held}"

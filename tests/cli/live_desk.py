@@ -1,0 +1,288 @@
+"""A daemon made of values, and the command line run against it at 80 columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from weft.cli.desk import Desk
+from weft.cli.main import run
+from weft.wire.jobs import (
+    AttemptView,
+    DryRun,
+    JobChange,
+    JobDetail,
+    JobPage,
+    JobRequest,
+    JobView,
+    LogPiece,
+    State,
+    Submitted,
+    Why,
+)
+from weft.wire.machine import (
+    DeviceView,
+    EventPage,
+    EventView,
+    NodeView,
+    PolicyView,
+    Role,
+    Status,
+    TokenMade,
+    TokenRequest,
+    TokenView,
+    UsageRow,
+)
+from weft.wire.problems import NotFoundError
+
+NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
+
+
+def job(identity: str, state: State = State.PENDING, **more: object) -> JobView:
+    """A job of anna's, submitted ten minutes ago."""
+    blank = JobView(
+        id=identity,
+        name="",
+        user="anna",
+        tenant="",
+        state=state,
+        submitted_at=NOW - 600,
+        command=("python", "train.py"),
+    )
+    return replace(blank, **more)  # type: ignore[arg-type]
+
+
+def running(identity: str, **more: object) -> JobView:
+    began = {"started_at": NOW - 300, "running_s": 300.0, "attempts": 1, "devices": ("box:0",)}
+    return job(identity, State.RUNNING, **{**began, **more})
+
+
+def detail(view: JobView, **more: object) -> JobDetail:
+    blank = JobDetail(
+        job=view,
+        workdir="/home/anna/code",
+        env={},
+        secrets=(),
+        time_limit_s=None,
+        grace_s=30.0,
+        retries=3,
+        after=(),
+        after_any=(),
+        code=None,
+        attempts=(),
+    )
+    if view.attempts:
+        ran = AttemptView(number=1, devices=view.devices, started_at=NOW - 300)
+        blank = replace(blank, attempts=(ran,))
+    return replace(blank, **more)  # type: ignore[arg-type]
+
+
+STATUS = Status(
+    version="1.2.3",
+    pid=4242,
+    since_at=NOW - 7500,
+    store="sqlite",
+    socket="/run/user/1000/weft/weft.sock",
+    url="",
+    policy="afs",
+    devices=8,
+    free=3,
+    running=5,
+    waiting=12,
+    held=1,
+)
+
+
+@dataclass
+class ValueClient:
+    """Answers with what it was given, and keeps what it was asked."""
+
+    views: list[JobView] = field(default_factory=list)
+    details: dict[str, JobDetail] = field(default_factory=dict)
+    whys: dict[str, Why] = field(default_factory=dict)
+    logs: dict[tuple[int, int], str] = field(default_factory=dict)  # (attempt, rank) -> text
+    machines: tuple[NodeView, ...] = ()
+    found: Status = STATUS
+    happened: tuple[EventView, ...] = ()
+    used: tuple[UsageRow, ...] = ()
+    made: Submitted | None = None
+    would: DryRun | None = None
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+
+    def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
+        self.asked.append(("submit", request))
+        return self.made or Submitted(id="12", jobs=("12",), position=None)
+
+    def dry_run(self, request: JobRequest) -> DryRun:
+        self.asked.append(("dry_run", request))
+        return self.would or DryRun(jobs=1, sizes=(1,), starts_now=True)
+
+    def job_page(self, **which: object) -> JobPage:
+        def passes(view: JobView) -> bool:
+            return (
+                (not which.get("states") or view.state in which["states"])  # type: ignore[operator]
+                and (not which.get("user") or view.user == which["user"])
+                and (not which.get("array") or view.array == which["array"])
+                and (not which.get("name") or view.name == which["name"])
+                and (not which.get("tenant") or view.tenant == which["tenant"])
+                and (bool(which.get("ended")) or not view.state.ended)
+            )
+
+        kept = [view for view in self.views if passes(view)]
+        begin = int(str(which.get("cursor") or 0))
+        limit = int(str(which.get("limit") or 1000))
+        more = str(begin + limit) if len(kept) > begin + limit else ""
+        active = sum(not view.state.ended for view in kept)
+        return JobPage(jobs=tuple(kept[begin : begin + limit]), cursor=more, total=active)
+
+    def job(self, identity: str) -> JobDetail:
+        if identity in self.details:
+            return self.details[identity]
+        for view in self.views:
+            if view.id == identity:
+                return detail(view)
+        raise NotFoundError(f"there is no job {identity}")
+
+    def why(self, identity: str) -> Why:
+        if identity not in self.whys:
+            raise NotFoundError(f"there is no job {identity}")
+        return self.whys[identity]
+
+    def _order(self, verb: str, identity: str, state: State) -> tuple[JobView, ...]:
+        self.asked.append((verb, identity))
+        meant = [view for view in self.views if identity in (view.id, view.array)]
+        if not meant:
+            raise NotFoundError(f"there is no job {identity}")
+        return tuple(replace(view, state=state) for view in meant)
+
+    def cancel(self, identity: str) -> tuple[JobView, ...]:
+        return self._order("cancel", identity, State.CANCELLED)
+
+    def hold(self, identity: str) -> tuple[JobView, ...]:
+        return self._order("hold", identity, State.HELD)
+
+    def release(self, identity: str) -> tuple[JobView, ...]:
+        return self._order("release", identity, State.PENDING)
+
+    def change(self, identity: str, change: JobChange) -> JobView:
+        changed = self._order("change", identity, State.PENDING)[0]
+        return replace(changed, priority=change.priority or 0)
+
+    def log(
+        self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
+    ) -> LogPiece:
+        attempt = attempt or max((number for number, _ in self.logs), default=0)
+        if (attempt, rank) not in self.logs:
+            raise NotFoundError(f"attempt {attempt} of job {identity} has no rank {rank}")
+        content = self.logs[attempt, rank].encode()
+        begin = max(0, len(content) + offset) if offset < 0 else min(offset, len(content))
+        piece = content[begin : begin + limit]
+        return LogPiece(
+            attempt=attempt,
+            rank=rank,
+            offset=begin,
+            next=begin + len(piece),
+            text=piece.decode(),
+            ended=True,
+            size=len(content),
+        )
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return self.machines
+
+    def order_device(self, device: str, order: str) -> NodeView:
+        self.asked.append((order, device))
+        state = {"manage": "free", "avoid": "avoided"}[order]
+        changed = DeviceView(name=device, number=3, state=state)
+        return NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=(changed,))
+
+    def unquarantine(self, device: str) -> NodeView:
+        return self.order_device(device, "manage")
+
+    def policy(self) -> PolicyView:
+        return PolicyView(policy="afs", placement="pack", worn="afs+steady", since_at=NOW - 60)
+
+    def set_policy(self, policy: str, placement: str | None = None) -> PolicyView:
+        self.asked.append(("set_policy", policy, placement))
+        chosen = placement or "pack"
+        return PolicyView(policy=policy, placement=chosen, worn=policy, since_at=NOW)
+
+    def status(self) -> Status:
+        return self.found
+
+    def shut_down(self, mode: str = "leave") -> Status:
+        self.asked.append(("shut_down", mode))
+        before, self.found = self.found, replace(self.found, pid=1)
+        return before
+
+    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
+        kept = [event for event in self.happened if event.id > after]
+        return EventPage(events=tuple(kept[:limit]), next=after + len(kept[:limit]))
+
+    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
+        kept = [event for event in self.happened if not job or event.job == job]
+        return EventPage(events=tuple(kept[-limit:]), next=len(self.happened))
+
+    def follow_events(self, *, after: int | None = None, job: str = "") -> Iterator[EventView]:
+        yield EventView(id=99, at=NOW, kind="finished", job="12", text="exit code 0")
+
+    def usage(
+        self, *, since_at: float | None = None, until_at: float | None = None
+    ) -> tuple[UsageRow, ...]:
+        self.asked.append(("usage", since_at))
+        return self.used
+
+    def snapshot(self) -> dict[str, object]:
+        return {"now": 12.5}
+
+    def journal(self) -> Iterator[bytes]:
+        yield b'{"a":1}\n'
+        yield b'{"b":2}\n'
+
+    def debug(self) -> dict[str, str]:
+        return {"status.json": "{}", "daemon.log": "all is well\n"}
+
+    def make_token(self, request: TokenRequest) -> TokenMade:
+        view = TokenView(
+            id="t1",
+            name=request.name,
+            user=request.user or "anna",
+            role=request.role,
+            created_at=NOW,
+            expires_at=None if request.days is None else NOW + 86_400 * request.days,
+        )
+        return TokenMade(token="weft_user_t1_secret", view=view)
+
+    def tokens(self) -> tuple[TokenView, ...]:
+        ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
+        return (ci, replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1))
+
+    def close(self) -> None:
+        self.asked.append(("close",))
+
+    def revoke_token(self, identity: str) -> None:
+        self.asked.append(("revoke", identity))
+
+
+@dataclass
+class Moment:
+    """Time that passes only while somebody waits."""
+
+    s: float = 0.0
+
+    def stopwatch(self) -> float:
+        return self.s
+
+    def pause(self, seconds: float) -> None:
+        self.s += seconds
+
+
+def weft(client: ValueClient, *words: str, columns: int = 80) -> int:
+    """Run one command against those values; its exit code."""
+    moment = Moment()
+    desk = Desk(
+        connect=lambda: client,
+        now=lambda: NOW,
+        stopwatch=moment.stopwatch,
+        pause=moment.pause,
+        columns=columns,
+    )
+    return run(list(words), desk)

@@ -1,0 +1,421 @@
+"""What the verbs that only read print, to the letter, at 80 columns."""
+
+import csv
+import io
+import json
+import tarfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cli.live_desk import NOW, STATUS, ValueClient, detail, job, running, weft
+
+from weft.version import __version__
+from weft.wire.jobs import AttemptView, Code, FailureView, Progress, State
+from weft.wire.machine import DeviceView, EventView, NodeView, ProcessView, UsageRow
+
+BERT = running(
+    "9",
+    name="bert-large-finetune",
+    devices=("box:0", "box:1"),
+    sizes=(1, 2, 3, 4),
+    progress=Progress(step=4200, total=10_000, eta_s=1800, per_s=3.2, loss=0.3123, source="log"),
+    device_s=7200.0,
+    resizes=1,
+    tenant="nlp",
+)
+BIG = job("11", name="big", sizes=(8,), cause="devices", because="8 are asked for and 3 are free")
+SWEEP = [running(f"13_{n}", name="sweep", array="13", index=n) for n in range(2)] + [
+    job(f"13_{n}", name="sweep", array="13", index=n, cause="array", because="the array's limit")
+    for n in range(2, 20)
+]
+JOBS = [
+    BERT,
+    running("10", name="resnet", user="bob", devices=("box:2",), progress=Progress(step=1200)),
+    BIG,
+    job("12", State.HELD, name="later", cause="held", because="its user holds it"),
+    *SWEEP,
+    job("14", State.FAILED, name="x\x1b[31my", code=1, because="out of memory", attempts=1,
+        running_s=61.0),
+    job("15", State.SUCCEEDED, attempts=1, running_s=190_000.0),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("WEFT_URL", raising=False)
+    time.tzset()
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, **how: int
+) -> str:
+    assert weft(client, *words, **how) == 0
+    return capsys.readouterr().out
+
+
+def test_ps_shows_a_row_for_each_job_and_one_for_an_array(capsys) -> None:
+    client = ValueClient(views=JOBS)
+    assert printed(capsys, client, "ps", "--all") == (
+        "ID        NAME          USER  STATE    DEVICES  PROGRESS  ETA  TIME  REASON\n"
+        "9         bert-large..  anna  RUNNING  2/1..4        42%  30m    5m\n"
+        "10        resnet        bob   RUNNING  1/1         1,200         5m\n"
+        "11        big           anna  PENDING  0/8                      10m  devices\n"
+        "12        later         anna  HELD     0/1                      10m  held\n"
+        "13[0-19]  sweep         anna  RUNNING  2/20x1                   10m  2 run, 18 wait\n"
+    )
+
+
+def test_ps_has_room_for_reasons_at_120_columns(capsys) -> None:
+    client = ValueClient(views=JOBS)
+    text = printed(capsys, client, "ps", "--all", "-a", columns=120)
+    assert text == (
+        "ID        NAME                 USER  STATE      DEVICES  PROGRESS  ETA   TIME  REASON\n"
+        "9         bert-large-finetune  anna  RUNNING    2/1..4        42%  30m     5m\n"
+        "10        resnet               bob   RUNNING    1/1         1,200          5m\n"
+        "11        big                  anna  PENDING    0/8                       10m  8 are "
+        "asked for and 3 are free\n"
+        "12        later                anna  HELD       0/1                       10m  its user "
+        "holds it\n"
+        "13[0-19]  sweep                anna  RUNNING    2/20x1                    10m  2 run, 18 "
+        "wait\n"
+        "14        x?[31my              anna  FAILED     1                          1m  exit 1: "
+        "out of memory\n"
+        "15        python train.py      anna  SUCCEEDED  1                       2d04h\n"
+    )
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_ps_expands_an_array_that_is_asked_for_and_says_that_more_follow(capsys) -> None:
+    client = ValueClient(views=JOBS)
+    assert printed(capsys, client, "ps", "--array", "13", "--limit", "3") == (
+        "ID    NAME   USER  STATE    DEVICES  TIME  REASON\n"
+        "13_0  sweep  anna  RUNNING  1/1        5m\n"
+        "13_1  sweep  anna  RUNNING  1/1        5m\n"
+        "13_2  sweep  anna  PENDING  0/1       10m  the array's limit\n"
+        "more jobs follow; --limit 6 shows more of them\n"
+    )
+
+
+def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> None:
+    client = ValueClient(views=[BIG, job("20", name="b", user="bob")])
+    assert printed(capsys, client, "ps", "-u", "anna") == (
+        "ID  NAME  STATE    DEVICES  TIME  REASON\n"
+        "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
+        "1 more of other users; weft ps --all shows them\n"
+    )
+
+
+def test_ps_without_jobs_says_what_to_do(capsys) -> None:
+    empty = ValueClient()
+    assert printed(capsys, empty, "ps", "--all") == (
+        "no jobs; weft submit -- python train.py submits one, weft ps -a shows those that ended\n"
+    )
+    assert printed(capsys, empty, "ps", "--name", "x") == "no such jobs\n"
+    others = ValueClient(views=JOBS)
+    assert printed(capsys, others, "ps", "-u", "carl") == (
+        "no jobs of carl; 24 of others (weft ps --all)\n"
+    )
+
+
+def test_ps_knows_its_states(capsys) -> None:
+    client = ValueClient(views=JOBS)
+    assert "14" in printed(capsys, client, "ps", "--all", "--state", "failed,timeout")
+    assert weft(client, "ps", "--state", "done") == 2
+    assert capsys.readouterr().err == (
+        "weft: there is no state 'done' (known: pending, held, starting, running, resizing, "
+        "stopping, succeeded, failed, cancelled, timeout) (see weft ps --help)\n"
+    )
+
+
+def test_ps_reads_no_more_pages_than_it_shows(capsys) -> None:
+    client = ValueClient(views=[job(str(n)) for n in range(10_000)])
+    text = printed(capsys, client, "ps", "--all")
+    assert len(text.splitlines()) == 52
+    assert text.splitlines()[-1] == "more jobs follow; --limit 100 shows more of them"
+
+
+def test_ps_says_how_many_members_of_a_large_array_it_did_not_count(capsys) -> None:
+    client = ValueClient(views=[job(f"5_{n}", array="5", index=n) for n in range(5000)])
+    assert printed(capsys, client, "ps", "--all").splitlines()[1:] == [
+        "5[0-1999]  python train.py  anna  PENDING  0/2000x1   10m  2,000 wait",
+        "3,000 more jobs are not counted here; --json lists them",
+    ]
+
+
+def test_json_is_the_answer_as_it_came(capsys) -> None:
+    client = ValueClient(views=[BERT])
+    found = json.loads(printed(capsys, client, "ps", "--all", "--json"))
+    assert found["jobs"][0]["id"] == "9"
+    assert found["jobs"][0]["progress"]["eta_s"] == 1800
+    assert json.loads(printed(capsys, client, "describe", "9", "--json"))["job"]["user"] == "anna"
+    assert json.loads(printed(capsys, client, "status", "--json"))["pid"] == 4242
+    for words in (["nodes"], ["usage"], ["policy"], ["token", "list"]):
+        json.loads(printed(capsys, client, *words, "--json"))
+
+
+def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
+    whole = detail(
+        BERT,
+        env={"PATH": "/venv/bin", "LR": "0.1"},
+        secrets=("HF_TOKEN",),
+        time_limit_s=43_200.0,
+        after=("7",),
+        code=Code(commit="0123456789abcdef", branch="main", dirty=True, diff="+1\n-2\n"),
+    )
+    client = ValueClient(details={"9": whole})
+    assert printed(capsys, client, "describe", "9") == (
+        "job 9 (bert-large-finetune) RUNNING\n"
+        "  user       anna, tenant nlp\n"
+        "  devices    2/1..4 (box:0, box:1)\n"
+        "  progress   42%, step 4,200 of 10,000, 3.2 steps/s, 30m to go, loss 0.3123\n"
+        "             (read from its output)\n"
+        "  submitted  2026-09-21 14:03, 10m ago\n"
+        "  started    2026-09-21 14:08\n"
+        "  ran        5m with devices, 2.00 device-hours, 1 resize\n"
+        "  command    python train.py\n"
+        "  workdir    /home/anna/code\n"
+        "  code       0123456789ab on main, with 2 lines of changes\n"
+        "  env        LR=0.1\n"
+        "  secrets    HF_TOKEN\n"
+        "  kind       guaranteed, not resumable, priority 0\n"
+        "  limits     12h00m, grace 30s, 3 retries\n"
+        "  after      7\n"
+        "\n"
+        "ATTEMPT  DEVICES       STARTED  TIME  HOW IT ENDED\n"
+        "1        box:0, box:1  5m ago     5m  runs\n"
+    )
+
+
+def test_describe_tells_why_a_job_failed_and_what_to_do(capsys) -> None:
+    failure = FailureView(
+        kind="resource",
+        rule="cuda-out-of-memory",
+        sentence="the GPU had too little memory",
+        advice="a smaller batch needs less of it",
+        evidence="CUDA out of memory. Tried to allocate 2 GiB",
+    )
+    failed = job("14", State.FAILED, name="oom", code=1, attempts=2, failures=2, running_s=61.0,
+                 ended_at=NOW - 60, started_at=NOW - 300)  # fmt: skip
+    runs = (
+        AttemptView(number=1, devices=("box:0",), started_at=NOW - 300, ended_at=NOW - 200, code=1,
+                    failure=replace(failure, retried=True)),
+        AttemptView(number=2, devices=("box:1",), started_at=NOW - 160, ended_at=NOW - 60, code=1,
+                    failure=failure),
+    )  # fmt: skip
+    client = ValueClient(details={"14": detail(failed, attempts=runs, failure=failure)})
+    assert printed(capsys, client, "describe", "14") == (
+        "job 14 (oom) FAILED\n"
+        "  user       anna\n"
+        "  devices    1\n"
+        "  submitted  2026-09-21 14:03, 10m ago\n"
+        "  started    2026-09-21 14:08\n"
+        "  ended      2026-09-21 14:12, exit code 1\n"
+        "  ran        1m with devices, 0.00 device-hours, 2 failures\n"
+        "  command    python train.py\n"
+        "  workdir    /home/anna/code\n"
+        "  kind       guaranteed, not resumable, priority 0\n"
+        "  limits     no time limit, grace 30s, 3 retries\n"
+        "  failure    the GPU had too little memory (resource, rule cuda-out-of-memory)\n"
+        "  evidence   CUDA out of memory. Tried to allocate 2 GiB\n"
+        "  advice     a smaller batch needs less of it\n"
+        "\n"
+        "ATTEMPT  DEVICES  STARTED  TIME  EXIT  HOW IT ENDED\n"
+        "1        box:0    5m ago     1m     1  the GPU had too little memory; tried ag..\n"
+        "2        box:1    2m ago     1m     1  the GPU had too little memory\n"
+    )
+
+
+def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
+    assert weft(ValueClient(), "status") == 0
+    assert capsys.readouterr().err == (
+        f"weft: this command is of version {__version__}; weft down and weft up renew the daemon\n"
+    )
+    assert weft(ValueClient(found=replace(STATUS, version=__version__)), "status") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
+    client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True))
+    assert printed(capsys, client, "status") == (
+        "weft 1.2.3 runs since 2h05m, pid 4242\n"
+        "  devices  8, of which 3 free\n"
+        "  jobs     5 running, 12 waiting, 1 held; draining: nothing new is started\n"
+        "  policy   afs\n"
+        "  store    sqlite\n"
+        "  socket   /run/user/1000/weft/weft.sock\n"
+        "  url      http://127.0.0.1:8437\n"
+    )
+
+
+BOX = NodeView(
+    name="box",
+    device_type="gpu",
+    cores=96,
+    memory_gib=1024.0,
+    devices=(
+        DeviceView(name="box:0", number=0, model="H100", state="held", jobs=("9",), busy=0.934,
+                   memory_gib=80.0, memory_used_gib=71.25),
+        DeviceView(name="box:1", number=1, model="H100", state="foreign", memory_gib=80.0,
+                   memory_used_gib=40.0,
+                   foreign=(ProcessView(pid=4711, user="carl", memory_gib=39.5,
+                                        command="python\x07 sneaky.py"),
+                            ProcessView(pid=4712, user="carl"))),
+        DeviceView(name="box:2", number=2, model="H100", state="quarantined",
+                   because="12.0 GiB were not given back by job 7"),
+        DeviceView(name="box:3", number=3, model="H100"),
+    ),
+)  # fmt: skip
+
+
+def test_nodes_shows_each_device_and_who_is_on_it(capsys) -> None:
+    assert printed(capsys, ValueClient(machines=(BOX,)), "nodes") == (
+        "box: 4 x H100, 96 cores, 1,024 GiB\n"
+        "DEVICE  STATE        JOBS  BUSY         MEMORY  WHY\n"
+        "box:0   held         9      93%  71.2/80.0 GiB\n"
+        "box:1   foreign                  40.0/80.0 GiB  pid 4711 of carl, 39.5 GiB: py..\n"
+        "box:2   quarantined                             12.0 GiB were not given back b..\n"
+        "box:3   free\n"
+    )
+
+
+def test_device_says_what_became_of_it(capsys) -> None:
+    client = ValueClient()
+    assert printed(capsys, client, "device", "box:3", "avoid") == "device box:3 is avoided\n"
+    assert printed(capsys, client, "device", "box:3", "manage") == "device box:3 is free\n"
+    assert printed(capsys, client, "device", "box:3", "unquarantine") == "device box:3 is free\n"
+    assert client.asked == [("avoid", "box:3"), ("manage", "box:3"), ("manage", "box:3")]
+
+
+USED = (
+    UsageRow(
+        user="anna", tenant="nlp", jobs=1200, allocated_h=1234.5, used_h=1000.25, failed_h=3.0
+    ),
+    UsageRow(user="=cmd()", tenant="", jobs=1, allocated_h=0.5, used_h=None, failed_h=0.0),
+)
+
+
+def test_usage_is_in_device_hours(capsys) -> None:
+    client = ValueClient(used=USED)
+    assert printed(capsys, client, "usage") == (
+        "USER    TENANT   JOBS  ALLOCATED      USED  FAILED\n"
+        "anna    nlp     1,200   1,234.50  1,000.25    3.00\n"
+        "=cmd()              1       0.50              0.00\n"
+        "in device-hours; USED counts the share of time that devices were busy\n"
+    )
+    assert client.asked == [("usage", NOW - 7 * 86_400)]
+    assert printed(capsys, ValueClient(), "usage") == "no device was held in that time\n"
+
+
+def test_usage_as_csv_gives_a_spreadsheet_no_formulas(capsys) -> None:
+    client = ValueClient(used=USED)
+    rows = list(
+        csv.reader(io.StringIO(printed(capsys, client, "usage", "--csv", "--since", "all")))
+    )
+    assert rows == [
+        ["user", "tenant", "jobs", "allocated_h", "used_h", "failed_h"],
+        ["anna", "nlp", "1200", "1234.500000", "1000.250000", "3.000000"],
+        ["'=cmd()", "", "1", "0.500000", "", "0.000000"],
+    ]
+    assert client.asked == [("usage", 0.0)]
+
+
+def test_events_are_lines_and_old_ones_have_their_date(capsys) -> None:
+    happened = (
+        EventView(id=1, at=NOW - 100_000, kind="submitted", job="9", text="by anna"),
+        EventView(id=2, at=NOW - 60, kind="policy", text="afs\x1b[2J"),
+    )
+    client = ValueClient(happened=happened)
+    assert printed(capsys, client, "events") == (
+        "     1  2026-09-20 10:26  submitted  job 9  by anna\n     2  14:12:20  policy  afs?[2J\n"
+    )
+    assert printed(capsys, client, "events", "-f", "--after", "1") == (
+        "     2  14:12:20  policy  afs?[2J\n    99  14:13:20  finished  job 12  exit code 0\n"
+    )
+    lines = printed(capsys, client, "events", "--json").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [1, 2]
+
+
+def test_policy_is_shown_and_switched(capsys) -> None:
+    client = ValueClient()
+    assert printed(capsys, client, "policy") == (
+        "policy afs\n  placement  pack\n  in use as  afs+steady\n  since      1m ago\n"
+    )
+    assert printed(capsys, client, "policy", "tiresias", "--placement", "spread") == (
+        "policy tiresias\n  placement  spread\n  since      0s ago\n"
+    )
+    assert client.asked == [("set_policy", "tiresias", "spread")]
+    printed(capsys, client, "policy", "--placement", "spread")
+    assert client.asked[-1] == ("set_policy", "afs", "spread")
+
+
+def test_tokens_are_listed_made_and_revoked(capsys) -> None:
+    client = ValueClient()
+    assert printed(capsys, client, "token", "list") == (
+        "ID  NAME  USER  ROLE  MADE       USED    EXPIRES\n"
+        "t1  ci    anna  user  1d00h ago  never   never\n"
+        "t2  old   anna  user  1d00h ago  1m ago  expired\n"
+    )
+    assert weft(client, "token", "make", "ci", "--role", "viewer", "--days", "2") == 0
+    out, err = capsys.readouterr()
+    assert out == "weft_user_t1_secret\n"
+    assert err == (
+        "weft: a viewer's token for anna for 2d00h, shown only now; use it as WEFT_TOKEN, revoke "
+        "it with weft token revoke t1\n"
+    )
+    assert printed(capsys, client, "token", "revoke", "t1") == "token t1 is revoked\n"
+
+
+def test_top_is_printed_once_where_nobody_watches(capsys) -> None:
+    client = ValueClient(views=[BIG], machines=(replace(BOX, devices=BOX.devices[3:]),))
+    assert printed(capsys, client, "top") == (
+        "weft 1.2.3, up 2h05m, policy afs: 3 of 8 devices free, 5 running, 12 waiting, 1 held\n"
+        "\n"
+        "box: 1 x H100, 96 cores, 1,024 GiB\n"
+        "DEVICE  STATE\n"
+        "box:3   free\n"
+        "\n"
+        "ID  NAME  USER  STATE    DEVICES  TIME  REASON\n"
+        "11  big   anna  PENDING  0/8       10m  8 are asked for and 3 are free\n"
+    )
+
+
+def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Path) -> None:
+    client = ValueClient()
+    live, packed = tmp_path / "live.jsonl", tmp_path / "debug.tar.gz"
+    assert printed(capsys, client, "journal", "-o", str(live)) == (
+        f"wrote {live} (16 bytes); weft analyze {live} studies it\n"
+    )
+    assert live.read_bytes() == b'{"a":1}\n{"b":2}\n'
+    told = printed(capsys, client, "debug-bundle", "-o", str(packed))
+    size = packed.stat().st_size
+    assert told == (
+        f"wrote {packed} (2 files, {size:,} bytes); look into it before you pass it on\n"
+    )
+    with tarfile.open(packed) as archive:
+        assert archive.getnames() == ["weft-debug/daemon.log", "weft-debug/status.json"]
+    assert {path.stat().st_mode & 0o777 for path in (live, packed)} == {0o600}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["debug.tar.gz", "live.jsonl"]
+    assert printed(capsys, client, "snapshot") == '{\n "now": 12.5\n}\n'
+
+
+def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "x.jsonl"
+    assert weft(ValueClient(), "journal", "-o", str(missing)) == 2
+    assert capsys.readouterr().err == (
+        f"weft: {missing} cannot be written: No such file or directory\n"
+    )
+
+
+def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
+    class Hostile(ValueClient):
+        def debug(self) -> dict[str, str]:
+            return {"../../.bashrc": "x"}
+
+    assert weft(Hostile(), "debug-bundle", "-o", str(tmp_path / "x.tar.gz")) == 2
+    assert capsys.readouterr().err == (
+        "weft: the daemon names a file ../../.bashrc, which is no plain name\n"
+    )
+    assert not list(tmp_path.iterdir())

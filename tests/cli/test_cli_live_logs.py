@@ -1,0 +1,242 @@
+"""Logs: ranks, attempts, tails, following, and what a terminal is spared."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.live_desk import NOW, Moment, ValueClient, detail, job, running, weft
+
+from weft.cli.desk import Desk
+from weft.cli.following import AWAY_MAX_S, Follower, Printer, tail_offset
+from weft.cli.table import Column, table
+from weft.cli.wording import cut, log_text, plain, span, width_of
+from weft.client.errors import UnreachableError
+from weft.wire.jobs import AttemptView, JobDetail, LogPiece, State
+from weft.wire.problems import TooManyError
+
+DONE = replace(running("9", name="big"), state=State.SUCCEEDED)
+
+
+def attempts(*ended: float | None) -> tuple[AttemptView, ...]:
+    return tuple(
+        AttemptView(number=number, devices=("box:0",), started_at=NOW - 900, ended_at=end)
+        for number, end in enumerate(ended, 1)
+    )
+
+
+def test_logs_are_printed_as_they_are(capsys) -> None:
+    client = ValueClient(views=[DONE], logs={(1, 0): "one\ntwo\nthree"})
+    assert weft(client, "logs", "9") == 0
+    assert capsys.readouterr().out == "one\ntwo\nthree"
+    assert weft(client, "logs", "big", "--tail", "2") == 0
+    assert capsys.readouterr().out == "two\nthree"
+    assert weft(client, "logs", "9", "-f") == 0
+    assert capsys.readouterr().out == "one\ntwo\nthree"
+
+
+def test_a_file_gets_every_byte_and_a_terminal_does_not(capsys, monkeypatch) -> None:
+    client = ValueClient(views=[DONE], logs={(1, 0): "\x1b[31mred\x1b[0m\x1b[2J\x07\n"})
+    assert weft(client, "logs", "9") == 0
+    assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
+    monkeypatch.setattr(Desk, "terminal", property(lambda _: True))
+    assert weft(client, "logs", "9") == 0
+    assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\n"
+    assert weft(client, "logs", "9", "--raw") == 0
+    assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
+
+
+def test_several_ranks_have_their_number_before_each_line(capsys) -> None:
+    client = ValueClient(details={"9": detail(DONE, ranks=2)})
+    client.logs = {(1, 0): "a\nb\n", (1, 1): "c\nlast"}
+    assert weft(client, "logs", "9") == 0
+    assert capsys.readouterr().out == "[0] a\n[0] b\n[1] c\n[1] last\n"
+    assert weft(client, "logs", "9", "--no-prefix") == 0
+    assert capsys.readouterr().out == "a\nb\nc\nlast"
+    assert weft(client, "logs", "9", "--rank", "1") == 0
+    assert capsys.readouterr().out == "c\nlast"
+
+
+def test_attempts_by_number_and_by_time(capsys) -> None:
+    runs = attempts(NOW - 3000, NOW - 100, None)
+    client = ValueClient(details={"9": detail(running("9"), attempts=runs)})
+    client.logs = {(1, 0): "first\n", (2, 0): "second\n", (3, 0): "third\n"}
+    assert weft(client, "logs", "9") == 0
+    assert weft(client, "logs", "9", "--attempt", "1") == 0
+    assert capsys.readouterr().out == "third\nfirst\n"
+    assert weft(client, "logs", "9", "--since", "10m") == 0
+    out, err = capsys.readouterr()
+    assert out == "second\nthird\n"
+    assert err == (
+        "weft: lines carry no times: 2 attempts ran in the last 10m, the first begun 15m ago\n"
+        "weft: attempt 2 of job 9\n"
+        "weft: attempt 3 of job 9\n"
+    )
+
+
+def test_what_is_not_there_is_said(capsys) -> None:
+    client = ValueClient(views=[job("11", because="8 are asked for and 3 are free"), DONE])
+    client.logs = {(1, 0): "x"}
+    assert weft(client, "logs", "11") == 0
+    assert weft(client, "logs", "9", "--rank", "3") == 102
+    assert weft(client, "logs", "9", "--rank", "x") == 2
+    assert weft(client, "logs", "9", "--attempt", "1", "--since", "1h") == 2
+    assert capsys.readouterr().err == (
+        "weft: job 11 has not run yet and printed nothing: 8 are asked for and 3 are free\n"
+        "weft: attempt 1 of job 9 has no rank 3\n"
+        "weft: --rank is x; expected a number from 0, or all (see weft logs --help)\n"
+        "weft: --attempt and --since say two things; keep one (see weft logs --help)\n"
+    )
+
+
+def test_a_long_log_is_read_in_larger_pieces_and_patiently(capsys) -> None:
+    class Busy(ValueClient):
+        limits: list[int]
+
+        def log(self, identity: str, **how: int) -> LogPiece:
+            self.limits.append(how["limit"])
+            if len(self.limits) == 3:
+                raise TooManyError("too many requests")
+            return super().log(identity, **how)
+
+    content = "0123456789\n" * 200_000
+    client = Busy(views=[DONE], logs={(1, 0): content})
+    client.limits = []
+    assert weft(client, "logs", "9") == 0
+    assert capsys.readouterr().out == content
+    assert client.limits == [64, 1 << 16, 1 << 20, 1 << 20, 1 << 20, 1 << 20]
+
+
+class Living(ValueClient):
+    """A job that waits, runs, fails, runs again and succeeds, a step at each look."""
+
+    step = 0
+
+    def job(self, identity: str) -> JobDetail:
+        self.step += 1
+        if self.step == 1:
+            return detail(job("9", because="3 go before it"))
+        if self.step <= 3:
+            self.logs[1, 0] = "half" if self.step == 2 else "half a line\n"
+            return detail(running("9"), attempts=attempts(None))
+        if self.step <= 5:
+            self.logs[2, 0] = "again\n"
+            return detail(running("9"), attempts=attempts(NOW, None))
+        self.logs[2, 0] = "again\nend\n"
+        return detail(DONE, attempts=attempts(NOW, NOW))
+
+
+def test_following_goes_over_attempts_and_ends_with_the_job(capsys) -> None:
+    assert weft(Living(), "logs", "9", "-f") == 0
+    out, err = capsys.readouterr()
+    assert out == "half a line\nagain\nend\n"
+    assert err == "weft: attempt 2 of job 9\nweft: job 9 (big) succeeded\n"
+
+
+def test_following_one_attempt_ends_with_it(capsys) -> None:
+    assert weft(Living(), "logs", "9", "-f", "--attempt", "1") == 0
+    assert capsys.readouterr().out == "half a line\n"
+
+
+def test_following_says_why_a_job_has_not_started(capsys) -> None:
+    client = Living()
+    desk = Desk(connect=lambda: client, pause=lambda _: None)
+    Follower(desk, "9", Printer(raw=True)).run()
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "weft: job 9 has not started: 3 go before it"
+    )
+
+
+def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> None:
+    class Restarting(Living):
+        away = 3
+
+        def job(self, identity: str) -> JobDetail:
+            if self.step == 3 and self.away:
+                self.away -= 1
+                raise UnreachableError("nobody")
+            return super().job(identity)
+
+    assert weft(Restarting(), "logs", "9", "-f") == 0
+    out, err = capsys.readouterr()
+    assert out == "half a line\nagain\nend\n"
+    assert err.splitlines()[0] == (
+        "weft: the daemon does not answer; jobs run on, and this waits a minute for it"
+    )
+
+
+def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:
+    class Gone(ValueClient):
+        def job(self, identity: str) -> JobDetail:
+            raise UnreachableError("nobody")
+
+    moment = Moment()
+    desk = Desk(connect=Gone, stopwatch=moment.stopwatch, pause=moment.pause)
+    with pytest.raises(UnreachableError):
+        Follower(desk, "9", Printer(raw=True)).run()
+    assert AWAY_MAX_S < moment.s < AWAY_MAX_S + 5
+
+
+def test_ctrl_c_leaves_the_job_running(capsys) -> None:
+    class Interrupted(ValueClient):
+        def log(self, identity: str, **_: int) -> LogPiece:
+            raise KeyboardInterrupt
+
+    client = Interrupted(views=[running("9")])
+    assert weft(client, "logs", "9", "-f") == 101
+    assert capsys.readouterr().err == ("weft: detached; job 9 runs on (weft cancel 9 stops it)\n")
+
+
+@given(
+    st.lists(st.text(alphabet="ab\xe4\u4e2d", max_size=40), max_size=60),
+    st.integers(1, 20),
+    st.booleans(),
+)
+def test_a_tail_is_the_last_lines_whatever_they_are(lines, wanted, ended) -> None:
+    content = "\n".join(lines) + ("\n" if ended else "")
+    client = ValueClient(logs={(1, 0): content})
+    desk = Desk(connect=lambda: client)
+    begin = tail_offset(desk, "9", attempt=1, rank=0, lines=wanted)
+    stripped = content.rstrip("\n")
+    kept = "\n".join(stripped.split("\n")[-wanted:]) + content[len(stripped) :]
+    assert content.encode()[begin:].decode() == kept
+
+
+def test_a_tail_looks_further_back_until_it_has_enough() -> None:
+    content = "".join(f"line {number} {'x' * 500}\n" for number in range(2000))
+    desk = Desk(connect=lambda: ValueClient(logs={(1, 0): content}))
+    begin = tail_offset(desk, "9", attempt=1, rank=0, lines=1500)
+    assert content[begin:].startswith("line 500 ")
+
+
+def test_a_terminal_sees_colours_and_obeys_nothing_else() -> None:
+    hostile = "\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\x1b[H\tok\r\n\x07\x9b2J\u202e"
+    assert log_text(hostile) == "\x1b[31mred\x1b[0m\tok\r\n2J"
+    assert plain("a\x1b[31mb\nc\u202ed") == "a?[31mb?c?d"
+
+
+@given(st.text())
+def test_no_text_reaches_a_terminal_with_an_escape_that_is_no_colour(text) -> None:
+    left = log_text(text)
+    assert "\x1b" not in left or "\x1b[" in left
+    assert plain(text).isprintable()
+
+
+def test_lengths_of_time_are_short() -> None:
+    lengths = (0, 59.4, 60, 3599, 3600, 86_399, 86_400, 200_000, None)
+    assert [span(each) for each in lengths] == [
+        "0s", "59s", "1m", "59m", "1h00m", "23h59m", "1d00h", "2d07h", "",
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=50), st.integers(2, 60))
+def test_a_cut_text_is_never_wider_than_asked(text, width) -> None:
+    assert width_of(cut(plain(text), width)) <= width
+
+
+def test_a_table_keeps_to_its_width_and_counts_wide_letters_twice() -> None:
+    columns = (Column("A", least=4), Column("B", right=True), Column("C"), Column("D", least=6))
+    rows = [["\u4e2d\u6587\u4e2d\u6587", "1", "", "a long sentence"], ["x", "22", "", ""]]
+    assert table(columns, rows, width=20) == (
+        "A          B  D\n\u4e2d\u6587\u4e2d\u6587   1  a lo..\nx         22"
+    )

@@ -1,0 +1,298 @@
+"""Orders about jobs, waiting for them, and what exit codes say."""
+
+from dataclasses import replace
+
+import click
+import pytest
+from tests.cli.live_desk import NOW, STATUS, Moment, ValueClient, detail, job, running, weft
+
+from weft.cli.desk import Desk
+from weft.cli.ends import exit_code
+from weft.cli.main import run
+from weft.client.errors import NoAnswerError, UnreachableError
+from weft.wire.jobs import JobDetail, JobView, State
+from weft.wire.machine import Status
+from weft.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotKnownError,
+    RequestError,
+    UnavailableError,
+)
+
+SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
+
+
+def test_one_order_for_a_job_an_array_and_a_name(capsys) -> None:
+    client = ValueClient(views=[job("11", name="big"), *SWEEP, job("14"), job("15", name="big")])
+    assert weft(client, "cancel", "14", "13", "big") == 0
+    assert capsys.readouterr().out == (
+        "job 14 cancelled\n3 jobs of 13 cancelled\njob 11 (big) cancelled\njob 15 (big) cancelled\n"
+    )
+    assert client.asked == [("cancel", each) for each in ("14", "13", "11", "15")]
+
+
+def test_a_job_that_is_still_stopping_is_said_to_be(capsys) -> None:
+    class Slow(ValueClient):
+        def cancel(self, identity: str) -> tuple[JobView, ...]:
+            return (replace(running(identity), state=State.STOPPING),)
+
+    assert weft(Slow(views=[running("9")]), "cancel", "9") == 0
+    assert capsys.readouterr().out == "job 9 cancelled, now STOPPING\n"
+
+
+def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
+    client = ValueClient(views=[job("11", name="big")])
+    assert weft(client, "hold", "11") == 0
+    assert weft(client, "release", "big") == 0
+    assert weft(client, "priority", "11", "high") == 0
+    assert weft(client, "priority", "11", "-5") == 0
+    assert capsys.readouterr().out == (
+        "job 11 (big) held\n"
+        "job 11 (big) released\n"
+        "job 11 (big) changed: priority 10\n"
+        "job 11 (big) changed: priority -5\n"
+    )
+    assert weft(client, "priority", "11", "asap") == 2
+    assert capsys.readouterr().err == (
+        'weft: priority is "asap"; expected a whole number, or low, normal, high, urgent\n'
+    )
+
+
+def test_a_job_that_is_not_there_does_not_keep_the_others_from_it(capsys) -> None:
+    client = ValueClient(views=[job("11")])
+    assert weft(client, "cancel", "98", "11", "nobody") == 102
+    out, err = capsys.readouterr()
+    assert out == "job 11 cancelled\n"
+    assert err == (
+        "weft: no job has the id or name nobody; weft ps -a lists them\nweft: there is no job 98\n"
+    )
+
+
+def test_many_jobs_are_asked_about_on_a_terminal(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(Desk, "interactive", property(lambda _: True))
+    asked = []
+
+    def no(text: str) -> bool:
+        asked.append(text)
+        return False
+
+    monkeypatch.setattr(click, "confirm", no)
+    client = ValueClient(views=[*SWEEP])
+    assert weft(client, "cancel", "13") == 1
+    assert asked == ["cancel 3 jobs?"]
+    assert capsys.readouterr().err == "weft: nothing was changed\n"
+    assert weft(client, "cancel", "13", "-y") == 0
+    assert weft(client, "cancel", "13_0") == 0
+    assert len(asked) == 1
+    assert weft(client, "down", "--cancel") == 1
+    assert asked[-1] == "cancel 18 jobs?"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "ends"),
+    [
+        (State.SUCCEEDED, 0, 0),
+        (State.FAILED, 7, 7),
+        (State.FAILED, 99, 99),
+        (State.FAILED, 100, 100),
+        (State.FAILED, 137, 100),
+        (State.FAILED, None, 100),
+        (State.FAILED, 0, 100),
+        (State.CANCELLED, 143, 103),
+        (State.TIMEOUT, 143, 104),
+        (State.RUNNING, None, 101),
+    ],
+)
+def test_a_command_that_waits_ends_as_the_job_did(state, code, ends) -> None:
+    assert exit_code(job("1", state, code=code)) == ends
+
+
+def test_wait_ends_as_the_first_job_that_did_not_succeed(capsys) -> None:
+    client = ValueClient(
+        views=[
+            job("1", State.SUCCEEDED, name="ok"),
+            job("2", State.FAILED, code=3, because="a bug"),
+            job("3", State.CANCELLED, because="by anna"),
+            job("4", State.TIMEOUT),
+        ]
+    )
+    assert weft(client, "wait", "1", "3", "2", "4") == 103
+    assert capsys.readouterr().out == (
+        "job 1 (ok) succeeded\n"
+        "job 3 was cancelled: by anna\n"
+        "job 2 failed with exit code 3: a bug\n"
+        "job 4 reached its time limit\n"
+    )
+    assert weft(client, "wait", "1") == 0
+
+
+def test_wait_gives_up_after_its_time(capsys) -> None:
+    client = ValueClient(views=[running("9"), job("1", State.SUCCEEDED)])
+    assert weft(client, "wait", "9", "1", "--timeout", "1m") == 101
+    out, err = capsys.readouterr()
+    assert out == "job 1 succeeded\n"
+    assert err == "weft: 1 job not ended yet: 9\n"
+    assert weft(client, "wait", "9", "--timeout", "soon") == 2
+
+
+def test_wait_sees_the_end_of_a_job_that_runs(capsys) -> None:
+    class Ending(ValueClient):
+        looks = 0
+
+        def job(self, identity: str) -> JobDetail:
+            self.looks += 1
+            state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
+            return detail(replace(running(identity), state=state))
+
+    assert weft(Ending(), "wait", "9") == 0
+    assert capsys.readouterr().out == "job 9 succeeded\n"
+
+
+def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
+    class Restarting(ValueClient):
+        looks = 0
+
+        def job(self, identity: str) -> JobDetail:
+            self.looks += 1
+            if self.looks in (2, 3):
+                raise UnreachableError("nobody")
+            state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
+            return detail(replace(running(identity), state=state))
+
+    assert weft(Restarting(), "wait", "9") == 0
+    out, err = capsys.readouterr()
+    assert out == "job 9 succeeded\n"
+    assert err == (
+        "weft: the daemon does not answer; jobs run on, and this waits a minute for it\n"
+    )
+
+
+def test_words_that_are_no_text_are_refused(capsys) -> None:
+    assert weft(ValueClient(), "ps", "--name", "\udcff") == 2
+    assert capsys.readouterr().err == "weft: a word of the command is not UTF-8 text\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UnreachableError("no server answers"), 110, "weft: no server answers\n"),
+        (NoAnswerError("the answer was lost"), 1, "weft: the answer was lost\n"),
+        (NotAllowedError("job 9 is bob's"), 111, "weft: job 9 is bob's\n"),
+        (NotKnownError("no such token"), 111, "weft: no such token\n"),
+        (InvalidRequestError("bad", hint="try\x1b this"), 2, "weft: bad\n  try? this\n"),
+        (RequestError("bad"), 2, "weft: bad\n"),
+        (ConflictError("it has ended"), 1, "weft: it has ended\n"),
+        (UnavailableError("the disk is full"), 1, "weft: the disk is full\n"),
+    ],
+)
+def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
+    class Refusing(ValueClient):
+        def status(self) -> Status:
+            raise error
+
+    assert weft(Refusing(), "status") == code
+    assert capsys.readouterr().err == text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], ("the daemon has left; jobs stay (5 running on, 13 waiting), and weft up takes "
+             "them back\n")),
+        (["--drain"], ("the daemon starts nothing more and leaves when all have ended: 5 running, "
+                      "12 waiting, 1 held\n")),
+        (["--cancel"], "the daemon has cancelled its jobs and left\n"),
+    ],
+)  # fmt: skip
+def test_down_says_what_becomes_of_the_jobs(words, told, capsys) -> None:
+    client = ValueClient()
+    assert weft(client, "down", *words) == 0
+    assert capsys.readouterr().out == told
+
+
+def test_down_without_a_daemon_or_jobs(capsys) -> None:
+    class Gone(ValueClient):
+        def status(self) -> Status:
+            raise UnreachableError("nobody")
+
+    assert weft(Gone(), "down") == 0
+    idle = ValueClient(found=replace(STATUS, running=0, waiting=0, held=0))
+    assert weft(idle, "down") == 0
+    assert capsys.readouterr().out == (
+        "no daemon runs here; nothing to stop\nthe daemon has left; there were no jobs\n"
+    )
+
+
+def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("WEFT_URL", raising=False)
+    client = ValueClient()
+    assert weft(client, "up", "--state", str(tmp_path), "--policy", "fifo", columns=200) == 0
+    out, err = capsys.readouterr()
+    assert out == (
+        "weft 1.2.3 runs already, since 2h05m, pid 4242\n"
+        "  devices  8, of which 3 free\n"
+        "  jobs     5 running, 12 waiting, 1 held\n"
+        "  policy   afs\n"
+        "  store    sqlite\n"
+        "  socket   /run/user/1000/weft/weft.sock\n"
+        f"  log      {tmp_path}/daemon.log\n"
+    )
+    assert err == (
+        "weft: the options given were not used; weft down stops it, weft policy switches\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--gpus", "0", "--avoid", "1"], "--gpus and --avoid say two things; keep one"),
+        (["--devices", "2", "--gpus", "0"], ("--devices is for CPU slots; leave out --gpus and "
+                                            "--avoid")),
+        (["--listen", "a:1", "--port", "1"], "--listen has a port of its own; leave out --port"),
+    ],
+)  # fmt: skip
+def test_up_refuses_what_contradicts_itself(words, sentence, capsys, monkeypatch) -> None:
+    monkeypatch.delenv("WEFT_URL", raising=False)
+    assert weft(ValueClient(), "up", *words) == 2
+    assert capsys.readouterr().err == f"weft: {sentence} (see weft up --help)\n"
+
+
+def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypatch) -> None:
+    monkeypatch.delenv("WEFT_URL", raising=False)
+    assert weft(ValueClient(), "up", "--listen", "nowhere") == 2
+    monkeypatch.setenv("WEFT_URL", "http://far:1")
+    assert weft(ValueClient(), "up") == 2
+    assert capsys.readouterr().err == (
+        "weft: --listen is nowhere; expected HOST:PORT, as 0.0.0.0:8437\n"
+        "weft: WEFT_URL is http://far:1, another server; unset it to start one here\n"
+    )
+
+
+def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypatch) -> None:
+    from weft.cli.choosing import complete_jobs
+
+    client = ValueClient(views=[job("11", name="big"), job("12", name="x\x1b"), *SWEEP])
+    context = click.Context(click.Command("x"), obj=Desk(connect=lambda: client, now=lambda: NOW))
+    argument = click.Argument(["job"])
+    offered = [item.value for item in complete_jobs(context, argument, "1")]
+    assert offered == ["11", "12", "13_0", "13_1", "13_2", "13"]
+    assert [item.value for item in complete_jobs(context, argument, "b")] == ["big"]
+    assert [item.value for item in complete_jobs(context, argument, "x")] == []
+
+    def nobody() -> ValueClient:
+        raise UnreachableError("nobody")
+
+    context.obj = Desk(connect=nobody)
+    assert complete_jobs(context, argument, "") == []
+
+
+def test_a_command_is_interrupted_in_one_line(capsys) -> None:
+    class Interrupted(ValueClient):
+        def status(self) -> Status:
+            raise KeyboardInterrupt
+
+    desk = Desk(connect=Interrupted, now=lambda: NOW, stopwatch=Moment().stopwatch)
+    assert run(["status"], desk) == 130
+    assert capsys.readouterr().err == "\nweft: interrupted\n"

@@ -1,0 +1,320 @@
+"""The command line against a real daemon: what a person would type, and what happens then.
+
+Jobs wait for files and not for time; tests wait for states and not for time.
+"""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import run
+
+# The HTTP library leaves the socket of a connection that is refused to the collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+PATIENCE_S = 60.0
+NEEDED = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "COVERAGE_PROCESS_START")
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Look again and again until it holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Home:
+    """A user with a home of their own, and whatever daemon runs there."""
+
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        own = {name: os.environ[name] for name in NEEDED if name in os.environ}
+        places = ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME")
+        return {**own, **{name: str(self.folder) for name in places}, "COLUMNS": "100"}
+
+    def start(self, *words: str, **how: object) -> "subprocess.Popen[str]":
+        return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+            [sys.executable, "-m", "weft", *words],
+            env=self.env,
+            cwd=self.folder,
+            text=True,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            | how,
+        )
+
+    def weft(self, *words: str) -> Answer:
+        """Run a command here: a process of its own would spend most of its time on imports."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(list(words))
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    def done(self, *words: str) -> str:
+        """What a command prints that must succeed."""
+        answer = self.weft(*words)
+        assert answer.code == 0, answer
+        return answer.out
+
+    def submit(self, *words: str) -> str:
+        return self.done("submit", "-q", *words).strip()
+
+    def gate(self, name: str) -> tuple[str, ...]:
+        """A command that says when it runs, and ends when the file of that name is there."""
+        path = shlex.quote(str(self.folder / name))
+        script = f"echo in; touch {path}.up; while [ ! -e {path} ]; do sleep 0.02; done; echo out"
+        return ("--", "bash", "-c", script)
+
+    def open(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    def state(self, job: str) -> str:
+        found = json.loads(self.done("describe", job, "--json"))
+        return str(found["job"]["state"])
+
+    def ready(self, name: str) -> None:
+        until((self.folder / f"{name}.up").exists)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A short path, since a socket's may have a hundred bytes; whatever runs there is ended."""
+    folder = Path(tempfile.mkdtemp(prefix="weft", dir="/tmp"))
+    made = Home(folder)
+    for name in ("WEFT_URL", "WEFT_SOCKET", "WEFT_TOKEN", "WEFT_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+    yield made
+    active = json.loads(made.weft("ps", "--json").out or '{"jobs": []}')["jobs"]
+    made.weft("down", *(["--cancel", "-y"] if active else []))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def machine(home: Home) -> Home:
+    """Two slots, first come first served."""
+    home.done("up", "--devices", "2", "--policy", "fifo")
+    return home
+
+
+def test_submit_starts_the_daemon_by_itself_and_two_at_once_start_one(home: Home) -> None:
+    first, second = (home.start("submit", "-q", "--", "true") for _ in range(2))
+    answers = [process.communicate(timeout=PATIENCE_S) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], answers
+    assert sorted(out for out, _ in answers) == ["1\n", "2\n"]
+    told = "".join(err for _, err in answers)
+    pid = json.loads(home.done("status", "--json"))["pid"]
+    assert f"no daemon was running; started one (pid {pid}," in told
+    assert home.weft("wait", "1", "2") == Answer(
+        0, "job 1 (true) succeeded\njob 2 (true) succeeded\n", ""
+    )
+    assert home.done("ps") == (
+        "no jobs; weft submit -- python train.py submits one, weft ps -a shows those that ended\n"
+    )
+    assert "SUCCEEDED" in home.done("ps", "-a")
+
+
+def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
+    """1. A job takes both slots. 2. Others wait for devices, a release, a job, their array.
+    3. Each is told apart. 4. The gate opens, and all end well, the array one at a time."""
+    wide = machine.submit("-n", "wide", "--devices", "2", *machine.gate("wide"))
+    machine.ready("wide")
+    queued = machine.submit("-n", "queued", "--", "true")
+    held = machine.submit("-n", "held", "--hold", "--", "true")
+    after = machine.submit("-n", "after", "--after", "wide", "--", "true")
+    index = 'echo "member $WEFT_ARRAY_INDEX"'
+    array = machine.submit("-n", "sweep", "-a", "0-2%1", "--", "bash", "-c", index)
+    never = machine.submit("-n", "never", "--devices", "5", "--", "true")
+    assert (wide, queued, held, after, array, never) == ("1", "2", "3", "4", "5", "6")
+
+    told = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
+    assert told[queued].splitlines()[0].startswith("job 2 waits (")
+    assert "1st in the queue" in told[queued]
+    assert told[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
+    assert "job 4 is held (dependency)" in told[after] or "(dependency)" in told[after]
+    assert "it starts after job 1 (running)" in told[after]
+    assert "1 members of array 5 may run at once" in told["5_1"]
+    assert told[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
+    assert "submit it with --devices 2 or fewer" in told[never]
+
+    listed = machine.done("ps")
+    assert "1       wide    RUNNING" in listed
+    assert "5[0-2]  sweep" in listed
+    assert machine.done("priority", held, "high") == "job 3 (held) changed: priority 10\n"
+    assert machine.done("hold", queued) == "job 2 (queued) held\n"
+    assert machine.done("release", queued, held).splitlines() == [
+        "job 2 (queued) released",
+        "job 3 (held) released",
+    ]
+    assert machine.done("cancel", never) == "job 6 (never) cancelled\n"
+    machine.open("wide")
+    waited = machine.weft("wait", wide, queued, held, after, array)
+    assert (waited.code, waited.err) == (0, "")
+    assert waited.out.splitlines()[-1] == "job 5_2 (sweep) succeeded"
+    assert machine.done("logs", "5_2") == "member 2\n"
+    assert machine.weft("wait", never).code == 103
+    assert machine.weft("why", "77") == Answer(
+        102, "", "weft: there is no job '77'\n  weft ps -a lists all\n"
+    )
+
+
+def test_commands_that_wait_end_as_the_job_did(machine: Home) -> None:
+    failing = machine.submit("--retries", "0", "--", "bash", "-c", "echo oops; exit 7")
+    killed = machine.submit("--retries", "0", "--", "bash", "-c", "kill -9 $$")
+    assert machine.weft("wait", failing).code == 7
+    assert machine.weft("wait", killed).code == 100
+    slow = machine.submit("-n", "slow", *machine.gate("slow"))
+    machine.ready("slow")
+    late = machine.weft("wait", "slow", "--timeout", "0.2s")
+    assert (late.code, late.err) == (101, f"weft: 1 job not ended yet: {slow}\n")
+    assert machine.weft("cancel", "slow").code == 0
+    assert machine.weft("wait", slow).code == 103
+    limited = machine.submit("--time-limit", "0.5s", "--grace", "1s", *machine.gate("limited"))
+    assert machine.weft("wait", limited).code == 104
+    attached = machine.weft("submit", "-q", "--attach", "--retries", "0", "--",
+                            "bash", "-c", "echo one; echo two; exit 3")  # fmt: skip
+    assert (attached.code, attached.out) == (3, f"{int(limited) + 1}\none\ntwo\n")
+
+
+def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
+    job = machine.submit("-n", "talker", *machine.gate("talker"))
+    follower = machine.start("logs", "-f", "talker")
+    machine.ready("talker")
+    leaving = machine.start("logs", "-f", job)
+    assert leaving.stdout is not None
+    assert leaving.stdout.readline() == "in\n"
+    leaving.send_signal(signal.SIGINT)
+    _, err = leaving.communicate(timeout=PATIENCE_S)
+    assert leaving.returncode == 101
+    assert err.endswith(f"weft: detached; job {job} runs on (weft cancel {job} stops it)\n")
+    machine.open("talker")
+    out, err = follower.communicate(timeout=PATIENCE_S)
+    assert (follower.returncode, out) == (0, "in\nout\n")
+    assert err.endswith(f"weft: job {job} (talker) succeeded\n")
+    assert machine.done("logs", "talker", "--tail", "1") == "out\n"
+
+
+def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> None:
+    """1. A job runs, another waits. 2. The daemon leaves. 3. The job goes on and says something.
+    4. The daemon comes back, by its own record. 5. Both end well, and nothing was run twice."""
+    job = machine.submit("-n", "long", "--devices", "2", "--ranks", "one", *machine.gate("long"))
+    waiting = machine.submit("-n", "next", "--", "bash", "-c", "echo once")
+    machine.ready("long")
+    before = json.loads(machine.done("status", "--json"))
+    assert machine.done("down") == (
+        "the daemon has left; jobs stay (1 running on, 1 waiting), and weft up takes them back\n"
+    )
+    assert machine.weft("ps").code == 110
+    assert machine.done("down") == "no daemon runs here; nothing to stop\n"
+    up = machine.done("up", "--devices", "2")
+    assert "policy   fifo" in up
+    after = json.loads(machine.done("status", "--json"))
+    assert before["pid"] != after["pid"]
+    assert machine.state(job) == "RUNNING"
+    machine.open("long")
+    assert machine.weft("wait", job, waiting).code == 0
+    assert machine.done("logs", job, "--rank", "0") == "in\nout\n"
+    assert machine.done("logs", waiting) == "once\n"
+    described = json.loads(machine.done("describe", job, "--json"))
+    assert len(described["attempts"]) == 1
+
+
+def test_a_daemon_that_cannot_start_says_why(home: Home) -> None:
+    answer = home.weft("up", "--devices", "2", "--policy", "nonsense")
+    assert answer.code == 1
+    assert answer.err.startswith(
+        "weft: the daemon did not start: there is no policy 'nonsense'; did you mean"
+    )
+    assert home.weft("status").code == 110
+
+
+def test_what_was_recorded_can_be_studied(machine: Home) -> None:
+    machine.submit("-n", "a", "--", "true")
+    assert machine.weft("wait", "a").code == 0
+    machine.done("journal", "-o", "live.jsonl")
+    assert machine.done("analyze", "live.jsonl").startswith("Analysis of live.jsonl\n1 job")
+    assert "JobFinished" in machine.done("events", "--job", "1")
+    assert machine.done("usage", "--csv").splitlines()[0] == (
+        "user,tenant,jobs,allocated_h,used_h,failed_h"
+    )
+    machine.done("debug-bundle", "-o", "bundle.tar.gz")
+    machine.done("policy", "srtf")
+    assert machine.done("policy").startswith("policy srtf\n")
+    words = {**machine.env, "_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft hold "}
+    offered = subprocess.run(
+        [sys.executable, "-m", "weft"],
+        env={**words, "COMP_CWORD": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert offered.stderr == ""
+
+
+def test_secrets_reach_the_job_and_nothing_else(machine: Home) -> None:
+    secret = "tok-5f1c0b7e9d"
+    (machine.folder / "key").write_text(f"{secret}\n")
+    script = 'test ${#KEY} = 14 && echo "$KEY" > seen'
+    job = machine.submit("--secret-file", "KEY=key", "--", "bash", "-c", script)
+    assert machine.weft("wait", job).code == 0
+    assert (machine.folder / "seen").read_text() == f"{secret}\n"
+    (machine.folder / "key").unlink()
+    (machine.folder / "seen").unlink()
+    shown = machine.done("describe", job)
+    assert "  secrets    KEY\n" in shown
+    assert secret not in shown + machine.done("events", "--json") + machine.done("snapshot")
+    kept = [path for path in machine.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in kept if secret.encode() in path.read_bytes()]
+
+
+def test_top_shows_the_machine_until_q(machine: Home) -> None:
+    machine.submit("-n", "shown", *machine.gate("shown"))
+    machine.ready("shown")
+    ours, theirs = pty.openpty()
+    try:
+        process = machine.start("top", stdin=theirs, stdout=theirs, stderr=theirs)
+        seen = _read_until(ours, b"shown")
+        assert b"policy fifo" in seen
+        os.write(ours, b"q")
+        _read_until(ours, b"\x1b[?1049l")  # the other screen is left
+        assert process.wait(timeout=PATIENCE_S) == 0
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def _read_until(terminal: int, wanted: bytes) -> bytes:
+    seen = b""
+    deadline = time.monotonic() + PATIENCE_S
+    while wanted not in seen:
+        assert time.monotonic() < deadline, seen
+        if select.select([terminal], [], [], 0.1)[0]:
+            seen += os.read(terminal, 65_536)
+    return seen

@@ -1,0 +1,353 @@
+"""Submitting: where a request comes from, what is printed, and what is refused."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cli.live_desk import ValueClient, detail, job, running, weft
+
+from weft.client.errors import UnreachableError
+from weft.wire.jobs import DryRun, JobRequest, StartEstimate, State, Submitted, Why
+from weft.wire.machine import Status
+from weft.wire.problems import TooLargeError
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder of one's own, outside git, and an environment of one variable."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG", "LC_ALL",
+                 "CUDA_HOME", "CONDA_DEFAULT_ENV", "WEFT_URL"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+
+def sent(client: ValueClient) -> JobRequest:
+    assert client.asked[-1][0] in ("submit", "dry_run")
+    request = client.asked[-1][1]
+    assert isinstance(request, JobRequest)
+    return request
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    client = ValueClient()
+    assert weft(client, "submit", *words) == 2
+    assert not client.asked
+    return capsys.readouterr().err
+
+
+def test_every_flag_reaches_the_request(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_HOME", "/data/hf")
+    monkeypatch.setenv("HF_TOKEN", "x7")
+    (tmp_path / "job.env").write_text("A=from file\nB=2\n")
+    (tmp_path / "key").write_text("k9\n")
+    (tmp_path / "code").mkdir()
+    client = ValueClient()
+    words = (
+        "--name bert --devices 1..4 --ranks one --workdir code --env A=1 --env HF_HOME "
+        "--env-file job.env --secret HF_TOKEN --secret-file KEY=key --tenant nlp --priority high "
+        "--opportunistic --resumable --time-limit 12h --grace 2m --stop-signal usr1 --retries 5 "
+        "--after 12 --after 13,14 --after-any 15 --array 0-9%2 --model bert --estimate 3h --hold"
+    )
+    assert weft(client, "submit", *words.split(), "--", "python", "train.py", "--name", "x") == 0
+    assert sent(client) == JobRequest(
+        command=("python", "train.py", "--name", "x"),
+        name="bert",
+        devices="1..4",
+        ranks="one",
+        workdir=str(tmp_path / "code"),
+        env={"PATH": "/usr/bin:/bin", "A": "1", "B": "2", "HF_HOME": "/data/hf"},
+        secrets={"HF_TOKEN": "x7", "KEY": "k9"},
+        tenant="nlp",
+        priority=10,
+        guaranteed=False,
+        resumable=True,
+        time_limit_s=43_200.0,
+        grace_s=120.0,
+        stop_signal="SIGUSR1",
+        retries=5,
+        after=("12", "13", "14"),
+        after_any=("15",),
+        array="0-9%2",
+        model="bert",
+        estimate_s=10_800.0,
+        held=True,
+    )
+
+
+def test_flags_win_over_a_file_and_the_command_line_over_its_run(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(
+        "name: a\ndevices: 4\nrun: echo hi\nworkdir: .\nenv: {A: 1, B: 2}\n"
+    )
+    client = ValueClient()
+    assert weft(client, "submit", "train.yaml", "--devices", "2", "-e", "B=3") == 0
+    request = sent(client)
+    assert request.command == ("/bin/bash", "-c", "echo hi")
+    assert (request.name, request.devices, request.workdir) == ("a", "2", str(tmp_path))
+    assert (request.env["A"], request.env["B"]) == ("1", "3")
+    assert weft(client, "submit", "-f", "train.yaml", "--", "true") == 0
+    assert sent(client).command == ("true",)
+
+
+def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, capsys) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G\n#SBATCH -J slurm\n"
+        "#WEFT --name own --time-limit 2h\npython train.py\n"
+    )
+    client = ValueClient()
+    assert weft(client, "submit", "train.sh", "--time-limit", "1h", "--", "--lr", "1") == 0
+    request = sent(client)
+    assert request.command == ("/bin/sh", str(script), "--lr", "1")
+    assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
+    assert capsys.readouterr().err == (
+        "weft: train.sh line 2: #SBATCH --mem=4G is not understood and left out\n"
+    )
+
+
+def test_a_long_script_and_a_program_are_run_as_they_are(tmp_path: Path) -> None:
+    long, program = tmp_path / "long.py", tmp_path / "a.out"
+    long.write_text("#WEFT --name own\n" + "x = 1\n" * 20_000)
+    program.write_bytes(b"\x7fELF\0\xff\xfe")
+    program.chmod(0o755)
+    client = ValueClient()
+    assert weft(client, "submit", "long.py") == 0
+    assert (sent(client).name, sent(client).command) == ("own", ("python3", str(long)))
+    assert weft(client, "submit", "./a.out", "--", "-v") == 0
+    assert sent(client).command == (str(program), "-v")
+
+
+def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:
+    assert refused(capsys, "--workdir", "~nobody-at-all/x", "--", "x") == (
+        'weft: --workdir is "~nobody-at-all/x", which leads nowhere\n'
+    )
+    (tmp_path / "a.yaml").write_text("run: x\nworkdir: ~nobody-at-all\n")
+    assert refused(capsys, "a.yaml") == (
+        'weft: a.yaml line 2: workdir is "~nobody-at-all", which leads nowhere\n'
+    )
+    assert refused(capsys, "x" * 5000).startswith("weft: there is no file xxx")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert refused(capsys, "--", "x") == ("weft: the present folder is gone; change to another\n")
+
+
+def test_a_script_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+    (tmp_path / "eval.py").write_text("print(1)\n")
+    client = ValueClient()
+    assert weft(client, "submit", "eval.py") == 0
+    assert (sent(client).name, sent(client).command) == (
+        "eval",
+        ("python3", str(tmp_path / "eval.py")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("--devicse 2", "job.sh line 1: No such option '--devicse'"),
+        ("--devices x", 'job.sh line 1: --devices is "x"; expected a number such as 4, a range'),
+        ("--attach", "job.sh line 1: attach is for the command line; expected options that"),
+        ("other.sh", "job.sh line 1: source is for the command line; expected options that"),
+        ("-- python x", "job.sh line 1: the command is this script; leave out -- ..."),
+        ("--help", "job.sh line 1: --help is for the command line"),
+        ("--secret A=b", "job.sh line 1: --secret takes only the name of a variable"),
+    ],
+)
+def test_mistakes_in_a_script_are_named_by_line(line, sentence, tmp_path: Path, capsys) -> None:
+    (tmp_path / "job.sh").write_text(f"#WEFT {line}\ntrue\n")
+    assert refused(capsys, "job.sh").startswith(f"weft: {sentence}")
+
+
+def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
+    help_ = "(see weft submit --help)\n"
+    for words, sentence in (
+        ((), ("there is no command to run; write it after --, as in weft submit -- python "
+             "train.py, or as run: in a file\n")),
+        (("python", "train.py"), ("Got unexpected extra argument (train.py); the job's command "
+                                 f"goes after -- {help_}")),
+        (("train.sh",), ("there is no file train.sh; a command goes after --, as in weft submit -- "
+                        "train.sh\n")),
+        (("--secret", "A=b", "--", "x"), ("--secret takes only the name of a variable, as others "
+         "can read a command line; export the value, or use --secret-file NAME=PATH\n")),
+        (("--secret", "NOT_SET", "--", "x"), ("--secret NOT_SET: NOT_SET must come from your "
+         "environment, where it is not set; export it and submit again\n")),
+        (("--env", "NOT_SET", "--", "x"), ("--env NOT_SET: NOT_SET must come from your "
+         "environment, where it is not set; export it and submit again\n")),
+        (("--env", "A-B=1", "--", "x"), ('--env: "A-B" is no name of a variable; expected one such '
+                                        "as HF_HOME\n")),
+        (("--secret-file", "K", "--", "x"), "--secret-file expects NAME=PATH, found K\n"),
+        (("--secret-file", "K=none", "--", "x"), ("--secret-file: none cannot be read: No such "
+                                                 "file or directory\n")),
+        (("--time-limit", "long", "--", "x"), ('--time-limit is "long"; expected a length of time '
+         "such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00\n")),
+        (("--workdir", "none", "--", "x"), f"workdir {tmp_path}/none is not a folder\n"),
+        (("-f", "none.yaml"), '"none.yaml" cannot be read: No such file or directory\n'),
+    ):  # fmt: skip
+        assert refused(capsys, *words) == f"weft: {sentence}"
+
+
+def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> None:
+    waits = Why(
+        id="12",
+        state=State.PENDING,
+        cause="devices",
+        because="8 are asked for and 3 are free",
+        position=3,
+        estimate=StartEstimate(earliest_s=300.0, latest_s=1200.0, runs=16, sentence="x"),
+    )
+    made = Submitted(id="12", jobs=("12",), position=3, notes=("it stays at the size it gets",))
+    client = ValueClient(made=made, whys={"12": waits})
+    assert weft(client, "submit", "-n", "big", "--", "x") == 0
+    assert capsys.readouterr().out == (
+        "job 12 (big) submitted: 3rd in the queue, starts in 5m to 20m\n"
+        "  note: it stays at the size it gets\n"
+        "  weft logs -f 12  follow its output\n"
+        "  weft why 12      why it waits, or has what it has\n"
+        "  weft cancel 12   stop it\n"
+    )
+
+
+def test_a_job_that_can_never_run_is_told_at_once(capsys) -> None:
+    never = Why(id="12", state=State.PENDING, cause="never fits", because="16 are asked for, 8 are "
+                "there", never=True)  # fmt: skip
+    made = Submitted(id="12", jobs=("12",), position=1)
+    assert weft(ValueClient(made=made, whys={"12": never}), "submit", "--", "x") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "job 12 submitted: it can never run as it is: 16 are asked for, 8 are there"
+
+
+def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:
+    array = Submitted(id="13", jobs=("13_0", "13_1"), position=None)
+    starting = Why(id="13_0", state=State.STARTING, cause="", because="")
+    client = ValueClient(made=array, whys={"13_0": starting})
+    assert weft(client, "submit", "-a", "0-1", "--", "x") == 0
+    assert capsys.readouterr().out == (
+        "array 13 with 2 jobs submitted: it starts now\n"
+        "  weft logs -f 13_0  follow its output\n"
+        "  weft why 13_0      why it waits, or has what it has\n"
+        "  weft cancel 13     stop it\n"
+    )
+    repeated = Submitted(id="12", jobs=("12",), position=2, repeated=True)
+    assert weft(ValueClient(made=repeated), "submit", "--", "x") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "job 12 was submitted before: 2nd in the queue"
+
+
+def test_a_job_that_does_not_queue_says_what_it_waits_for(capsys) -> None:
+    client = ValueClient(views=[running("9", name="first")])
+    client.whys = {"12": Why(id="12", state=State.HELD, cause="held", because="its user holds it")}
+    assert weft(client, "submit", "--hold", "--", "x") == 0
+    assert capsys.readouterr().out.startswith("job 12 submitted: held until weft release 12\n")
+    after = Why(id="12", state=State.PENDING, cause="dependency", because="it starts after job 9")
+    client.whys = {"12": after}
+    assert weft(client, "submit", "--after", "first", "--", "x") == 0
+    assert sent(client).after == ("9",)
+    assert capsys.readouterr().out.startswith("job 12 submitted: it waits: it starts after job 9\n")
+
+
+def test_only_the_id_or_only_json(capsys) -> None:
+    assert weft(ValueClient(), "submit", "-q", "--", "x") == 0
+    assert capsys.readouterr().out == "12\n"
+    assert weft(ValueClient(), "submit", "--json", "--", "x") == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == ["12"]
+
+
+def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("T", "x7")
+    would = DryRun(jobs=1, sizes=(1, 2, 4), starts_now=False, notes=("a note",),
+                   estimate=StartEstimate(earliest_s=60, latest_s=120, runs=4, sentence="4 runs"),
+                   )  # fmt: skip
+    client = ValueClient(would=would)
+    words = ("--dry-run", "--secret", "T", "-t", "2h", "--", "python", "my train.py")
+    assert weft(client, "submit", *words) == 0
+    assert capsys.readouterr().out == (
+        "would wait; nothing was submitted\n"
+        "  devices  1,2,4\n"
+        "  start    in 1m to 2m (4 runs)\n"
+        "  command  python 'my train.py'\n"
+        f"  workdir  {tmp_path}\n"
+        "  limit    2h00m\n"
+        "  secrets  T\n"
+        "  note     a note\n"
+    )
+    assert [each[0] for each in client.asked] == ["dry_run"]
+    never = ValueClient(would=DryRun(jobs=1, sizes=(16,), starts_now=False, never_fits="8 there"))
+    assert weft(never, "submit", "--dry-run", "--", "x") == 2
+    assert capsys.readouterr().out.startswith(
+        "would never run here; nothing was submitted\n  because  8 there\n"
+    )
+
+
+def test_attach_prints_what_the_job_prints_and_ends_as_it_did(capsys) -> None:
+    failed = replace(running("12", name="big"), state=State.FAILED, code=3, because="a bug")
+    client = ValueClient(details={"12": detail(failed)}, logs={(1, 0): "one\ntwo"})
+    assert weft(client, "submit", "--attach", "-q", "--", "x") == 3
+    out, err = capsys.readouterr()
+    assert out == "12\none\ntwo"
+    assert err == "weft: job 12 (big) failed with exit code 3: a bug\n"
+
+
+def test_ctrl_c_detaches_and_the_job_runs_on(capsys) -> None:
+    class Interrupted(ValueClient):
+        def job(self, identity: str):
+            raise KeyboardInterrupt
+
+    assert weft(Interrupted(), "submit", "--attach", "-q", "--", "x") == 101
+    assert capsys.readouterr().err == (
+        "weft: detached; job 12 runs on (weft logs -f 12 follows it, weft cancel 12 stops it)\n"
+    )
+
+
+def test_wait_returns_the_jobs_own_code(capsys) -> None:
+    client = ValueClient(details={"12": detail(job("12", State.FAILED, code=7))})
+    assert weft(client, "submit", "--wait", "-q", "--", "x") == 7
+    members = [job("12_0", State.SUCCEEDED, array="12"), job("12_1", State.CANCELLED, array="12")]
+    array = Submitted(id="12", jobs=("12_0", "12_1"))
+    waiting = ValueClient(views=members, made=array)
+    assert weft(waiting, "submit", "--wait", "-a", "0-1", "--", "x") == 103
+    assert capsys.readouterr().out.endswith("job 12_0 succeeded\njob 12_1 was cancelled\n")
+
+
+def test_a_named_server_that_is_away_is_not_started_here(capsys, monkeypatch) -> None:
+    class Gone(ValueClient):
+        def status(self) -> Status:
+            raise UnreachableError("no Weft server answers at http://far:1")
+
+    monkeypatch.setenv("WEFT_URL", "http://far:1")
+    assert weft(Gone(), "submit", "--", "x") == 110
+    assert capsys.readouterr().err == "weft: no Weft server answers at http://far:1\n"
+
+
+def test_the_state_of_git_goes_along_and_is_cut_if_it_is_too_large(capsys, tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "a.txt").write_text("one\n")
+    for words in (["init", "-q"], ["add", "a.txt"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True, cwd=tmp_path)
+    (tmp_path / "a.txt").write_text("two\n")
+
+    class Small(ValueClient):
+        def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
+            if request.code and request.code.diff:
+                raise TooLargeError("too large")
+            return super().submit(request, key=key)
+
+    small, client = Small(), ValueClient()
+    assert weft(client, "submit", "--", "x") == 0
+    code = sent(client).code
+    assert code is not None
+    assert code.dirty
+    assert "+two" in code.diff
+    capsys.readouterr()
+    assert weft(small, "submit", "--", "x") == 0
+    code = sent(small).code
+    assert code is not None
+    assert (code.diff, code.cut, code.dirty) == ("", True, True)
+    assert capsys.readouterr().err == (
+        "weft: the changes in the folder are too large to record; submitting without them\n"
+    )
+    assert weft(client, "submit", "--no-git", "--", "x") == 0
+    assert sent(client).code is None

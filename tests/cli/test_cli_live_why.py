@@ -1,0 +1,176 @@
+"""`weft why` to the letter, for each kind of waiting."""
+
+import pytest
+from tests.cli.live_desk import ValueClient, job, weft
+
+from weft.wire.jobs import StartEstimate, State, Why
+
+SOON = StartEstimate(
+    earliest_s=1500.0, latest_s=4000.0, runs=16, sentence="16 simulations that go on from now"
+)
+
+ANSWERS = {
+    "devices": (
+        Why(
+            id="11",
+            state=State.PENDING,
+            cause="devices",
+            because="it needs 8 devices and 3 are free",
+            evidence=(
+                (
+                    "job 9 (bert) of anna holds box:0 and box:1 and has about 30m to go, as its "
+                    "log says"
+                ),
+                "device box:7 is used by pid 4711 of carl",
+            ),
+            change="it would start now with --devices 3",
+            position=1,
+            estimate=SOON,
+        ),
+        (
+            "job 11 waits (devices)\n"
+            "  because   it needs 8 devices and 3 are free\n"
+            "  evidence  job 9 (bert) of anna holds box:0 and box:1 and has about 30m to go,\n"
+            "            as its log says\n"
+            "            device box:7 is used by pid 4711 of carl\n"
+            "  change    it would start now with --devices 3\n"
+            "  position  1st in the queue\n"
+            "  start     in 25m to 1h06m (16 simulations that go on from now)\n"
+        ),
+    ),
+    "never": (
+        Why(
+            id="11",
+            state=State.PENDING,
+            cause="never fits",
+            because="it can never run here: it needs 16 devices and there are 8",
+            change="submit it with --devices 8 or fewer",
+            never=True,
+        ),
+        (
+            "job 11 can never run as it is (never fits)\n"
+            "  because  it can never run here: it needs 16 devices and there are 8\n"
+            "  change   submit it with --devices 8 or fewer\n"
+            "  start    never\n"
+        ),
+    ),
+    "held": (
+        Why(
+            id="11",
+            state=State.HELD,
+            cause="held",
+            because="its user holds it",
+            change="weft release 11",
+        ),
+        "job 11 is held\n  because  its user holds it\n  change   weft release 11\n",
+    ),
+    "dependency": (
+        Why(
+            id="11",
+            state=State.PENDING,
+            cause="dependency",
+            because="it starts after job 9 (running)",
+        ),
+        "job 11 waits (dependency)\n  because  it starts after job 9 (running)\n",
+    ),
+    "array": (
+        Why(
+            id="13_7",
+            state=State.PENDING,
+            cause="array",
+            because="8 members of array 13 may run at once, and as many do",
+        ),
+        (
+            "job 13_7 waits (array)\n"
+            "  because  8 members of array 13 may run at once, and as many do\n"
+        ),
+    ),
+    "rank": (
+        Why(
+            id="11",
+            state=State.PENDING,
+            cause="rank",
+            because="22 jobs go before it",
+            position=23,
+            estimate=StartEstimate(earliest_s=60.0, latest_s=None, runs=16, sentence=""),
+        ),
+        (
+            "job 11 waits (rank)\n"
+            "  because   22 jobs go before it\n"
+            "  position  23rd in the queue\n"
+            "  start     in 1m or much later\n"
+        ),
+    ),
+    "far": (
+        Why(
+            id="11",
+            state=State.PENDING,
+            cause="rank",
+            because="111 jobs go before it",
+            position=112,
+            estimate=StartEstimate(earliest_s=None, latest_s=None, runs=16, sentence=""),
+        ),
+        (
+            "job 11 waits (rank)\n"
+            "  because   111 jobs go before it\n"
+            "  position  112th in the queue\n"
+            "  start     not within the time that was simulated\n"
+        ),
+    ),
+    "running": (
+        Why(
+            id="11",
+            state=State.RUNNING,
+            cause="share",
+            because="2 of 8 devices are its fair share",
+        ),
+        "job 11 runs (share)\n  because  2 of 8 devices are its fair share\n",
+    ),
+    "hostile": (
+        Why(id="11", state=State.FAILED, cause="", because="exit\x1b]0;pwned\x07 1"),
+        "job 11 failed\n  because  exit?]0;pwned? 1\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_why_tells_each_kind_of_waiting_apart(kind, capsys) -> None:
+    answer, text = ANSWERS[kind]
+    client = ValueClient(whys={answer.id: answer})
+    assert weft(client, "why", answer.id) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
+    answer = ANSWERS["held"][0]
+    client = ValueClient(views=[job("11", name="big")], whys={"11": answer})
+    assert weft(client, "why", "big") == 0
+    assert capsys.readouterr().out.startswith("job 11 is held")
+    client.views.append(job("12", name="big"))
+    assert weft(client, "why", "big") == 2
+    assert capsys.readouterr().err == (
+        "weft: big is the name of 2 jobs (11, 12); say which by id\n"
+    )
+
+
+def test_why_of_an_array_asks_which_of_its_jobs(capsys) -> None:
+    client = ValueClient(views=[job("13_0", array="13", index=0)])
+    assert weft(client, "why", "13") == 2
+    assert capsys.readouterr().err == (
+        "weft: 13 is an array; say which of its jobs, such as 13_0 (weft ps --array 13 lists "
+        "them)\n"
+    )
+
+
+def test_of_jobs_that_ended_the_newest_of_the_name_is_meant(capsys) -> None:
+    old = job("3", State.FAILED, name="big", submitted_at=1.0)
+    new = job("4", State.FAILED, name="big", submitted_at=2.0)
+    failed = Why(id="4", state=State.FAILED, cause="", because="exit code 1")
+    client = ValueClient(views=[new, old], whys={"4": failed})
+    assert weft(client, "why", "big") == 0
+    assert capsys.readouterr().out == "job 4 failed\n  because  exit code 1\n"
+
+
+def test_a_job_that_is_not_there_is_exit_code_102(capsys) -> None:
+    assert weft(ValueClient(), "why", "99") == 102
+    assert capsys.readouterr().err == "weft: there is no job 99\n"

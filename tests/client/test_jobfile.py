@@ -1,0 +1,359 @@
+"""Job files: what each field means, and the sentence with its line for what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.client.jobfile import (
+    KNOWN_FIELDS,
+    Draft,
+    Given,
+    complete,
+    read_env_file,
+    read_job_file,
+    read_text,
+)
+from weft.core.errors import InvalidInputError
+from weft.wire.jobs import JobRequest
+
+
+def said(read: Callable[[], object]) -> str:
+    """The sentence that refuses, or nothing; any other exception is a failure."""
+    try:
+        read()
+    except InvalidInputError as error:
+        return str(error)
+    return ""
+
+
+WHOLE = """\
+name: bert
+run: torchrun train.py --lr 1e-4 && echo done
+devices: 2..8
+ranks: one
+workdir: code
+env: {A: 1, B: yes, HF_TOKEN: null}
+secrets: [HF_TOKEN]
+tenant: nlp
+priority: high
+guaranteed: false
+resumable: true
+time_limit: 1-12:00:00
+grace: 120s
+stop_signal: usr1
+retries: 5
+after: [12, 13]
+after_any: 14
+array: 0-99%8
+model: bert-large
+estimate: 3h
+held: true
+"""
+
+
+def refused(text: str) -> str:
+    with pytest.raises(InvalidInputError) as error:
+        read_job_file("train.yaml", text)
+    return str(error.value)
+
+
+def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
+    draft = read_job_file(str(tmp_path / "train.yaml"), WHOLE)
+    request = complete(draft, {"HF_TOKEN": "x7", "PATH": "/bin"}, workdir="/elsewhere")
+    assert request == JobRequest(
+        command=("/bin/bash", "-c", "torchrun train.py --lr 1e-4 && echo done"),
+        name="bert",
+        devices="2..8",
+        ranks="one",
+        workdir=str(tmp_path / "code"),
+        env={"PATH": "/bin", "A": "1", "B": "yes"},
+        secrets={"HF_TOKEN": "x7"},
+        tenant="nlp",
+        priority=10,
+        guaranteed=False,
+        resumable=True,
+        time_limit_s=129_600.0,
+        grace_s=120.0,
+        stop_signal="SIGUSR1",
+        retries=5,
+        after=("12", "13"),
+        after_any=("14",),
+        array="0-99%8",
+        model="bert-large",
+        estimate_s=10_800.0,
+        held=True,
+    )
+
+
+def test_the_whole_example_names_every_known_field() -> None:
+    assert {line.partition(":")[0] for line in WHOLE.splitlines()} | {"command"} == set(
+        KNOWN_FIELDS
+    )
+
+
+def test_a_command_is_a_list_and_devices_may_be_one() -> None:
+    draft = read_job_file("a.yaml", "command: [python, train.py, --lr, 1e-4]\ndevices: [4, 1, 2]")
+    assert draft.fields["command"] == ("python", "train.py", "--lr", "1e-4")
+    assert draft.fields["devices"] == "1,2,4"
+
+
+def test_an_empty_file_is_an_empty_description() -> None:
+    assert read_job_file("a.yaml", "").fields == {}
+    assert read_job_file("a.yaml", "# nothing\n---\n").fields == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "name: x\ndevicse: 4",
+            ('train.yaml line 2: there is no field "devicse"; did you mean devices?'),
+        ),
+        (
+            "zzz: 4",
+            'train.yaml line 1: there is no field "zzz" (known: ' + ", ".join(KNOWN_FIELDS) + ")",
+        ),
+        ("- a", "train.yaml line 1: expected fields such as devices: 4, found a list"),
+        (
+            "python train.py",
+            ('train.yaml line 1: expected fields such as devices: 4, found "python train.py"'),
+        ),
+        ("name: a\nname: b", 'train.yaml line 2: "name" is given twice, first on line 1; keep one'),
+        ("env: {A: 1, A: 2}", 'train.yaml line 1: "A" is given twice, first on line 1; keep one'),
+        ("run: a\ncommand: [b]", "train.yaml line 2: both run and command are given; keep one"),
+        ("name: &x a", "train.yaml line 1: anchors and aliases (& and *) are not taken"),
+        ("a: &x [1]\nname: *x", "train.yaml line 1: anchors and aliases (& and *) are not taken"),
+        ("name: !!python/name:os.system x", "train.yaml line 1: tags (!) are not taken"),
+        ("name: !!str x", "train.yaml line 1: tags (!) are not taken"),
+        ("name: a\n---\nname: b", "train.yaml line 2: a second document begins; expected one job"),
+        ("env: " + "[" * 9 + "]" * 9, "train.yaml line 1: nested more than 8 deep"),
+        ("? [a]\n: b", "train.yaml line 1: expected a name before the colon"),
+        (
+            "name: [",
+            ("train.yaml line 1 is not YAML: expected the node content, but found '<stream end>'"),
+        ),
+        (
+            "\tname: x",
+            ("train.yaml line 1 is not YAML: found character '?t' that cannot start any token"),
+        ),
+        ('name: "\\UFFFFFFFF"', "train.yaml is not YAML: a character or number is out of range"),
+        ('name: "\\ud800"', "train.yaml line 1: a zero byte or half a character is in the text"),
+        ('name: "\\0"', "train.yaml line 1: a zero byte or half a character is in the text"),
+        ("name: [a]", "train.yaml line 1: name: expected a name, found a list"),
+        ("name:", "train.yaml line 1: name: expected a name, found nothing"),
+        ("run: [a]", "train.yaml line 1: run: expected a line for the shell, found a list"),
+        ("run: ' '", "train.yaml line 1: run: the line is empty; expected a command"),
+        ("command: python x", 'train.yaml line 1: command: expected a list, found "python x"'),
+        (
+            "command: []",
+            ("train.yaml line 1: command: the list is empty; expected a program and its arguments"),
+        ),
+        ("command: [[a]]", "train.yaml line 1: command: expected a list of texts, found a list"),
+        (
+            "devices: many",
+            (
+                'train.yaml line 1: devices is "many"; expected a number such as 4, a '
+                "range such as 2..8, or sizes such as 1,2,4"
+            ),
+        ),
+        (
+            "devices: {a: 1}",
+            (
+                "train.yaml line 1: devices: expected a number such as 4, a range such "
+                "as 2..8, or sizes such as [1, 2, 4], found a map"
+            ),
+        ),
+        ("ranks: 4", 'train.yaml line 1: ranks is "4"; expected auto, device, one'),
+        (
+            "env: [A]",
+            ("train.yaml line 1: env: expected a map such as {A: x, B: null}, found a list"),
+        ),
+        ("env:\n  A: [1]", 'train.yaml line 2: "A" is a list; expected a text'),
+        (
+            "env:\n  A-B: 1",
+            ('train.yaml line 2: "A-B" is no name of a variable; expected one such as HF_HOME'),
+        ),
+        (
+            "secrets: {T: x}",
+            (
+                "train.yaml line 1: secrets: expected names such as [HF_TOKEN], found "
+                "a map; values come from your environment and are never written in the "
+                "file"
+            ),
+        ),
+        (
+            "priority: asap",
+            (
+                'train.yaml line 1: priority is "asap"; expected a whole number, or '
+                "low, normal, high, urgent"
+            ),
+        ),
+        (
+            "resumable: maybe",
+            ('train.yaml line 1: resumable: expected true or false, found "maybe"'),
+        ),
+        (
+            "time_limit: long",
+            (
+                'train.yaml line 1: time_limit is "long"; expected a length of time '
+                "such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00"
+            ),
+        ),
+        (
+            "retries: -1",
+            ('train.yaml line 1: retries is "-1"; expected a whole number from 0 to 100'),
+        ),
+        ("after: [a b]", 'train.yaml line 1: after is "a b"; expected ids of jobs such as 12,13'),
+        (
+            "array: x",
+            (
+                'train.yaml line 1: array is "x"; expected numbers such as 0-99, 0-99%8, '
+                "1,3,5-9 or 0-10:2"
+            ),
+        ),
+        ("x" * 70_000, "train.yaml is larger than 64 KiB"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_line(text, sentence) -> None:
+    assert refused(text) == sentence.replace("'?t'", "'\\t'")
+
+
+def test_laughs_by_the_billion_are_refused_at_the_first() -> None:
+    laughs = "a: &a [x, x]\n" + "\n".join(
+        f"{name}: &{name} [{', '.join(['*' + last] * 9)}]"
+        for last, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    assert refused(laughs) == "train.yaml line 1: anchors and aliases (& and *) are not taken"
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_line() -> None:
+    draft = read_job_file("train.yaml", "run: a\nenv:\n  B: 1\n  HF_TOKEN: null")
+    with pytest.raises(InvalidInputError) as error:
+        complete(draft, {}, workdir="/w")
+    assert str(error.value) == (
+        "train.yaml line 4: HF_TOKEN must come from your environment, where it is not set; "
+        "export it and submit again"
+    )
+
+
+def test_a_secret_with_its_value_in_the_open_is_refused() -> None:
+    draft = read_job_file("train.yaml", "run: a\nenv: {T: abc}\nsecrets: [T]")
+    with pytest.raises(InvalidInputError) as error:
+        complete(draft, {"T": "abc"}, workdir="/w")
+    assert str(error.value) == (
+        "train.yaml line 2: T is a secret and has its value here as well, where it would be shown; "
+        "leave the value out"
+    )
+
+
+def test_a_description_without_a_command_says_where_to_write_it() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        complete(Draft(), {}, workdir="/w")
+    assert str(error.value) == (
+        "there is no command to run; write it after --, as in weft submit -- python train.py, or "
+        "as run: in a file"
+    )
+
+
+def test_what_the_command_needs_of_the_environment_goes_along_and_nothing_else() -> None:
+    environ = {"PATH": "/venv/bin", "VIRTUAL_ENV": "/venv", "AWS_SECRET_ACCESS_KEY": "x"}
+    request = complete(Draft({"command": ("a",)}), environ, workdir="/w")
+    assert request.env == {"PATH": "/venv/bin", "VIRTUAL_ENV": "/venv"}
+    assert request.workdir == "/w"
+
+
+def test_the_later_draft_wins_field_by_field_and_variable_by_variable() -> None:
+    first = Draft({"name": "a", "devices": "1"}, {"A": Given("1", "f"), "B": Given("1", "f")})
+    later = Draft({"devices": "2"}, {"B": Given("2", "flag")})
+    both = first.under(later)
+    assert both.fields == {"name": "a", "devices": "2"}
+    assert {name: given.value for name, given in both.env.items()} == {"A": "1", "B": "2"}
+
+
+def test_text_that_no_process_can_be_given_is_refused() -> None:
+    for fields, sentence in (
+        ({"command": ("a\0",)}, "word 0 of the command has a zero byte in it"),
+        ({"command": ("\ud800",)}, "word 0 of the command is not UTF-8 text"),
+        ({"command": ("a",), "name": "\0"}, "name has a zero byte in it"),
+    ):
+        with pytest.raises(InvalidInputError) as error:
+            complete(Draft(dict(fields)), {}, workdir="/w")
+        assert str(error.value) == sentence
+
+
+def test_env_files_have_a_variable_on_each_line() -> None:
+    text = "# a comment\n\nA=1\nexport B='two words'\nC\nD=\"x=y\"\n"
+    found = read_env_file("job.env", text)
+    assert {name: given.value for name, given in found.items()} == {
+        "A": "1",
+        "B": "two words",
+        "C": None,
+        "D": "x=y",
+    }
+    assert found["C"].where == "job.env line 5"
+    with pytest.raises(InvalidInputError) as error:
+        read_env_file("job.env", "A B=1")
+    assert str(error.value) == (
+        'job.env line 1: "A B" is no name of a variable; expected one such as HF_HOME'
+    )
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    for path, content, sentence in (
+        ("none", None, '"{}" cannot be read: No such file or directory'),
+        ("binary", b"\xff\xfe", "{} is not UTF-8 text, at byte 0"),
+        ("large", b"x" * 70_000, "{} is larger than 64 KiB"),
+    ):
+        file = tmp_path / path
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(InvalidInputError) as error:
+            read_text(str(file))
+        assert str(error.value) in (sentence.format(file), sentence.format(str(file)[:60] + "..."))
+
+
+_BITS = st.sampled_from(
+    [
+        *KNOWN_FIELDS,
+        ":",
+        ": ",
+        "\n",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "&a",
+        "*a",
+        "!!x ",
+        "|",
+        ">",
+        '"',
+        "'",
+        "\\U",
+        "null",
+        "1",
+        "..",
+        "%YAML 1.1\n",
+        "---\n",
+        "  ",
+        "\t",
+        "#",
+        ",",
+        "?",
+        "0-9",
+    ]
+)
+
+
+@given(st.text(max_size=200) | st.lists(_BITS, max_size=40).map("".join))
+def test_any_text_gives_a_draft_or_one_sentence(text) -> None:
+    assert "\n" not in said(lambda: read_job_file("a.yaml", text))
+
+
+@given(st.text(max_size=200))
+def test_any_env_file_gives_variables_or_one_sentence(text) -> None:
+    assert "\n" not in said(lambda: read_env_file("a.env", text))

@@ -1,0 +1,90 @@
+"""What git says of a folder, and what it is kept from doing."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weft.client.gitstate import git_state
+
+
+def git(folder: Path, *words: str) -> str:
+    author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    ran = subprocess.run(
+        ["git", *author, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return ran.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a.txt").write_text("one\n")
+    git(tmp_path, "add", "a.txt")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    return tmp_path
+
+
+def test_a_clean_folder_has_a_commit_a_branch_and_no_diff(repository: Path) -> None:
+    state = git_state(repository)
+    assert state is not None
+    assert (state.commit, state.branch) == (git(repository, "rev-parse", "HEAD"), "main")
+    assert (state.dirty, state.diff, state.cut) == (False, "", False)
+
+
+def test_changes_to_tracked_files_are_recorded(repository: Path) -> None:
+    (repository / "a.txt").write_text("two\n")
+    (repository / "untracked.txt").write_text("x\n")
+    inside = repository / "inside"
+    inside.mkdir()
+    state = git_state(inside)
+    assert state is not None
+    assert state.dirty
+    assert "-one\n+two\n" in state.diff
+    assert "untracked" not in state.diff
+
+
+def test_a_diff_is_cut_at_its_limit(repository: Path) -> None:
+    (repository / "a.txt").write_text("x" * 10_000)
+    state = git_state(repository, diff_bytes_max=1000)
+    assert state is not None
+    assert (len(state.diff), state.cut, state.dirty) == (1000, True, True)
+
+
+def test_nothing_is_said_outside_git_or_before_the_first_commit(tmp_path: Path) -> None:
+    assert git_state(tmp_path) is None
+    assert git_state(tmp_path / "missing") is None
+    git(tmp_path, "init", "-q")
+    assert git_state(tmp_path) is None
+
+
+def test_a_repository_cannot_have_its_own_programs_run(repository: Path) -> None:
+    trap, sprung = repository / "trap.sh", repository / "sprung"
+    trap.write_text(f'#!/bin/sh\ntouch {sprung}\ncat "$1"\n')
+    trap.chmod(0o755)
+    for key in ("diff.external", "core.fsmonitor", "core.pager", "diff.x.textconv"):
+        git(repository, "config", key, str(trap))
+    (repository / ".gitattributes").write_text("*.txt diff=x\n")
+    (repository / "a.txt").write_text("two\n")
+    state = git_state(repository)
+    assert state is not None
+    assert "+two" in state.diff
+    assert not sprung.exists()
+
+
+def test_another_repository_named_by_the_environment_is_not_asked(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
+    assert git_state(tmp_path_factory.mktemp("plain")) is None
+
+
+def test_a_git_that_takes_too_long_gives_no_answer(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path_factory.mktemp("programs")
+    slow = programs / "git"
+    slow.write_text("#!/bin/sh\nsleep 1000\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    assert git_state(repository, time_limit_s=0.1) is None
