@@ -26,6 +26,9 @@ CLOCK_READERS = {"control/clock.py", "cli/progress.py", "cli/simulate.py", "cli/
 # Stopwatches, handed over as arguments.
 CLOCK_READERS |= {"cli/explain.py", "sim/sweep.py", "replications/paper.py", "cli/replicate.py"}
 CLOCK_READERS |= {"cli/analyze.py"}
+# Processes of their own, or apart from the event loop: they wait and count for themselves.
+CLOCK_READERS |= {"engines/supervisor.py", "engines/capture.py", "store/deadline.py"}
+CLOCK_READERS |= {"client/pace.py", "cli/moments.py", "report.py"}
 # What `import weft` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from weft.client import jobfile_values as values
 from weft.client.jobfile import (
     Draft,
     Given,
@@ -19,6 +18,7 @@ from weft.client.jobfile import (
 )
 from weft.client.jobfile_script import Line
 from weft.core.errors import InvalidInputError
+from weft.wire import notation as values
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SECRET_BYTES_MAX = 65_536

@@ -8,8 +8,8 @@ from weft.cli.desk import echo_json as as_json_text
 from weft.cli.ends import NOT_ENDED, end_sentence, exit_code
 from weft.cli.following import PIECE, Follower, Printer, show
 from weft.cli.wording import ago, plain, several, span
-from weft.client.jobfile_values import duration
 from weft.wire.jobs import JobDetail
+from weft.wire.notation import duration
 
 
 @click.command()

@@ -7,9 +7,9 @@ import click
 from weft.cli.choosing import confirm, is_identity, jobs_argument, many_jobs, yes_option
 from weft.cli.desk import Desk, desk, note
 from weft.cli.wording import plain, several
-from weft.client.jobfile_values import priority as read_priority
 from weft.core.errors import WeftError
 from weft.wire.jobs import JobChange, JobView, State
+from weft.wire.notation import priority as read_priority
 
 Order = Callable[[str], tuple[JobView, ...]]
 

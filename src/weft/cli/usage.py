@@ -8,8 +8,8 @@ import click
 from weft.cli.desk import desk, echo_json, json_option
 from weft.cli.table import Column, table
 from weft.cli.wording import plain
-from weft.client.jobfile_values import duration
 from weft.wire.machine import UsageRow
+from weft.wire.notation import duration
 
 _COLUMNS = (
     Column("USER", always=True),

@@ -11,8 +11,8 @@ from weft.cli.ends import NOT_ENDED, end_sentence, first_bad
 from weft.cli.following import LONGEST_S, SHORTEST_S, Patience
 from weft.cli.wording import plain, several
 from weft.client.errors import NoAnswerError, UnreachableError
-from weft.client.jobfile_values import duration
 from weft.wire.jobs import JobView
+from weft.wire.notation import duration
 
 
 @click.command()

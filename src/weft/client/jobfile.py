@@ -31,12 +31,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.client import jobfile_values as values
-from weft.client.jobfile_values import shown
 from weft.client.jobfile_yaml import BYTES_MAX, Items, Pairs, Text, Tree, kind_of, read_yaml
 from weft.core.errors import InvalidInputError
 from weft.traces.suggest import did_you_mean
+from weft.wire import notation as values
 from weft.wire.jobs import Code, JobRequest
+from weft.wire.notation import shown
 
 SHELL = ("/bin/bash", "-c")
 WORDS_MAX = 4096

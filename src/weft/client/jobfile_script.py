@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.client import jobfile_values as values
 from weft.client.jobfile import Draft, array_text
-from weft.client.jobfile_values import shown
 from weft.core.errors import InvalidInputError
+from weft.wire import notation as values
+from weft.wire.notation import shown
 
 NOTES_MAX = 20
 

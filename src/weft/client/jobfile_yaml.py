@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from weft.client.jobfile_values import shown
 from weft.core.errors import InvalidInputError
+from weft.wire.notation import shown
 
 BYTES_MAX = 64 * 1024
 DEPTH_MAX = 8

@@ -7,13 +7,13 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from weft.client.jobfile_values import array, ranks, shown, sizes_of, stop_signal
 from weft.control.profiles import Expectation, Profiles, keys_of
 from weft.control.records import JobRecord
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobSpec
 from weft.wire.jobs import JobRequest
+from weft.wire.notation import array, ranks, shown, sizes_of, stop_signal
 from weft.wire.problems import InvalidRequestError
 
 NAME_MAX = 128

@@ -1,0 +1,82 @@
+"""Who is at the other end of a Unix socket, as the kernel says it.
+
+The protocol puts the peer's credentials into the state of every request that comes in by a Unix
+socket. A request without them came over TCP, or from a socket the kernel would not vouch for:
+either way it must bring a token.
+"""
+
+import asyncio
+import socket
+import struct
+from typing import NamedTuple
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_HEAD_S_MAX = 20.0
+
+
+class Peer(NamedTuple):
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(connection: socket.socket) -> Peer | None:
+    """The credentials of whoever connected; None where there are none to be had."""
+    layout = struct.Struct("3i")
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
+        pid, uid, gid = layout.unpack(raw)
+    except (OSError, struct.error):
+        return None
+    # The kernel says -1 where nobody stands behind the socket.
+    return Peer(pid, uid, gid) if uid >= 0 else None
+
+
+class PeerProtocol(H11Protocol):
+    """uvicorn's protocol with peer credentials, and with an end to its patience.
+
+    uvicorn waits forever for the rest of a request's head. Whoever opens connections and sends a
+    byte now and then would use up the server's file descriptors.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        unix = connection is not None and connection.family == socket.AF_UNIX
+        self.app_state = {
+            **self.app_state,
+            "unix": unix,
+            "peer": peer_of(connection) if unix else None,
+            "abort": transport.abort,
+        }
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unwatch()
+
+    def _watch(self) -> None:
+        """Run the timer while a request's head is awaited, and only then."""
+        waits = self.conn.their_state is h11.IDLE
+        if not waits:
+            self._unwatch()
+        elif self._patience is None:
+            self._patience = self.loop.call_later(REQUEST_HEAD_S_MAX, self._lose_patience)
+
+    def _unwatch(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,321 @@
+"""Route x person x method, complete, over real HTTP; forged headers on every one of them."""
+
+import socket
+from collections.abc import Iterator, Mapping
+
+import httpx2
+import pytest
+
+from tests.server.running import Running, running
+from weft.client import Client
+from weft.server import access
+from weft.server.app import PREFIX, ROUTES, create_app
+from weft.wire.jobs import JobRequest
+from weft.wire.machine import Role
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+PEOPLE = ("nobody", "viewer", "owner", "other", "job", "admin")
+READERS = {"viewer", "owner", "other", "admin"}
+USERS = {"owner", "other", "admin"}
+OWNERS = {"owner", "admin"}
+
+# Written out by hand: who gets past each route. All others are refused.
+ALLOWED: dict[str, set[str]] = {
+    "GET /health": set(PEOPLE),
+    "GET /status": READERS,
+    "GET /openapi.json": READERS,
+    "GET /metrics": READERS,
+    "POST /jobs": USERS,
+    "POST /jobs/dry-run": USERS,
+    "GET /jobs": READERS,
+    "GET /jobs/{identity}": READERS,
+    "PATCH /jobs/{identity}": OWNERS,
+    "POST /jobs/{identity}/cancel": OWNERS,
+    "POST /jobs/{identity}/hold": OWNERS,
+    "POST /jobs/{identity}/release": OWNERS,
+    "GET /jobs/{identity}/why": READERS,
+    "POST /jobs/{identity}/report": {"owner", "admin", "job"},
+    "GET /jobs/{identity}/log": READERS,
+    "GET /jobs/{identity}/log/stream": READERS,
+    "GET /nodes": READERS,
+    "PUT /devices/{device}/order": {"admin"},
+    "POST /devices/{device}/unquarantine": {"admin"},
+    "GET /policy": READERS,
+    "PUT /policy": {"admin"},
+    "POST /shutdown": {"admin"},
+    "GET /events": READERS,
+    "GET /events/stream": READERS,
+    "GET /usage": READERS,
+    "GET /snapshot": READERS,
+    "GET /journal": READERS,
+    "GET /debug": {"admin"},
+    "GET /tokens": USERS,
+    "POST /tokens": USERS,
+    "DELETE /tokens/{identity}": USERS,
+}
+BODIES: dict[str, object] = {
+    "POST /jobs": {"command": ["true"]},
+    "POST /jobs/dry-run": {"command": ["true"]},
+    "PATCH /jobs/{identity}": {"priority": 1},
+    "POST /jobs/{identity}/report": {"step": 1},
+    "PUT /devices/{device}/order": {"order": "manage"},
+    "PUT /policy": {"policy": "fifo"},
+    "POST /shutdown": {"mode": "leave"},
+    "POST /tokens": {"name": "x", "role": "user"},
+}
+# What a route that lets somebody pass may answer, where it is not a success.
+PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tokens(server: Running) -> dict[str, str]:
+    service = server.service
+    made = {
+        "viewer": service.token("vera", Role.VIEWER),
+        "owner": service.token("olga", Role.USER),
+        "other": service.token("otto", Role.USER),
+        "admin": service.token("anna", Role.ADMIN),
+    }
+    with Client(server.url, made["owner"]) as client:
+        identity = client.submit(JobRequest(command=("true",), name="the one")).id
+    assert identity == "1"
+    server.within(lambda: service.run("1"))
+    return {**made, "job": service.job_token("1")}
+
+
+@pytest.fixture(scope="module")
+def http(server: Running) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=10, trust_env=False) as found:
+        yield found
+
+
+def ask(
+    http: httpx2.Client, name: str, headers: Mapping[str, str], *, method: str = ""
+) -> tuple[int, str]:
+    """The status of a request to a route, and the problem's code; streams are not read."""
+    route_method, template = name.split(" ")
+    path = template.replace("{identity}", "1").replace("{device}", "here:0")
+    body = BODIES.get(name)
+    with http.stream(
+        method or route_method, PREFIX + path, headers=dict(headers), json=body
+    ) as found:
+        kind = found.headers.get("content-type", "")
+        if kind != "application/problem+json" or method == "HEAD":
+            return found.status_code, ""
+        found.read()
+        return found.status_code, str(found.json()["code"])
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def test_the_list_here_has_every_route():
+    assert ALLOWED.keys() == {f"{route.method} {route.path}" for route in ROUTES}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_a_route_lets_pass_whom_it_should_and_nobody_else(
+    server: Running, http: httpx2.Client, tokens: dict[str, str], name: str
+):
+    for person in PEOPLE:
+        check(name, person, ask(http, name, bearer(tokens.get(person))))
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_tokens_are_held_to_the_same_on_the_unix_socket(
+    server: Running, tokens: dict[str, str], name: str
+):
+    transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
+    with httpx2.Client(transport=transport, base_url="http://weft") as http:
+        for person, token in tokens.items():
+            check(name, person, ask(http, name, bearer(token)))
+
+
+def check(name: str, person: str, found: tuple[int, str]) -> None:
+    if person in ALLOWED[name]:
+        assert found[0] < 300 or found[0] == PASSED.get(name), (person, found)
+    else:
+        refused = (401, "not-known") if person == "nobody" else (403, "not-allowed")
+        assert found == refused, person
+
+
+@pytest.mark.parametrize("path", sorted({route.path for route in ROUTES}))
+def test_methods_that_are_not_in_the_table_are_not_served(
+    http: httpx2.Client, tokens: dict[str, str], path: str
+):
+    offered = {route.method for route in ROUTES if route.path == path}
+    if path == "/jobs/dry-run":
+        offered |= {"GET", "PATCH"}  # of a job with that id, of which there is none
+    for method in METHODS:
+        if method in offered:
+            continue
+        for person in ("admin", "nobody"):
+            status, _ = ask(http, f"GET {path}", bearer(tokens.get(person)), method=method)
+            assert status == 405, (method, person)
+
+
+FORGED: tuple[dict[str, str], ...] = (
+    {"Host": "evil.example"},
+    {"Host": "127.0.0.1"},
+    {"Host": "127.0.0.1:1"},
+    {"Host": "weft"},
+    {"Host": ""},
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": ""},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+)
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_forged_hosts_and_origins_are_refused_on_every_route_and_method(
+    http: httpx2.Client, tokens: dict[str, str], name: str
+):
+    for forged in FORGED:
+        for method in METHODS:
+            headers = {**bearer(tokens["admin"]), **forged}
+            status, code = ask(http, name, headers, method=method)
+            assert status == 403, (forged, method)
+            assert code in {"not-allowed", ""}  # an answer to HEAD has no body
+
+
+def test_our_own_origin_may_ask(http: httpx2.Client, tokens: dict[str, str], server: Running):
+    headers = {**bearer(tokens["viewer"]), "Origin": server.url, "Sec-Fetch-Site": "same-origin"}
+    assert ask(http, "GET /jobs", headers)[0] == 200
+
+
+def test_no_answer_allows_other_origins(http: httpx2.Client, tokens: dict[str, str]):
+    for person in PEOPLE:
+        answer = http.get(f"{PREFIX}/jobs", headers=bearer(tokens.get(person)))
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_every_answer_carries_the_security_headers(http: httpx2.Client, tokens: dict[str, str]):
+    for path in (f"{PREFIX}/health", f"{PREFIX}/jobs", "/nothing"):
+        headers = http.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert len(headers["x-request-id"]) == 16
+        assert "server" not in headers
+
+
+def test_the_host_header_of_the_unix_socket_is_checked_too(server: Running):
+    transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
+    with httpx2.Client(transport=transport, base_url="http://weft") as http:
+        assert http.get(f"{PREFIX}/status").status_code == 200
+        assert http.get(f"{PREFIX}/status", headers={"Host": "evil.example"}).status_code == 403
+        assert http.get(f"{PREFIX}/status", headers={"Origin": "null"}).status_code == 403
+
+
+def test_a_header_that_is_sent_twice_is_refused(server: Running, tokens: dict[str, str]):
+    host = server.url.removeprefix("http://")
+    lines = [
+        "GET /api/v1/status HTTP/1.1",
+        f"Host: {host}",
+        f"Authorization: Bearer {tokens['viewer']}",
+        f"Authorization: Bearer {tokens['admin']}",
+        "Connection: close",
+    ]
+    name, _, port = host.partition(":")
+    with socket.create_connection((name, int(port)), timeout=5) as connection:
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["Bearer", "Basic YTpi", "Bearer x", "Bearer weft_a_b", "Bearer " + "x" * 5000, "a"],
+)
+def test_what_is_not_a_token_is_refused(http: httpx2.Client, given: str):
+    answer = http.get(f"{PREFIX}/status", headers={"Authorization": given})
+    assert (answer.status_code, answer.json()["code"]) == (401, "not-known")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_wrong_token_is_refused_on_the_unix_socket_too(server: Running):
+    with Client(server.unix, "weft_a_b") as client, pytest.raises(Exception, match="not known"):
+        client.status()
+
+
+def test_the_token_of_a_job_reports_for_that_job_only(http: httpx2.Client, tokens: dict[str, str]):
+    made = http.post(
+        f"{PREFIX}/jobs", headers=bearer(tokens["owner"]), json={"command": ["true"]}
+    ).json()
+    answer = http.post(
+        f"{PREFIX}/jobs/{made['id']}/report", headers=bearer(tokens["job"]), json={"step": 1}
+    )
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == f"the token of job 1 may not report for job {made['id']}"
+
+
+@pytest.mark.parametrize(
+    ("person", "role", "status"),
+    [
+        ("owner", "admin", 403),
+        ("owner", "user", 201),
+        ("owner", "viewer", 201),
+        ("viewer", "viewer", 403),
+        ("job", "viewer", 403),
+        ("admin", "admin", 201),
+    ],
+)
+def test_nobody_grants_above_themselves(
+    http: httpx2.Client, tokens: dict[str, str], person: str, role: str, status: int
+):
+    answer = http.post(
+        f"{PREFIX}/tokens", headers=bearer(tokens[person]), json={"name": "x", "role": role}
+    )
+    assert answer.status_code == status
+
+
+def test_a_user_grants_to_nobody_else_and_sees_no_others_tokens(
+    http: httpx2.Client, tokens: dict[str, str]
+):
+    body = {"name": "x", "user": "anna"}
+    assert (
+        http.post(f"{PREFIX}/tokens", headers=bearer(tokens["owner"]), json=body).status_code == 403
+    )
+    seen = http.get(f"{PREFIX}/tokens", headers=bearer(tokens["owner"])).json()
+    assert {each["user"] for each in seen} == {"olga"}
+
+
+def test_no_token_is_in_any_answer_after_it_was_made(http: httpx2.Client, tokens: dict[str, str]):
+    texts = []
+    for name in ALLOWED:
+        method, template = name.split(" ")
+        if method != "GET" or template.endswith("/stream"):
+            continue
+        path = PREFIX + template.replace("{identity}", "1")
+        answer = http.get(path, headers=bearer(tokens["admin"]))
+        texts.append(answer.text + str(answer.headers))
+    for token in tokens.values():
+        secret = token.rpartition("_")[2]
+        assert not any(secret in text for text in texts)
+
+
+class _NoService:
+    def figures(self) -> tuple[()]:
+        return ()
+
+
+def test_a_route_without_a_row_fails_the_build(monkeypatch):
+    monkeypatch.delitem(access.TABLE, ("GET", "/nodes"))
+    with pytest.raises(AssertionError, match="GET /nodes has no row"):
+        create_app(_NoService())  # type: ignore[arg-type]
+
+
+def test_a_row_without_a_route_fails_the_build(monkeypatch):
+    monkeypatch.setitem(access.TABLE, ("GET", "/secrets"), Role.VIEWER)
+    with pytest.raises(AssertionError, match="GET /secrets has no route"):
+        create_app(_NoService())  # type: ignore[arg-type]

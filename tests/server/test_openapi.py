@@ -1,0 +1,55 @@
+"""The published document: complete, and the one that is checked in."""
+
+import json
+import os
+from pathlib import Path
+
+from tests.server.memory import MemoryService
+from weft.server.app import PREFIX, ROUTES, create_app
+
+CHECKED_IN = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+def document(tmp_path: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(json.dumps(create_app(MemoryService(tmp_path)).openapi()))
+    return found
+
+
+def test_the_document_that_is_checked_in_is_the_apps(tmp_path):
+    found = document(tmp_path)
+    found["info"]["version"] = "current"  # type: ignore[index]
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("WEFT_UPDATE"):
+        CHECKED_IN.write_text(text)
+    assert CHECKED_IN.read_text() == text, "run it again with WEFT_UPDATE=1 and look at the change"
+
+
+def test_every_operation_has_a_name_a_topic_a_summary_and_its_problems(tmp_path):
+    paths = document(tmp_path)["paths"]
+    assert isinstance(paths, dict)
+    names = set()
+    for route in ROUTES:
+        operation = paths[PREFIX + route.path][route.method.lower()]
+        names.add(operation["operationId"])
+        assert operation["tags"] == [route.topic]
+        assert operation["summary"]
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"]
+    assert len(names) == len(ROUTES)
+
+
+def test_requests_refuse_fields_that_are_not_known(tmp_path):
+    components = document(tmp_path)["components"]
+    assert isinstance(components, dict)
+    for name in ("JobRequest", "JobChange", "Report", "PolicyChange", "TokenRequest", "Shutdown"):
+        schema = components["schemas"][name]
+        assert schema["additionalProperties"] is False, name
+        assert schema["examples"]
+
+
+def test_states_and_roles_are_listed(tmp_path):
+    components = document(tmp_path)["components"]
+    assert isinstance(components, dict)
+    assert "RESIZING" in components["schemas"]["State"]["enum"]
+    assert components["schemas"]["Role"]["enum"] == ["viewer", "user", "admin"]

@@ -1,0 +1,115 @@
+"""Thousands of requests made from the OpenAPI document, good ones and bad ones.
+
+None may end in a 5xx. Every tenth is sent once more by nobody in particular, who gets nowhere; of
+every twentieth the answer is held against what the document promises.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.server.running import Running, running
+from weft.client import Client
+from weft.server.app import ROUTES, create_app
+from weft.server.settings import ServerSettings
+from weft.wire.jobs import JobRequest
+from weft.wire.machine import Role
+
+CASES_MIN = 5000
+SHARDS = 4  # so that two cores share the work
+VARIED, PLAIN = 125, 10  # requests of an operation in each mode
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+OPEN = "GET /api/v1/health"
+
+
+@pytest.fixture
+def server() -> Iterator[Running]:
+    unlimited = ServerSettings(requests_per_s=1e9, requests_burst=10**9)
+    with running(settings=unlimited) as found:
+        with Client(found.unix) as client:
+            client.submit(JobRequest(command=("true",)))
+        found.within(lambda: found.service.run("1"))
+        found.within(lambda: found.service.end("1"))  # so that its log stream ends
+        yield found
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours(
+    server: Running, shard: int
+):
+    schema = schemathesis.openapi.from_dict(create_app(server.service).openapi())
+    operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
+    assert len(operations) == len(ROUTES)
+    # It has no end; test_streams.py is about it.
+    operations = [each for each in operations if not each.label.endswith("/events/stream")]
+    # Those with something to vary first, so that the shards are alike.
+    operations.sort(key=lambda each: (not _varied(each), each.label))
+    statuses: Counter[int] = Counter()
+    with _session() as session:
+        for operation in operations[shard::SHARDS]:
+            statuses += _fuzz(server, session, operation)
+    assert statuses.total() >= CASES_MIN / SHARDS, statuses
+    assert min(statuses[200], statuses[422]) > 0, statuses
+
+
+def _varied(operation: Any) -> bool:
+    return bool(operation.body or operation.query or operation.path_parameters)
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    return session
+
+
+def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter[int]:
+    """Send many requests to one operation; what came back."""
+    statuses: Counter[int] = Counter()
+    admin = {"Authorization": f"Bearer {server.service.token('anna', Role.ADMIN)}"}
+
+    def send(case: Any) -> None:
+        number = statuses.total()
+        # Most made-up ids are of no job; every other request is about one that is there.
+        if number % 2 and "identity" in (case.path_parameters or {}):
+            case.path_parameters = {"identity": "1"}
+        answer = case.call(base_url=server.url, session=session, headers=admin)
+        statuses[answer.status_code] += 1
+        assert answer.status_code < 500, (case.as_curl_command(), answer.text)
+        if number % 20 == 0 and not operation.label.endswith("/stream"):
+            case.validate_response(answer, checks=CHECKS)
+        if number % 10 == 0 and operation.label != OPEN:
+            nobodys = case.call(base_url=server.url, session=session)
+            assert 400 <= nobodys.status_code < 500, case.as_curl_command()
+
+    for mode in MODES:
+        if operation.label == OPEN and mode == GenerationMode.NEGATIVE:
+            continue  # there is nothing to get wrong
+        limits = settings(
+            max_examples=VARIED if _varied(operation) else PLAIN,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        )
+        limits(given(case=operation.as_strategy(generation_mode=mode))(send))()
+    return statuses

@@ -1,0 +1,262 @@
+"""Streams: nothing lost, nothing twice, and an end when there is one."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.server.memory import MemoryService
+from tests.server.running import Running, running, until
+from weft.client import AsyncClient, Client
+from weft.server.run import Doors, serving
+from weft.server.settings import ServerSettings
+from weft.wire.jobs import JobRequest, LogPiece
+from weft.wire.machine import EventView, Role
+from weft.wire.problems import NotFoundError, TooManyError
+
+QUICK = ServerSettings(
+    log_poll_s=0.01, keep_alive_s=0.05, streams_per_user_max=3, streams_max=4, send_s_max=0.3
+)
+REQUEST = JobRequest(command=("true",))
+
+
+@pytest.fixture
+def server() -> Iterator[Running]:
+    with running(settings=QUICK) as found:
+        yield found
+
+
+def started(server: Running, client: Client) -> tuple[str, Path]:
+    identity = client.submit(REQUEST).id
+    return identity, server.within(lambda: server.service.run(identity))
+
+
+def in_background(act: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def test_a_log_is_followed_to_its_end(server: Running):
+    with Client(server.unix) as client:
+        identity, path = started(server, client)
+        path.write_text("one\n")
+        texts = []
+        for piece in client.follow_log(identity):
+            texts.append(piece.text)
+            if len(texts) == 1:
+                with path.open("a") as file:
+                    file.write("two\n")
+                server.within(lambda: server.service.end(identity))
+        assert "".join(texts) == "one\ntwo\n"
+
+
+def test_characters_that_are_written_in_two_halves_arrive_whole(server: Running):
+    """1. Half a character is written. 2. It is not shown. 3. The other half makes it whole."""
+    with Client(server.unix) as client:
+        identity, path = started(server, client)
+        whole = "späße 漢字 🎲"
+        data = whole.encode()
+        path.write_bytes(data[:3])  # ends within the first umlaut
+        pieces: list[LogPiece] = []
+
+        def write_on(cut: int) -> None:
+            with path.open("ab") as file:
+                file.write(data[cut : cut + 1])
+
+        cuts = iter(range(3, len(data)))
+        for piece in client.follow_log(identity):
+            pieces.append(piece)
+            # Write byte by byte until a whole character has been added.
+            for cut in itertools.islice(cuts, 4):
+                write_on(cut)
+            if piece.next >= len(data) - 4:
+                for cut in cuts:
+                    write_on(cut)
+                server.within(lambda: server.service.end(identity))
+        assert "".join(piece.text for piece in pieces) == whole
+        assert all("\ufffd" not in piece.text for piece in pieces)
+
+
+def test_a_log_stream_resumes_where_it_broke_off(server: Running):
+    with Client(server.unix) as client, raw(server) as http:
+        identity, path = started(server, client)
+        path.write_text("abcdef")
+        server.within(lambda: server.service.end(identity))
+        stream = f"/api/v1/jobs/{identity}/log/stream"
+        resumed = http.get(stream, headers={"Last-Event-ID": "1:4"}).text
+    assert '"text":"ef"' in resumed
+    assert "abcd" not in resumed
+    assert "event: end" in resumed
+
+
+def test_a_follower_of_the_newest_attempt_goes_on_into_the_next(server: Running):
+    with Client(server.unix) as client:
+        identity, path = started(server, client)
+        path.write_text("first")
+        texts = []
+        for piece in client.follow_log(identity):
+            texts.append((piece.attempt, piece.text))
+            if piece.attempt == 1:
+                server.within(lambda: server.service.end_attempt(identity))
+                second = server.within(lambda: server.service.run(identity, attempt=2))
+                second.write_text("second")
+                server.within(lambda: server.service.end(identity))
+        assert texts == [(1, "first"), (2, "second")]
+
+
+def test_a_follower_of_one_attempt_ends_with_it(server: Running):
+    with Client(server.unix) as client:
+        identity, path = started(server, client)
+        path.write_text("first")
+        server.within(lambda: server.service.end_attempt(identity))
+        assert [piece.text for piece in client.follow_log(identity, attempt=1)] == ["first"]
+
+
+def test_the_log_of_a_job_that_never_ran_ends_with_the_job(server: Running):
+    with Client(server.unix) as client:
+        identity = client.submit(REQUEST).id
+        client.cancel(identity)
+        assert list(client.follow_log(identity)) == []
+
+
+def test_the_log_of_an_unknown_job_is_refused_before_the_stream_begins(server: Running):
+    with Client(server.unix) as client, pytest.raises(NotFoundError):
+        next(client.follow_log("nope"))
+
+
+def test_events_come_as_they_happen_and_each_once(server: Running):
+    with Client(server.unix) as client:
+        first = client.submit(REQUEST).id
+        seen: list[EventView] = []
+        for event in client.follow_events(after=0):
+            seen.append(event)
+            if len(seen) < 5:
+                client.submit(REQUEST)
+            else:
+                break
+        assert [event.id for event in seen] == [1, 2, 3, 4, 5]
+        assert seen[0].job == first
+
+
+def test_an_event_stream_without_an_id_begins_now(server: Running):
+    with Client(server.unix) as client:
+        client.submit(REQUEST)
+        events = client.follow_events()
+        seen: list[EventView] = []
+        thread = in_background(lambda: seen.append(next(events)))
+        while thread.is_alive():
+            client.submit(REQUEST)
+            thread.join(0.01)
+        assert seen[0].id > 1
+
+
+def test_a_follower_outlives_a_restart_of_the_server(tmp_path):
+    """1. It follows. 2. The server ends. 3. Another takes its place. 4. Nothing is missing."""
+    service = MemoryService(tmp_path)
+    seen: list[int] = []
+    done = threading.Event()
+    with running(service, settings=QUICK) as first:
+        path = first.bound.socket_path
+        with Client(first.unix) as client:
+            client.submit(REQUEST)
+
+        def follow() -> None:
+            with Client(f"unix:{path}") as follower:
+                for event in follower.follow_events(after=0):
+                    seen.append(event.id)
+                    if event.id == 4:
+                        break
+            done.set()
+
+        thread = in_background(follow)
+        until(lambda: seen)
+    with running(service, settings=QUICK, socket_path=path) as second:
+        with Client(second.unix) as client:
+            for _ in range(3):
+                client.submit(REQUEST)
+        assert done.wait(10)
+    thread.join(10)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_silence_is_filled_with_comments(server: Running):
+    with raw(server) as http, http.stream("GET", "/api/v1/events/stream") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        pieces = response.iter_text()
+        assert next(pieces) == "retry: 1000\n\n"
+        assert next(pieces) == ": still here\n\n"
+
+
+def test_too_many_streams_are_refused_and_ended_ones_do_not_count(server: Running):
+    with raw(server) as http:
+        streams = [http.stream("GET", "/api/v1/events/stream") for _ in range(3)]
+        for stream in streams:
+            assert stream.__enter__().status_code == 200
+        refused = http.get("/api/v1/events/stream")
+        assert refused.status_code == 429
+        assert refused.json()["detail"] == "user ada has 3 streams open (at most 3)"
+        for stream in streams:
+            stream.__exit__(None, None, None)
+    with Client(server.unix) as client:
+        client.submit(REQUEST)
+        until(lambda: _begins(client))
+
+
+def _begins(client: Client) -> bool:
+    try:
+        return next(client.follow_events(after=0)).id == 1
+    except TooManyError:
+        return False
+
+
+def test_streams_of_all_users_together_are_limited(server: Running):
+    tokens = [server.service.token(user, Role.VIEWER) for user in ("bob", "eve")]
+    with raw(server) as http:
+        opened = []
+        statuses = []
+        for number in range(5):
+            headers = {"Authorization": f"Bearer {tokens[number % 2]}"}
+            stream = http.stream("GET", "/api/v1/events/stream", headers=headers)
+            statuses.append(stream.__enter__().status_code)
+            opened.append(stream)
+        for stream in opened:
+            stream.__exit__(None, None, None)
+    assert statuses == [200, 200, 200, 200, 429]
+
+
+def test_a_reader_that_takes_nothing_is_let_go(server: Running):
+    """1. A log too long for all buffers. 2. A reader that stops. 3. Its stream is given back."""
+    with Client(server.unix) as client, raw(server) as http:
+        identity, path = started(server, client)
+        path.write_bytes(b"x" * 2**24)
+        with http.stream("GET", f"/api/v1/jobs/{identity}/log/stream"):
+            until(lambda: "weft_http_streams 1.0" in client.metrics())
+            until(lambda: "weft_http_streams 0.0" in client.metrics())
+
+
+def test_the_server_closes_quickly_with_streams_open(tmp_path):
+    async def main() -> None:
+        service = MemoryService(tmp_path)
+        loop = asyncio.get_running_loop()
+        async with serving(service, Doors(port=0)) as bound:
+            token = service.token("ada", Role.ADMIN)
+            client = AsyncClient(bound.url, token)
+            events = client.follow_events(after=0)
+            await client.submit(REQUEST)
+            assert (await anext(events)).id == 1
+            begun = loop.time()
+        assert loop.time() - begun < 2.0
+        await events.aclose()  # type: ignore[attr-defined]
+        await client.close()
+
+    asyncio.run(main())
+
+
+def raw(server: Running) -> httpx2.Client:
+    transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
+    return httpx2.Client(transport=transport, base_url="http://weft", timeout=20)
