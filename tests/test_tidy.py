@@ -32,7 +32,9 @@ CLOCK_READERS |= {"client/pace.py", "cli/moments.py", "report.py"}
 # What `import weft` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",
+    "AsyncClient",
     "Change",
+    "Client",
     "Cluster",
     "Device",
     "InvalidInputError",
@@ -52,6 +54,7 @@ PUBLIC = {
     "Stop",
     "WeftError",
     "__version__",
+    "report",
 }
 
 

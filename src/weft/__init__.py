@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 from weft.version import __version__
 
 if TYPE_CHECKING:
+    from weft import report
+    from weft.client.asynchronous import AsyncClient
+    from weft.client.client import Client
     from weft.core.actions import Change, Start, Stop
     from weft.core.allocation import Allocation
     from weft.core.cluster import Cluster, Device, Node
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
+    "AsyncClient",
     "Change",
+    "Client",
     "Cluster",
     "Device",
     "InvalidInputError",
@@ -39,9 +44,12 @@ __all__ = [
     "Stop",
     "WeftError",
     "__version__",
+    "report",
 ]
 
 _HOMES = {
+    "weft.client.asynchronous": ("AsyncClient",),
+    "weft.client.client": ("Client",),
     "weft.core.actions": ("Change", "Start", "Stop"),
     "weft.core.allocation": ("Allocation",),
     "weft.core.cluster": ("Cluster", "Device", "Node"),
@@ -57,6 +65,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load a public name from its home when it is first used: `weft --help` needs none."""
+    if name == "report":  # A module that is called: weft.report(step, total).
+        return import_module("weft.report")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

@@ -19,9 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-BATCH = 256
+BATCH = 128
 CLASSES = 8
-PIXELS = 24
+PIXELS = 16
 STOPPED = 143  # as a shell says of a process that SIGTERM ended
 SEED = 7
 
