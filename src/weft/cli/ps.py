@@ -10,6 +10,7 @@ from weft.cli.job_rows import job_table
 from weft.wire.jobs import JobPage, JobView, State
 
 ROWS = 50
+PAGE_MAX = 10_000  # rows that the server gives at once
 FETCH_MAX = 2000  # To show an array as one row, all its members are asked for, up to this.
 
 
@@ -98,7 +99,8 @@ def _find(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> 
     cursor = ""
     more = False
     while True:
-        page = here.client.job_page(cursor=cursor, limit=PAGE, **which)  # type: ignore[arg-type]
+        size = min(PAGE_MAX, max(PAGE, limit))
+        page = here.client.job_page(cursor=cursor, limit=size, **which)  # type: ignore[arg-type]
         for view in page.jobs:
             row = view.id if expand or not view.array else f"array {view.array}"
             if len(rows) >= limit and row not in rows:

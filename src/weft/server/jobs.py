@@ -24,7 +24,7 @@ from weft.wire.jobs import (
 )
 from weft.wire.problems import InvalidRequestError
 
-PAGE_MAX = 1000
+PAGE_MAX = 10_000
 LOG_PIECE_MAX = 2**20
 OFFSET_MAX = 2**53
 
