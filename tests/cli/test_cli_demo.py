@@ -31,7 +31,7 @@ def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     for name in ("vision", "probe-a", "probe-b", "tuning", "probe-c"):
         assert any(line.endswith(f"{name:<8} finished") for line in lines), done.stdout
     heads = next(line for line in lines if line.startswith("JOB"))
-    assert heads.split() == ["JOB", "WEFT", "FIFO", "TIMES"] + heads.split()[4:]
+    assert heads.split() == ["JOB", "WEFT", "FIFO", "TIMES", *heads.split()[4:]]
     assert any(line.startswith("average ") for line in lines)
     recorded = recorded_s(read(journal))
     fifo = completion_s(read(journal), "fifo", lambda: 0.0)

@@ -142,8 +142,8 @@ class World(RuleBasedStateMachine):
     @rule(data=st.data(), priority=st.integers(0, 2), longer=st.sampled_from([0.5, 1, 4]))
     def update(self, data: st.DataObject, priority: int, longer: float) -> None:
         row = self.scheduler.jobs[data.draw(st.sampled_from(sorted(self.scheduler.jobs)))]
-        changed = {"priority": priority, "iterations": row.spec.iterations * longer}
-        self.tell(JobUpdated(replace(row.spec, **changed)))
+        work = row.spec.iterations * longer
+        self.tell(JobUpdated(replace(row.spec, priority=priority, iterations=work)))
 
     @rule(node=st.integers(0, 2), number=st.integers(0, 1), again=st.booleans())
     def close(self, node: int, number: int, again: bool) -> None:
