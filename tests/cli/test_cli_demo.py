@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: the demo's traini
 
 def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     journal = tmp_path / "demo.journal"
-    command = [sys.executable, "-m", "weft", "demo", "--devices", "2", "--scale", "0.1"]
+    command = [sys.executable, "-m", "weft", "demo", "--devices", "2", "--scale", "0.03"]
     done = subprocess.run(
         [*command, "--keep", str(journal)],
         capture_output=True,

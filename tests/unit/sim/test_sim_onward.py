@@ -1,0 +1,56 @@
+"""Going on from where a live scheduler stands."""
+
+import pytest
+
+from weft.core.actions import Action
+from weft.core.cluster import Cluster
+from weft.core.events import JobHeld, JobStarted, JobSubmitted
+from weft.core.job import JobSpec, Profile
+from weft.core.scheduler import Scheduler
+from weft.models.scaling import ScalingModel
+from weft.sim.onward import starts_in
+from weft.testing.builders import policy
+
+DAY_S = 86_400.0
+
+
+def standing(name: str, *specs: JobSpec) -> Scheduler:
+    """A scheduler on two devices whose started jobs run since second 0."""
+    scheduler = Scheduler(policy(name), Cluster.grid(1, 2))
+    actions: list[Action] = scheduler.step([JobSubmitted(spec) for spec in specs], 0.0)
+    scheduler.take([JobStarted(action.job, action.id, 0.0, 1.0) for action in actions], 0.0)
+    return scheduler
+
+
+def wide(name: str, length_s: float) -> JobSpec:
+    return JobSpec(name, length_s, (2,), profile=Profile(size=2))
+
+
+def starts(scheduler: Scheduler, job: str, *, now: float, stretch: float = 1.0) -> float | None:
+    model = ScalingModel.on(scheduler.cluster)
+    return starts_in(
+        scheduler, model, job, now=now, stretch=stretch, horizon_s=DAY_S, steps_max=1000
+    )
+
+
+def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:
+    """1. `a` holds both devices for 100 s. 2. `b` and `c` wait for both. 3. At second 30, 70 s of
+    `a` are left, and 50 s of `b` come before `c`."""
+    scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0), wide("c", 9.0))
+    )
+    assert starts(scheduler, "b", now=30.0) == 70.0
+    assert starts(scheduler, "c", now=30.0) == 120.0
+    assert starts(scheduler, "c", now=30.0, stretch=2.0) == 240.0
+    assert scheduler.jobs["a"].iterations_at(30.0) == 30.0, "the live scheduler is as it was"
+    assert len(scheduler.ranking.queue) == 2
+
+
+def test_a_job_that_should_have_ended_is_taken_to_end_soon() -> None:
+    scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
+    assert starts(scheduler, "b", now=500.0) == pytest.approx(5.0)
+
+
+def test_a_job_that_nobody_lets_start_has_no_moment() -> None:
+    scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
+    scheduler.take([JobHeld("b", "user")], 1.0)
+    assert starts(scheduler, "b", now=1.0) is None
