@@ -37,7 +37,6 @@ def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None
     """1. `a` holds both devices for 100 s. 2. `b` and `c` wait for both. 3. At second 30, 70 s of
     `a` are left, and 50 s of `b` come before `c`."""
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0), wide("c", 9.0))
-    )
     assert starts(scheduler, "b", now=30.0) == 70.0
     assert starts(scheduler, "c", now=30.0) == 120.0
     assert starts(scheduler, "c", now=30.0, stretch=2.0) == 240.0
