@@ -3,26 +3,34 @@
     python benchmarks/live.py [--queued 10000] [--noop 1000] [--policy afs]
 
 Everything runs for real: a daemon of its own in a temporary folder, 16 slots, the client over the
-Unix socket. Task-spooler (`tsp`) and Slurm are measured in the same run where they are installed;
-one that is not is named. Wall-clock figures depend on the machine: compare those of one run.
+Unix socket. Task-spooler (`tsp`) and Slurm are measured in the same run where they are installed
+(Debian: `task-spooler`, and `slurmctld slurmd slurm-client munge`); one that is not installed or
+does not start is named, with the reason. Each is timed from the first submission to the last end,
+and is handed the jobs one by one; Slurm also gets them as one job array. Wall-clock figures depend
+on the machine: compare those of one run.
 """
 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
+from types import FrameType
 
 import httpx2
 
 from weft.client.client import Client
 from weft.wire.jobs import JobRequest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import slurm
 
 SLOTS = 16
 BUDGET = {"submit p99 ms": 50.0, "ps s": 1.0, "decision s": 0.2, "memory MB": 500.0}
@@ -34,6 +42,7 @@ def main() -> int:
     parser.add_argument("--noop", type=int, default=1_000)
     parser.add_argument("--policy", default="afs")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)
     missed = 0
     if options.queued:
         with daemon(options.policy) as (client, pid, environment):
@@ -43,8 +52,14 @@ def main() -> int:
         with daemon(options.policy) as (client, _, _):
             row("weft", options.noop / weft_noop(client, options.noop))
         compare_spooler(options.noop)
-        compare_slurm()
+        compare_slurm(options.noop)
     return 1 if missed else 0
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """A benchmark that is told to end still ends the daemons that it started."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def queued(client: Client, pid: int, environment: dict[str, str], count: int) -> int:
@@ -122,26 +137,48 @@ def weft_noop(client: Client, count: int) -> float:
 def compare_spooler(count: int) -> None:
     spooler = shutil.which("tsp") or shutil.which("ts-spooler")
     if spooler is None:
-        print("  task-spooler     skipped: not installed")
+        skipped("task-spooler", "not installed")
         return
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TS_SOCKET": f"{folder}/s", "TS_MAXFINISHED": str(count)}
-        run = {"env": environment, "check": True, "stdout": subprocess.DEVNULL}
-        subprocess.run([spooler, "-S", str(SLOTS)], **run)  # type: ignore[call-overload]
-        begun = time.perf_counter()
-        for _ in range(count):
-            subprocess.run([spooler, "-n", "true"], **run)  # type: ignore[call-overload]
-        subprocess.run([spooler, "-w"], **run)  # type: ignore[call-overload]
-        took_s = time.perf_counter() - begun
-        subprocess.run([spooler, "-K"], **run)  # type: ignore[call-overload]
-    row("task-spooler", count / took_s)
+
+        def call(*arguments: str, limit_s: float = 60.0) -> None:
+            subprocess.run(
+                [spooler, *arguments],
+                env=environment,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=limit_s,
+            )
+
+        try:
+            call("-S", str(SLOTS))
+            begun = time.perf_counter()
+            for _ in range(count):
+                call("-n", "true")
+            call("-w", limit_s=600.0)
+            took_s = time.perf_counter() - begun
+        except (OSError, subprocess.SubprocessError) as error:
+            skipped("task-spooler", str(error))
+        else:
+            row("task-spooler", count / took_s)
+        finally:
+            with suppress(OSError, subprocess.SubprocessError):
+                call("-K")
 
 
-def compare_slurm() -> None:
-    if shutil.which("slurmctld") is None or shutil.which("sbatch") is None:
-        print("  slurm            skipped: not installed")
-        return
-    print("  slurm            skipped: installed, but this benchmark does not start it")
+def compare_slurm(count: int) -> None:
+    try:
+        print(f"  {slurm.version()} with SchedulerParameters={slurm.SCHEDULER_PARAMETERS}")
+        row("slurm", slurm.jobs_per_second(count, SLOTS, array=False))
+        row("slurm, one array", slurm.jobs_per_second(count, SLOTS, array=True))
+    except (OSError, slurm.SlurmError) as error:
+        skipped("slurm", str(error))
+
+
+def skipped(name: str, why: str) -> None:
+    print(f"  {name:<16} skipped: {why}")
 
 
 def row(name: str, value: float) -> None:
