@@ -39,6 +39,7 @@ PUBLIC = {
     "Device",
     "InvalidInputError",
     "Job",
+    "JobRequest",
     "JobSpec",
     "Node",
     "Plan",

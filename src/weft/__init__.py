@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weft.core.ranking import Rank
     from weft.core.scheduler import Scheduler
     from weft.core.snapshot import Reason, Schedule, Snapshot
+    from weft.wire.jobs import JobRequest
 
 __all__ = [
     "Allocation",
@@ -29,6 +30,7 @@ __all__ = [
     "Device",
     "InvalidInputError",
     "Job",
+    "JobRequest",
     "JobSpec",
     "Node",
     "Plan",
@@ -60,6 +62,7 @@ _HOMES = {
     "weft.core.ranking": ("Rank",),
     "weft.core.scheduler": ("Scheduler",),
     "weft.core.snapshot": ("Reason", "Schedule", "Snapshot"),
+    "weft.wire.jobs": ("JobRequest",),
 }
 
 

@@ -7,6 +7,7 @@ from fastapi import Header, Path, Query
 from starlette.responses import Response
 
 from weft.server.answers import answer
+from weft.server.privacy import may_read, shown
 from weft.server.routes import Asking, Served, Shared, Topic
 from weft.server.stream import MEDIA_TYPE, EventStream, log_stream
 from weft.wire.jobs import (
@@ -95,9 +96,12 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
 
 
 @topic.route("GET", "/jobs/{identity}", answer=JobDetail, refusals=(404,))
-async def get_job(identity: Identity, service: Served) -> Response:
-    """Everything that is kept of a job, but for its secrets."""
-    return answer(service.job(identity))
+async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Everything that is kept of a job, but for its secrets.
+
+    Only its owner and admins see the values of its variables and its uncommitted code.
+    """
+    return answer(shown(who, service.job(identity)))
 
 
 @topic.route("PATCH", "/jobs/{identity}", answer=JobView, refusals=(404, 409, 503))
@@ -147,12 +151,14 @@ async def report_job(identity: Identity, report: Report, service: Served, who: A
 async def read_log(
     identity: Identity,
     service: Served,
+    who: Asking,
     attempt: Attempt = 0,
     rank: Rank = 0,
     offset: Offset = 0,
     limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
 ) -> Response:
-    """Part of one rank's output."""
+    """Part of one rank's output; for the job's owner and admins."""
+    may_read(who, service.job(identity).job)
     piece = service.log(identity, attempt=attempt, rank=rank, offset=offset, limit=limit)
     return answer(piece)
 
@@ -171,7 +177,8 @@ async def follow_log(
 
     Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
     """
-    shared.service.job(identity)  # an unknown job is refused before the stream begins
+    # An unknown job, and somebody else's, is refused before the stream begins.
+    may_read(who, shared.service.job(identity).job)
     onward = attempt == 0
     if last:
         attempt, offset = _resumed(last)

@@ -18,7 +18,8 @@ from starlette.responses import Response
 
 from weft.core.errors import InvalidInputError
 from weft.server.answers import encoded
-from weft.wire.problems import InvalidRequestError, RequestError
+from weft.store.errors import StoreError
+from weft.wire.problems import InvalidRequestError, RequestError, UnavailableError
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_MAX = 60
@@ -68,6 +69,10 @@ def handle_problems(app: FastAPI, *, fields: Sequence[str]) -> None:
     async def invalid_input(request: Request, error: Exception) -> Response:
         return refusal(InvalidRequestError(str(error)), request_id_of(request))
 
+    async def out_of_order(request: Request, error: Exception) -> Response:
+        found = UnavailableError(f"the store does not answer: {error}", hint="try again")
+        return refusal(found, request_id_of(request))
+
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return _framework(error, request)
@@ -78,6 +83,7 @@ def handle_problems(app: FastAPI, *, fields: Sequence[str]) -> None:
 
     app.add_exception_handler(RequestError, known)
     app.add_exception_handler(InvalidInputError, invalid_input)
+    app.add_exception_handler(StoreError, out_of_order)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, validation)
 

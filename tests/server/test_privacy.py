@@ -1,0 +1,57 @@
+"""What of a job only its owner and admins see."""
+
+import pytest
+
+from weft.server.privacy import may_read, shown
+from weft.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State
+from weft.wire.machine import Role, Who
+from weft.wire.problems import NotAllowedError
+
+FAILURE = FailureView(kind="unknown", rule="x", sentence="y", advice="z", evidence="TOKEN=abc")
+VIEW = JobView(id="3", name="train", user="ann", tenant="", state=State.FAILED)
+DETAIL = JobDetail(
+    job=VIEW,
+    workdir="/w",
+    env={"PLAIN": "hello"},
+    secrets=("HF_TOKEN",),
+    time_limit_s=None,
+    grace_s=30.0,
+    retries=0,
+    after=(),
+    after_any=(),
+    code=Code(commit="c0ffee", diff="+ password = 1", dirty=True),
+    attempts=(AttemptView(number=1, devices=("h:0",), started_at=1.0, failure=FAILURE),),
+    failure=FAILURE,
+)
+
+
+@pytest.mark.parametrize(
+    "who",
+    [Who(user="ann", role=Role.USER), Who(user="root", role=Role.ADMIN)],
+    ids=["owner", "admin"],
+)
+def test_its_owner_and_admins_see_everything(who: Who):
+    may_read(who, VIEW)
+    assert shown(who, DETAIL) is DETAIL
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Who(user="otto", role=Role.USER),
+        Who(user="grafana", role=Role.VIEWER),
+        Who(user="ann", role=Role.VIEWER, job="9"),
+    ],
+    ids=["another user", "a viewer", "another job of hers"],
+)
+def test_others_see_neither_output_nor_values_nor_changes(who: Who):
+    with pytest.raises(NotAllowedError) as refusal:
+        may_read(who, VIEW)
+    assert str(refusal.value) == (
+        "the output of job 3 is ann's; only its owner or an admin reads it"
+    )
+    seen = shown(who, DETAIL)
+    assert seen.env == {"PLAIN": "hidden"}
+    assert seen.code == Code(commit="c0ffee", dirty=True)
+    assert "abc" not in str(seen)
+    assert seen.job == VIEW
