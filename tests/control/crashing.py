@@ -13,7 +13,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,19 +35,21 @@ POLICY = "afs+steady?run_s=0.3&rest_s=0.3"
 PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
 AT_ONCE = 7
-POINTS = ("begin", "journal", "jobs", "attempts", "commit", "committed")
+POINTS = ("begin", "journal", "jobs", "attempts", "keys", "settings", "commit", "committed")
+KINDS = 10
+MEMBERS = 3  # of an array
 
 
 def script(folder: Path, name: str, body: str) -> tuple[str, ...]:
     """A job that says that it starts, and then does something."""
-    starts = folder / "starts" / name
+    starts = f"{folder / 'starts' / name}$WEFT_ARRAY_INDEX"
     return ("/bin/bash", "-c", f'echo "$WEFT_ATTEMPT $RANK $$" >> {starts}; {body}')
 
 
-def request(folder: Path, number: int) -> JobRequest:
+def request(folder: Path, number: int, known: Mapping[str, str]) -> JobRequest:  # noqa: PLR0911
     """The jobs of the scenario, one after another; `number` also names them."""
     name = f"job-{number:03}"
-    match number % 8:
+    match number % KINDS:
         case 0:
             return JobRequest(name=name, command=script(folder, name, "exit 0"))
         case 1:
@@ -65,6 +67,12 @@ def request(folder: Path, number: int) -> JobRequest:
             return JobRequest(name=name, command=command, grace_s=0.2)
         case 6:
             return JobRequest(name=name, command=script(folder, name, "exit 0"), held=True)
+        case 8:
+            command = script(folder, name, "exit 0")
+            return JobRequest(name=name, command=command, after=(known[f"job-{number - 7:03}"],))
+        case 9:
+            command = script(folder, name + "-", "sleep 0.05")
+            return JobRequest(name=name, command=command, array=f"0-{MEMBERS - 1}%1")
         case _:
             text = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
             body = f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
@@ -144,7 +152,7 @@ async def user(live: Live, folder: Path, jobs: int) -> None:
         active = {view.name: view for view in live.jobs(limit=1000).jobs}
         while number < jobs and len(active) < AT_ONCE:
             name = f"job-{number:03}"
-            answer = await live.submit(ME, request(folder, number), f"key-{name}")
+            answer = await live.submit(ME, request(folder, number, known), f"key-{name}")
             if name in known:
                 assert known[name] == answer.id, f"{name} was {known[name]} and is {answer.id}"
             else:
@@ -153,7 +161,7 @@ async def user(live: Live, folder: Path, jobs: int) -> None:
             active = {view.name: view for view in live.jobs(limit=1000).jobs}
             number += 1
         for name, view in active.items():
-            kind = int(name[-3:]) % 8
+            kind = int(name[-3:]) % KINDS
             with suppress(ConflictError, NotFoundError):
                 if kind == 5 and view.state == "RUNNING":
                     await live.cancel(ME, view.id)
@@ -177,6 +185,8 @@ def main() -> int:
     crashes, seed = int(sys.argv[3]), int(sys.argv[4])
     jobs = int(sys.argv[5])
     (folder / "starts").mkdir(exist_ok=True)
+    # What opening a store imports, every child would otherwise import again.
+    Store.open(f"sqlite:///{folder / 'unused.db'}").close()
     died = 0
     for fate in [*fates(crashes, seed), None]:
         child = os.fork()

@@ -26,15 +26,18 @@ async def living(
     policy: str = "backfill",
     devices: DeviceSource | None = None,
     url: str = "",
+    patience: Patience = PATIENCE,
+    store_patience_s: float = 15.0,
 ) -> AsyncIterator[Live]:
     """A controller over the state in that folder, which is left as it is."""
-    store = Store.open(url or f"sqlite:///{root / 'weft.db'}")
+    address = url or f"sqlite:///{root / 'weft.db'}"
+    store = Store.open(address, patience_s=store_patience_s)
     settings = LiveSettings(
         root=root / "state",
         devices=devices or CpuSlots(slots),
         node_name="here",
         wanted=Wanted(policy=policy),
-        patience=PATIENCE,
+        patience=patience,
     )
     live = Live(store, settings)
     await live.begin()

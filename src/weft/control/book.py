@@ -14,6 +14,7 @@ from weft.control.tokens import job_token
 from weft.core.allocation import Allocation
 from weft.core.errors import InvalidInputError
 from weft.core.job import JobId
+from weft.engines.folders import Folders, read_status
 from weft.engines.launch import Ended, Launch
 from weft.failures.classifier import classify_ranks
 from weft.failures.retry import UNKNOWN, by_rule
@@ -72,8 +73,7 @@ class Book:
         as_user = os.geteuid() == 0
         left_s = None
         if record.time_limit_s is not None:
-            left_s = max(1.0, record.time_limit_s - record.ran_s)
-        wait_s = max(0.0, self._desk.not_before.get(job, 0.0) - self._desk.clock.now())
+            left_s = max(0.01, record.time_limit_s - record.ran_s)
         return Launch(
             job=job,
             attempt=record.launched[action],
@@ -89,7 +89,6 @@ class Book:
             stop_signal=record.stop_signal,
             grace_s=record.grace_s,
             time_limit_s=left_s,
-            not_before_s=wait_s,
             resumed=record.attempts > 1,
         )
 
@@ -111,19 +110,49 @@ class Book:
         record = desk.records.get(ended.job)
         if record is None:
             return ""
-        self._learn(record, ended)
+        ran_s = self._ran_s(record, ended)
+        self._learn(record, ended, ran_s)
         record.paused = self._safe_share(record, ended)
         desk.meter.end(ended.job)
         verdict = self._verdict(ended)
         view = None if verdict is None else _failure(verdict, ended)
         attempt = desk.open.get((ended.job, ended.attempt))
         if attempt is not None:
-            self._close(record, attempt, ended, view)
+            self._close(record, attempt, ended, ran_s=ran_s, view=view)
         if view is not None:
             desk.verdicts[ended.job] = view
         record.exit, record.told = ended.code, ended.told
         record.dirty = True
         return "" if verdict is None else verdict.rule
+
+    def catch_up(self, folders: Folders) -> None:
+        """After a restart: ends of attempts that others have followed since.
+
+        The controller before had been told of them, and was killed before it wrote that down; the
+        engine only tells of the newest attempt of a job again.
+        """
+        desk = self._desk
+        for (job, number), attempt in list(desk.open.items()):
+            record = desk.records.get(job)
+            if record is None or number >= record.attempts:
+                continue
+            status = read_status(folders.path(job, number))
+            if status is None or not status.ended:
+                continue
+            ended = Ended(
+                job=job,
+                attempt=number,
+                action=attempt.action,
+                code=status.code,
+                codes=status.codes,
+                told=status.told,
+                started_at=status.started_at,
+                ended_at=status.ended_at,
+                ran_s=status.ran_s,
+            )
+            began_s = record.began_s  # of the newest attempt
+            self._close(record, attempt, ended, ran_s=status.ran_s or 0.0, view=None)
+            record.began_s = began_s
 
     # -- launching ------------------------------------------------------------------------------
 
@@ -143,16 +172,19 @@ class Book:
 
     def _secrets(self, record: JobRecord) -> dict[str, str]:
         token = {"WEFT_JOB_TOKEN": job_token(self._token_key, record.id)}
-        if not record.secrets:
-            return token
-        sealed = self._desk.store.secret(record.id)
+        # Not asked of the store: it may be out of order just when the job is launched.
+        sealed = self._desk.sealed.get(record.id)
         return {**(self._desk.seal.unseal(sealed) if sealed else {}), **token}
 
     def _checkpoints(self, record: JobRecord) -> Path:
         """Where the job keeps what it resumes from; its user's, and never deleted by us."""
-        folder = self._desk.root / "checkpoints" / record.id
+        root = self._desk.root
+        folder = root / "checkpoints" / record.id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0 and record.uid:
+            # They may pass through on their way to what is theirs, and look at nothing else.
+            for passage in (root, folder.parent):
+                passage.chmod(0o711)
             gid = -1 if record.gid is None else record.gid
             os.chown(folder, record.uid, gid, follow_symlinks=False)
         return folder
@@ -172,15 +204,39 @@ class Book:
             return gauge.seen_share
         return min(0.99, row.iterations_at(desk.clock.now()) / row.spec.iterations)
 
+    def _ran_s(self, record: JobRecord, ended: Ended) -> float:
+        """How long the attempt ran. The wall clock may have been set meanwhile, so it is asked
+        only where nobody else knows: of a supervisor that was killed."""
+        if ended.ran_s is not None:
+            return ended.ran_s
+        attempt = self._desk.open.get((ended.job, ended.attempt))
+        started_at = ended.started_at or (attempt.started_at if attempt else None)
+        if started_at is None or record.began_s is None:
+            return 0.0
+        most_s = max(0.0, self._desk.clock.now() - record.began_s)
+        return min(most_s, max(0.0, (ended.ended_at or wall()) - started_at))
+
     def _close(
-        self, record: JobRecord, attempt: AttemptRow, ended: Ended, view: FailureView | None
+        self,
+        record: JobRecord,
+        attempt: AttemptRow,
+        ended: Ended,
+        *,
+        ran_s: float,
+        view: FailureView | None,
     ) -> None:
-        started_at = attempt.started_at or ended.started_at
         ended_at = ended.ended_at or wall()
+        started_at = attempt.started_at or ended.started_at
         if started_at is not None:
-            ran_s = max(0.0, ended_at - started_at)
+            # Should somebody have set the clock, its end is right by the clock as it is now.
+            started_at = (
+                ended_at - ran_s if abs(ended_at - started_at - ran_s) > 1.0 else started_at
+            )
+            # So short a run may be over before anybody was told that it began.
+            record.started_at = record.started_at or max(started_at, record.submitted_at)
             record.ran_s += ran_s
             record.device_s += ran_s * len(attempt.devices)
+        record.began_s = None
         closed = AttemptView(
             number=attempt.number,
             devices=attempt.devices,
@@ -199,16 +255,14 @@ class Book:
             )
         )
 
-    def _learn(self, record: JobRecord, ended: Ended) -> None:
+    def _learn(self, record: JobRecord, ended: Ended, ran_s: float) -> None:
         """How long the whole job takes at this size, if this attempt tells."""
         gauge = self._desk.meter.gauge(record.id)
-        if gauge is None or ended.started_at is None or ended.ended_at is None:
+        if gauge is None or ended.started_at is None:
             return
         keys = keys_of(record.owner, record.model, record.command)
         if ended.code == 0 and not ended.told and record.attempts == 1:
-            self._desk.profiles.learn(
-                keys, gauge.size, max(0.01, ended.ended_at - ended.started_at)
-            )
+            self._desk.profiles.learn(keys, gauge.size, max(0.01, ran_s))
             return
         speed = gauge.share_per_s()
         if speed is not None and gauge.seen_at - gauge.from_at >= LEARN_S:

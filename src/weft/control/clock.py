@@ -46,11 +46,6 @@ class Stamp(NamedTuple):
         return max(0.0, time.time() - self.wall_s)
 
 
-def stopwatch() -> float:
-    """Seconds from some moment on, to measure how long something takes."""
-    return time.perf_counter()
-
-
 def wall() -> float:
     """Seconds since 1970, for people and for other programs; nothing is decided by it."""
     return time.time()

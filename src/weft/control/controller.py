@@ -15,6 +15,9 @@ from weft.core.ports import Clock, Engine
 from weft.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
+OnDecided = Callable[[float], None]  # told how long a decision took, if it was one
+AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
+FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
 PACE = 4.0  # after a decision the loop listens for so many times as long as that took
 # Told of facts and the orders that follow from them, before these are carried out.
 Keep = Callable[[float, Sequence[Event], Sequence[Action]], Awaitable[None]]
@@ -33,6 +36,7 @@ class Controller:
         observers: Sequence[Observer] = (),
         keep: Keep | None = None,
         on_error: OnError,
+        on_decided: OnDecided | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._engine = engine
@@ -41,6 +45,7 @@ class Controller:
         self._observers = tuple(observers)
         self._keep = keep
         self._on_error = on_error
+        self._on_decided = on_decided
         self._listens_until = 0.0
 
     async def run(self) -> None:
@@ -50,6 +55,7 @@ class Controller:
             actions = self._scheduler.take(events, now)
             if events or actions:
                 await self._give(now, events, actions)
+                await self._follow_up(events, actions)
             # Facts are on record before the policy thinks about them, which may take a while.
             now = self._clock.now()
             if self._scheduler.is_due(now) and now >= self._listens_until:
@@ -61,6 +67,24 @@ class Controller:
             for observe in self._observers:
                 observe(now, events, actions, self._scheduler)
 
+    async def _follow_up(self, events: list[Event], actions: list[Action]) -> None:
+        """Take in what follows from facts before anything is decided on them.
+
+        Whoever was to start after a job that has ended must be released before a job of lower
+        priority is given its devices.
+        """
+        for _ in range(FOLLOW_UPS_MAX):
+            more = self._drain()
+            if not more:
+                return
+            # A moment of its own: others may have written to the journal meanwhile, and there
+            # time does not run backwards.
+            now = self._clock.now()
+            forced = self._scheduler.take(more, now)
+            await self._give(now, more, forced)
+            events += more
+            actions += forced
+
     async def _give(self, now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
         """Write down what happened and what is ordered, then have it done."""
         if self._keep is not None:
@@ -71,10 +95,14 @@ class Controller:
     def _decide(self, now: float) -> Sequence[Action]:
         """A policy's mistake stops the decision and not the controller: what runs, runs on."""
         try:
-            return self._scheduler.decide(now)
+            actions = self._scheduler.decide(now)
         except Exception as error:  # a third party's policy may raise anything
+            self._scheduler.wake_at = min(self._scheduler.wake_at, now + AGAIN_S)
             self._on_error(now, error)
             return ()
+        if self._on_decided is not None:
+            self._on_decided(self._clock.now() - now)
+        return actions
 
     async def _gather(self) -> list[Event]:
         """Everything in the inbox; if it is empty, wait for it or for the scheduler's alarm.

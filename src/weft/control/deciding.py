@@ -1,33 +1,46 @@
 """The policy in charge: made from its name, with what the controller puts around every policy."""
 
-from weft.control.clock import stopwatch, wall
+from weft.control.clock import wall
 from weft.control.desk import Decider
 from weft.core.cluster import Cluster
+from weft.core.job import Job, JobId, JobSpec
 from weft.core.ports import InterleavingModel, Policy
-from weft.core.snapshot import KEEP, Schedule, Snapshot
+from weft.core.ranking import Rank
+from weft.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from weft.models.scaling import ScalingModel
 from weft.models.stages import StageTimes
 from weft.models.tokens import TokenModel
 from weft.policies.placement import placement
-from weft.policies.registry import policy, worn
+from weft.policies.registry import parts, policy
 from weft.policies.wrappers.wrapper import Wrapper
 
 DEFAULT = "afs"
 PLACEMENT = "consolidate"
-# Around every policy, the innermost first: not again where it failed, priorities, no thrashing.
-AROUND = ("elsewhere", "priority", "steady")
+# Around every policy, the innermost first: priorities, not again at once or where it failed, no
+# thrashing. A job that backs off must see who of a lower priority would pass it, so that one comes
+# after the priorities.
+AROUND = ("priority", "elsewhere", "steady")
 
 
 def dressed(text: str) -> str:
-    """The policy's name with what it wears when it is live; what its user put on stays."""
-    return "+".join([text, *(name for name in AROUND if name not in worn(text))])
+    """The policy's name with what it wears when it is live.
+
+    What its user put on stays, with its parameters; but these come outside of everything else and
+    in their order, whatever that was: nobody's work is lost to the order of words.
+    """
+    first, *wrappers = parts(text)
+    named = {wrapper.partition("?")[0]: wrapper for wrapper in wrappers}
+    if len(named) < len(wrappers):
+        return text  # One of them is worn twice, which is refused when it is made.
+    others = [wrapper for name, wrapper in named.items() if name not in AROUND]
+    return "+".join([first, *others, *(named.get(name, name) for name in AROUND)])
 
 
 def make(text: str, place: str, belief: InterleavingModel) -> tuple[Policy, Decider]:
     """The policy and what is said of it; raises InvalidInputError for names nobody knows."""
     whole = dressed(text)
     decider = Decider(text, place, whole, wall())
-    return Timed(policy(whole, placement(place), belief), decider), decider
+    return Guarded(policy(whole, placement(place), belief), decider), decider
 
 
 def belief_on(cluster: Cluster) -> InterleavingModel:
@@ -35,21 +48,39 @@ def belief_on(cluster: Cluster) -> InterleavingModel:
     return TokenModel(ScalingModel.on(cluster), StageTimes())
 
 
-class Timed(Wrapper):
-    """Measures how long decisions take, and forgets the last failure at the next success."""
+class Guarded(Wrapper):
+    """A policy whose mistakes outside decisions do not stop the controller.
+
+    Jobs are ranked and judged when they arrive, and when a controller takes over. A policy that
+    fails at that is worked around, in the order of arrival, until somebody sets another.
+    """
 
     def __init__(self, inner: Policy, decider: Decider) -> None:
         super().__init__(inner)
         self._decider = decider
 
-    def decide(self, snapshot: Snapshot) -> Schedule:
-        begun_s = stopwatch()
-        schedule = self.inner.decide(snapshot)
-        spent_s = stopwatch() - begun_s
-        decider = self._decider
-        decider.last_s, decider.error = spent_s, ""
-        decider.longest_s = max(decider.longest_s, spent_s)
-        return schedule
+    def rank(self, job: Job, now: float) -> Rank:
+        try:
+            return self.inner.rank(job, now)
+        except Exception as error:  # a third party's policy may raise anything
+            self._note(f"it cannot rank job {job.id}", error)
+            return Rank(float(job.sequence))
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        try:
+            return self.inner.never_fits(spec, cluster)
+        except Exception as error:  # likewise
+            self._note(f"it cannot say whether job {spec.id} fits", error)
+            return None
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        try:
+            return self.inner.why(snapshot, job)
+        except Exception as error:  # likewise
+            return Reason("rank", f"it waits for its turn; the policy cannot say more ({error})")
+
+    def _note(self, what: str, error: Exception) -> None:
+        self._decider.trouble = f"{what}: {error or repr(error)}"
 
 
 class Resting(Wrapper):

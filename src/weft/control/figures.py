@@ -43,7 +43,7 @@ def figures(desk: Desk, node: NodeView) -> tuple[Figure, ...]:
         ("weft_orders_total", {}, float(scheduler.counters.order)),
         ("weft_journal_lines_total", {}, float(desk.last_event)),
         ("weft_store_failing", {}, float(bool(desk.store_error))),
-        ("weft_policy_failing", {}, float(bool(desk.decider.error))),
+        ("weft_policy_failing", {}, float(bool(desk.decider.failing))),
         ("weft_build_info", {"version": __version__, "policy": desk.decider.policy}, 1.0),
     ]
     return tuple(rows)

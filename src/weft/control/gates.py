@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from weft.control.records import JobRecord
 from weft.core.events import Event, JobHeld, JobReleased
 from weft.core.job import JobId
+from weft.store.errors import StoreError
 from weft.wire.jobs import State
 
 USER, DEPENDENCY, ARRAY = "user", "dependency", "array"
@@ -32,6 +33,7 @@ class Gates:
         self._waiting: dict[JobId, set[JobId]] = defaultdict(set)  # job -> who waits for its end
         self._queued: dict[str, dict[JobId, None]] = defaultdict(dict)  # array -> held members
         self._open: dict[str, set[JobId]] = defaultdict(set)  # array -> members let through
+        self._unjudged: list[JobId] = []
 
     def join(self, records: Iterable[JobRecord], *, held: bool) -> list[Event]:
         """New jobs; the holds that they begin with."""
@@ -47,17 +49,24 @@ class Gates:
 
     def restore(
         self, records: Mapping[JobId, JobRecord], held: Mapping[JobId, tuple[str, ...]]
-    ) -> None:
-        """After a restart: who waits for whom, from what is held."""
+    ) -> list[Event]:
+        """After a restart: who waits for whom, from what is held; and whoever may go on since,
+        because the controller before was killed between the end of one and the release of the
+        other."""
+        events: list[Event] = []
         for record in records.values():
             reasons = held.get(record.id, ())
-            if DEPENDENCY in reasons:
-                self._must_wait(record)
+            if DEPENDENCY in reasons and not self._must_wait(record):
+                events.append(JobReleased(record.id, DEPENDENCY))
             if record.array_limit:
                 if ARRAY in reasons:
                     self._queued[record.array][record.id] = None
                 else:
                     self._open[record.array].add(record.id)
+        limits = {r.array: r for r in records.values() if r.array_limit}
+        for member in limits.values():
+            events += self._next_member(member)
+        return events
 
     def left(self, record: JobRecord, records: Mapping[JobId, JobRecord]) -> list[Event]:
         """A job has ended; whoever may go on now."""
@@ -69,10 +78,22 @@ class Gates:
         waiting = self._waiting.pop(record.id, set())
         if record.array:
             waiting |= self._waiting.pop(record.array, set())
-        for name in sorted(waiting):
+        return events + self._released(sorted(waiting), records)
+
+    def look_again(self, records: Mapping[JobId, JobRecord]) -> list[Event]:
+        """Whoever could not be judged, because the store could not be asked, is judged now."""
+        unjudged, self._unjudged = self._unjudged, []
+        return self._released(unjudged, records)
+
+    def _released(self, names: Iterable[JobId], records: Mapping[JobId, JobRecord]) -> list[Event]:
+        events: list[Event] = []
+        for name in names:
             waiter = records.get(name)
-            if waiter is not None and not self._must_wait(waiter):
-                events.append(JobReleased(name, DEPENDENCY))
+            try:
+                if waiter is not None and not self._must_wait(waiter):
+                    events.append(JobReleased(name, DEPENDENCY))
+            except StoreError:
+                self._unjudged.append(name)
         return events
 
     def forget(self, record: JobRecord) -> None:

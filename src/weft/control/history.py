@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
@@ -12,10 +13,9 @@ from weft.journal.codec import FORMAT, Opened, encode
 from weft.store.rows import JournalRow
 from weft.version import __version__
 from weft.wire.machine import EventPage, EventView, UsageRow
-from weft.wire.problems import TooManyError
 
 PAGE_MAX = 1000
-BACKLOG_MAX = 10_000  # events that a slow follower may lag behind before it is cut off
+RECENT_MAX = 1000  # lines at hand; whoever lags behind further reads the store again
 
 
 class History:
@@ -23,14 +23,14 @@ class History:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._followers: set[asyncio.Queue[JournalRow]] = set()
+        self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
+        self._followers: set[asyncio.Event] = set()
 
     def published(self, rows: Sequence[JournalRow]) -> None:
-        """New lines are on disk."""
-        for queue in self._followers:
-            for row in rows:
-                if queue.qsize() <= BACKLOG_MAX:
-                    queue.put_nowait(row)
+        """New lines are on disk. Followers are only woken: nothing piles up for a slow one."""
+        self._recent.extend(rows)
+        for news in self._followers:
+            news.set()
 
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         rows = self._desk.store.lines(after, job=job, limit=_bounded(limit))
@@ -41,24 +41,31 @@ class History:
         return _page(rows, self._desk.last_event)
 
     async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
-        """Everything after that id, first from the store and then as it happens."""
-        queue: asyncio.Queue[JournalRow] = asyncio.Queue()
-        self._followers.add(queue)
+        """Everything after that id: from the store, and as it happens from what is at hand."""
+        news = asyncio.Event()
+        self._followers.add(news)
         try:
-            while rows := self._desk.store.lines(after, job=job, limit=PAGE_MAX):
+            while True:
+                news.clear()
+                rows, upto = self._after(after, job)
                 for row in rows:
                     yield event_view(row)
-                after = rows[-1].id
-                await asyncio.sleep(0)
-            while True:
-                row = await queue.get()
-                if queue.qsize() >= BACKLOG_MAX:
-                    raise TooManyError("events come faster than they are read; go on from the last")
-                if row.id > after and (not job or row.job == job):
-                    after = row.id
-                    yield event_view(row)
+                if upto > after:
+                    after = upto
+                    await asyncio.sleep(0)
+                else:
+                    await news.wait()
         finally:
-            self._followers.discard(queue)
+            self._followers.discard(news)
+
+    def _after(self, after: int, job: str) -> tuple[Sequence[JournalRow], int]:
+        """The next lines after an id, and the id up to which there are no others."""
+        newest = self._desk.last_event
+        if self._recent and self._recent[0].id <= after + 1:
+            new = [row for row in self._recent if row.id > after]
+            return [row for row in new if not job or row.job == job], newest
+        rows = self._desk.store.lines(after, job=job, limit=PAGE_MAX)
+        return rows, rows[-1].id if len(rows) == PAGE_MAX else max(after, newest)
 
     def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None

@@ -7,9 +7,12 @@ store cannot be written the controller waits: jobs run on, nothing new is begun,
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from weft.control.clock import Stamp, wall
 from weft.control.desk import Desk, state_of_row
@@ -31,8 +34,13 @@ from weft.journal.codec import Noted, PolicySet, decided, encode
 from weft.store.errors import StoreError
 from weft.store.rows import AttemptRow, Batch, JournalRow
 from weft.wire.jobs import AttemptView, FailureView, State
+from weft.wire.problems import UnavailableError
+
+logger = logging.getLogger("weft")
 
 RETRY_S = 1.0
+KEYS_KEPT_S = 7 * 86_400.0  # nobody repeats a request after that
+TOKENS_KEPT_S = 30 * 86_400.0  # after they have run out
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
 
 
@@ -56,6 +64,8 @@ class Keeper:
         self._riders: list[Rider] = []
         self._decisions = desk.scheduler.decisions
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        # A batch whose fate is unknown must be tried again before any other is.
+        self._writing = asyncio.Lock()
 
     def ride(self, rider: Rider) -> None:
         """Write this with the next facts; call it in the moment in which these are told."""
@@ -79,39 +89,63 @@ class Keeper:
             batch.settings["failures"] = json.dumps(self._desk.failures.saved())
         if any(isinstance(event, DeviceClosed | DeviceOpened) for event in events):
             batch.settings["closed"] = _closed(self._desk)
-        if batch:
-            await self.write(batch)
-        for rider in riders:
-            if rider.done is not None and not rider.done.done():
-                rider.done.set_result(None)
+            batch.settings["devices"] = self._desk.device_orders()
+        try:
+            if batch:
+                await self.write(batch)
+        except StoreError as error:
+            _answer(riders, UnavailableError(f"it could not be kept: {error}"))
+            raise
+        _answer(riders, None)
         for record in over.values():
             self._desk.drop(record)
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                ids = await loop.run_in_executor(self._thread, self._desk.store.write, batch)
-                break
-            except StoreError as error:
-                self._desk.store_error = str(error)
-                if not error.retryable:
-                    raise
-                await asyncio.sleep(RETRY_S)
-        self._desk.store_error = ""
+        async with self._writing:
+            while True:
+                try:
+                    ids = await loop.run_in_executor(self._thread, self._desk.store.write, batch)
+                    break
+                except StoreError as error:
+                    if not error.retryable:
+                        raise
+                    self._failed_to_write(error)
+                    await asyncio.sleep(RETRY_S)
+        if self._desk.store_error:
+            logger.warning("the store can be written again")
+            self._desk.store_error = ""
         rows = [row._replace(id=number) for row, number in zip(batch.journal, ids, strict=True)]
         if rows:
             self._desk.last_event = rows[-1].id
             self._published(rows)
 
+    async def tidy(self) -> None:
+        """Let go of idempotency keys and tokens that are of no use any more."""
+        loop, at = asyncio.get_running_loop(), wall()
+        prune = partial(
+            self._desk.store.prune,
+            keys_before_at=at - KEYS_KEPT_S,
+            tokens_before_at=at - TOKENS_KEPT_S,
+        )
+        async with self._writing:
+            with suppress(StoreError):  # The next time will do.
+                await loop.run_in_executor(self._thread, prune)
+
+    def _failed_to_write(self, error: StoreError) -> None:
+        if not self._desk.store_error:
+            logger.error("%s; jobs run on, and it is tried again", error)
+        self._desk.store_error = str(error)
+
     async def note(self, batch: Batch, line: PolicySet | Noted | None = None) -> None:
         """Write something that is no fact of the scheduler's."""
         if line is not None:
-            body = encode(self._desk.clock.now(), line)
-            batch.journal.append(
-                JournalRow(self._desk.clock.now(), wall(), type(line).__name__, "", body)
-            )
+            now = self._desk.clock.now()
+            body = encode(now, line)
+            batch.journal.append(JournalRow(now, wall(), type(line).__name__, "", body))
+            # The next controller must not begin before it, or the journal would run backwards.
+            batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
         await self.write(batch)
 
     def close(self) -> None:
@@ -124,35 +158,55 @@ class Keeper:
     ) -> dict[JobId, JobRecord]:
         """Bring records up to date; those that ended."""
         desk = self._desk
-        over: dict[JobId, JobRecord] = {}
+        ends: dict[JobId, list[Event]] = {}
         for event in events:
             record = desk.records.get(_job_of(event))
             if record is None:
+                desk.told.pop(_job_of(event), None)
                 continue
-            record.dirty = True
-            if isinstance(event, JobStarted):
-                self._started(record, event, at)
-            elif isinstance(event, JobFailed):
-                self._failed(record)
+            self._happened(record, event, at)
             if record.id not in desk.scheduler.jobs:
-                self._over(record, event, at)
-                over[record.id] = record
+                ends.setdefault(record.id, []).append(event)
+        over = {identity: desk.records[identity] for identity in ends}
+        for identity, record in over.items():
+            self._over(record, ends[identity], at)
         for action in actions:
             self._ordered(action)
         for identity in {action.job for action in actions} | {_job_of(e) for e in events}:
-            record, row = desk.records.get(identity), desk.row(identity)
-            if row is None or row.phase is Phase.WAITING:
-                self._never_launched(identity, at)
-            if record is not None and row is not None:
-                held = identity in desk.scheduler.held
-                record.state = state_of_row(row, record, held=held)
+            self._stands(identity, at)
+        # Whoever waited for these is told once all of them are written up.
+        for record in over.values():
+            desk.tell(*desk.gates.left(record, desk.records))
         return over
+
+    def _happened(self, record: JobRecord, event: Event, at: float) -> None:
+        record.dirty = True
+        match event:
+            case JobUpdated() if self._desk.told.get(record.id) is event.spec:
+                del self._desk.told[record.id]
+            case JobStarted():
+                self._started(record, event, at)
+            case JobFailed():
+                self._failed(record)
+
+    def _stands(self, identity: JobId, at: float) -> None:
+        """The state that people see follows the phase."""
+        desk = self._desk
+        record, row = desk.records.get(identity), desk.row(identity)
+        if record is None:
+            return
+        if row is None or row.phase is Phase.WAITING:
+            self._never_launched(record, at)
+        if row is not None:
+            record.state = state_of_row(row, record, held=identity in desk.scheduler.held)
 
     def _started(self, record: JobRecord, event: JobStarted, at: float) -> None:
         number = record.launched.get(event.action, 0)
         attempt = self._desk.open.get((record.id, number))
         if attempt is not None and attempt.started_at is None:
-            record.started_at = record.started_at or at
+            # A clock that was set back must not make anybody start before they came.
+            record.started_at = record.started_at or max(at, record.submitted_at)
+            record.began_s = self._desk.clock.now()
             record.resizing = False
             view = AttemptView(number=number, devices=attempt.devices, started_at=at)
             self._desk.attempt(attempt._replace(started_at=at, body=attempt_body(view)))
@@ -173,19 +227,19 @@ class Keeper:
             retried=retried,
         )
 
-    def _over(self, record: JobRecord, event: Event, at: float) -> None:
-        """The job has ended; whoever waited for that is told."""
-        record.ended_at = record.ended_at or at
-        if isinstance(event, JobFinished):
+    def _over(self, record: JobRecord, events: Sequence[Event], at: float) -> None:
+        """The job has ended, by one of these facts."""
+        record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
+        self._desk.told.pop(record.id, None)
+        if any(isinstance(event, JobFinished) for event in events):
             record.state = State.SUCCEEDED
             record.exit = 0
             if record.progress is not None and record.progress.total:
                 record.progress = replace(record.progress, step=record.progress.total)
-        elif isinstance(event, JobFailed) and not record.cancelled:
+        elif any(isinstance(event, JobFailed) for event in events) and not record.cancelled:
             record.state = State.TIMEOUT if record.told == "time-limit" else State.FAILED
         else:
             record.state, record.told = State.CANCELLED, "cancelled"
-        self._desk.tell(*self._desk.gates.left(record, self._desk.records))
 
     def _ordered(self, action: Action) -> None:
         """An order that launches processes begins an attempt."""
@@ -218,11 +272,22 @@ class Keeper:
             )
         )
 
-    def _never_launched(self, identity: JobId, at: float) -> None:
+    def _never_launched(self, record: JobRecord, at: float) -> None:
         """Attempts that were ordered, and called off before anything ran."""
-        for key, attempt in list(self._desk.open.items()):
-            if key[0] == identity and attempt.started_at is None:
-                self._desk.attempt(attempt._replace(ended_at=at))
+        for number in record.launched.values():
+            attempt = self._desk.open.get((record.id, number))
+            if attempt is not None and attempt.started_at is None:
+                self._called_off(attempt, at)
+
+    def _called_off(self, attempt: AttemptRow, at: float) -> None:
+        view = AttemptView(
+            number=attempt.number,
+            devices=attempt.devices,
+            started_at=at,
+            ended_at=at,
+            told="called off",
+        )
+        self._desk.attempt(attempt._replace(ended_at=at, body=attempt_body(view)))
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -251,6 +316,17 @@ class Keeper:
         batch.attempts += desk.changed.values()
         desk.changed = {}
         batch.profiles += desk.profiles.changes(wall())
+
+
+def _answer(riders: Iterable[Rider], error: Exception | None) -> None:
+    """Tell whoever waits."""
+    for rider in riders:
+        if rider.done is None or rider.done.done():
+            continue
+        if error is None:
+            rider.done.set_result(None)
+        else:
+            rider.done.set_exception(error)
 
 
 def _join(batch: Batch, other: Batch) -> None:

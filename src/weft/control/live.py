@@ -41,6 +41,8 @@ from weft.wire.problems import InvalidRequestError, NotFoundError
 logger = logging.getLogger("weft")
 
 EVENTS_IN_BUNDLE = 2000
+TIDY_EVERY_S = 3600.0
+LEAVE_WITHIN_S = 2.0  # to write a last line
 REMEMBERED_MAX = 500  # jobs, users and places that have failed; it is written at every failure
 
 
@@ -75,11 +77,11 @@ class Live:
         key = self.desk.seal.derive("tokens of jobs")
         self._history = History(self.desk)
         self._keeper = Keeper(self.desk, self._history.published)
-        book = Book(self.desk, rules=settings.rules, token_key=key, address=settings.address)
+        self._book = Book(self.desk, rules=settings.rules, token_key=key, address=settings.address)
         self._engine = LocalEngine(
             node=node,
             devices=settings.devices,
-            book=book,
+            book=self._book,
             inbox=self.desk.inbox,
             root=settings.root,
             clock=self.desk.clock,
@@ -97,7 +99,12 @@ class Live:
             self.desk.inbox,
             keep=self._keeper.keep,
             on_error=self._policy_failed,
+            on_decided=self._decided,
         )
+        self.desk.device_state = lambda number: self._engine.upkeep.view(number, ()).state
+        self.desk.device_orders = self._device_orders
+        self._avoided_now = set(settings.avoid)  # for this run only
+        self._noted_trouble = ""
         self._tasks: list[asyncio.Task[None]] = []
         # -- what the API asks for, by who answers it
         self.jobs, self.job, self.why = self._reads.jobs, self._reads.job, self._reads.why
@@ -123,9 +130,10 @@ class Live:
         adopted = sum(1 for job in desk.scheduler.jobs.values() if job.allocation is not None)
         text = f"version {__version__}, {len(desk.records)} jobs, {adopted} of them with devices"
         await self._keeper.note(Batch(settings=settings), Noted("controller started", text))
-        for number in self._settings.avoid:
-            self._engine.upkeep.avoid(number)
+        self._shut_devices()
+        self._book.catch_up(self._engine.folders)
         await self._engine.adopt(list(desk.scheduler.jobs.values()))
+        await self._open_devices()
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),
@@ -144,7 +152,8 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._engine.close()
         with suppress(Exception):  # It leaves in any case; this line only says so.
-            await self._keeper.note(Batch(), Noted("controller left", "jobs run on"))
+            left = self._keeper.note(Batch(), Noted("controller left", "jobs run on"))
+            await asyncio.wait_for(left, LEAVE_WITHIN_S)
         self._keeper.close()
         self.desk.store.close()
 
@@ -155,12 +164,19 @@ class Live:
             self.stopped.set()
 
     async def _watch(self) -> None:
+        tidy_at = self.desk.clock.now()
         while True:
             await asyncio.sleep(EVERY_S)
+            if self.desk.clock.now() >= tidy_at:
+                tidy_at += TIDY_EVERY_S
+                await self._keeper.tidy()
+                await self._people.write_used()
             try:
                 self._watching.look()
-            except OSError as error:
-                logger.warning("progress cannot be read: %s", error)
+            except Exception:  # whatever jobs print or leave behind, the next look may be better
+                logger.exception("progress cannot be read")
+            self.desk.tell(*self.desk.gates.look_again(self.desk.records))
+            await self._note_trouble()
             if self.desk.draining and not self._holding():
                 self.stopped.set()
 
@@ -170,12 +186,53 @@ class Live:
     def _policy_failed(self, now: float, error: Exception) -> None:
         """The last good schedule stays; what went wrong is an event."""
         sentence = f"{error}" or repr(error)
-        logger.error("the policy failed at %.3f s: %s", now, sentence)
+        if sentence == self.desk.decider.error:
+            return  # It was said already, and nothing has changed since.
+        logger.error("the policy failed at %.3f s: %s", now, sentence, exc_info=error)
         self.desk.decider.error = sentence
         task = asyncio.get_running_loop().create_task(
             self._keeper.note(Batch(), Noted("policy failed", sentence))
         )
         self._tasks = [*(t for t in self._tasks if not t.done()), task]
+
+    def _decided(self, spent_s: float) -> None:
+        decider = self.desk.decider
+        decider.last_s, decider.error = spent_s, ""
+        decider.longest_s = max(decider.longest_s, spent_s)
+
+    async def _note_trouble(self) -> None:
+        """A policy that fails outside its decisions is told of once."""
+        trouble = self.desk.decider.trouble
+        if trouble and trouble != self._noted_trouble:
+            self._noted_trouble = trouble
+            await self._keeper.note(Batch(), Noted("policy failed", trouble))
+
+    # -- devices --------------------------------------------------------------------------------
+
+    def _shut_devices(self) -> None:
+        """What an admin wants avoided, and what was found unclean, stays shut."""
+        upkeep, count = self._engine.upkeep, self.desk.node.device_count
+        kept = json.loads(self.desk.store.setting("devices") or "{}")
+        for order, shut in (("avoided", upkeep.avoid), ("quarantined", upkeep.quarantine)):
+            for number, reason in kept.get(order, {}).items():
+                if int(number) < count:
+                    shut(int(number), reason)
+        for number in self._avoided_now:
+            upkeep.avoid(number)
+
+    async def _open_devices(self) -> None:
+        """What was shut for another reason, and is not any more, is used again."""
+        if self._settings.devices.watched:
+            await self._engine.upkeep.look()
+        for device in self.desk.scheduler.closed:
+            if device.number not in self._engine.upkeep.shut:
+                self.desk.tell(DeviceOpened(device))
+
+    def _device_orders(self) -> str:
+        orders = self._engine.upkeep.orders()
+        for number in self._avoided_now:
+            orders["avoided"].pop(number, None)
+        return json.dumps(orders)
 
     def _on_device(self, device: Device, usable: bool, reason: str) -> None:
         self.desk.tell(DeviceOpened(device) if usable else DeviceClosed(device, reason))
@@ -185,14 +242,17 @@ class Live:
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return await self._wishes.cancel(who, identity)
 
-    async def manage(self, who: Who, device: str, order: str) -> NodeView:  # noqa: ARG002
+    async def manage(self, who: Who, device: str, order: str) -> NodeView:
         number = self._number(device)
+        self._avoided_now.discard(number)
         if order == "avoid":
             self._engine.upkeep.avoid(number)
         elif order == "manage":
             self._engine.upkeep.manage(number)
         else:
             raise InvalidRequestError(f"order is {order[:40]!r}; expected manage or avoid")
+        said = Noted("devices", f"{who.user} has {self.desk.node.name}:{number} {order}d")
+        await self._keeper.note(Batch(settings={"devices": self._device_orders()}), said)
         return self._engine.view()
 
     async def unquarantine(self, who: Who, device: str) -> NodeView:

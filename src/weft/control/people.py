@@ -2,7 +2,6 @@
 
 import os
 import pwd
-from collections.abc import Callable
 
 from weft.control.clock import wall
 from weft.control.desk import Desk
@@ -29,8 +28,13 @@ class People:
         self._keeper = keeper
         self._token_key = token_key
         self._admins = admins
-        self._rows: dict[str, TokenRow] = {row.digest: row for row in desk.store.tokens()}
-        self._spawn: Callable[[Batch], None] | None = None
+        now = wall()
+        self._rows: dict[str, TokenRow] = {
+            row.digest: row
+            for row in desk.store.tokens()
+            if row.expires_at is None or row.expires_at > now
+        }
+        self._used: set[str] = set()  # digests of tokens whose use is not written down yet
 
     def who_of_uid(self, uid: int) -> Who:
         name = _name(uid)
@@ -42,7 +46,7 @@ class People:
         job = job_of(self._token_key, token)
         if job is not None:
             record = self._desk.records.get(job)
-            if record is None:
+            if record is None or record.state.ended:
                 return None  # It has ended, and its token with it.
             return Who(user=record.owner, role=Role.VIEWER, job=job)
         if not is_persons(token):
@@ -52,7 +56,15 @@ class People:
             return None
         if row.used_at is None or wall() - row.used_at > USED_EVERY_S:
             self._rows[row.digest] = row._replace(used_at=wall())
+            self._used.add(row.digest)
         return Who(user=row.owner, role=Role(row.role), uid=_uid(row.owner))
+
+    async def write_used(self) -> None:
+        """Write down when tokens were last used; nobody waits for that."""
+        used, self._used = self._used, set()
+        rows = [self._rows[digest] for digest in used if digest in self._rows]
+        if rows:
+            await self._keeper.note(Batch(tokens=rows))
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user
@@ -82,16 +94,14 @@ class People:
 
     def tokens(self, who: Who) -> tuple[TokenView, ...]:
         rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
-        alive = [row for row in rows if row.expires_at is None or row.expires_at > 0]
-        return tuple(_view(row) for row in alive if who.role is Role.ADMIN or row.owner == who.user)
+        return tuple(_view(row) for row in rows if who.role is Role.ADMIN or row.owner == who.user)
 
     async def revoke_token(self, who: Who, identity: str) -> None:
         row = next((row for row in self._rows.values() if row.id == identity), None)
         if row is None or (row.owner != who.user and who.role is not Role.ADMIN):
             raise NotFoundError(f"there is no token {identity!r} of yours")
-        gone = row._replace(expires_at=0.0)
-        await self._keeper.note(Batch(tokens=[gone]))
-        self._rows[row.digest] = gone
+        del self._rows[row.digest]  # From now on, whatever becomes of the store.
+        await self._keeper.note(Batch(tokens=[row._replace(expires_at=0.0)]))
 
 
 def person(who: Who) -> Person:

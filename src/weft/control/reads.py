@@ -51,6 +51,7 @@ class Reads:
             states=states, owner=user, tenant=tenant, array=array, name=name, ended=True
         )
         stage, start, before = _cursor(cursor)
+        past = any(State(state).ended for state in states) if states else ended
         views = []
         total = None
         if stage == "active":
@@ -60,12 +61,13 @@ class Reads:
             views = listed(self._desk, page)
             if start + limit < len(active):
                 return JobPage(jobs=tuple(views), cursor=f"a{start + limit}", total=total)
-        past = not states or any(State(state).ended for state in states)
-        if not (ended or (states and past)):
+        if not past:
             return JobPage(jobs=tuple(views), total=total)
         room = limit - len(views)
         rows = self._desk.store.jobs(wanted, before=before, limit=room + 1) if room else []
-        views += [ended_view(record_of(row)) for row in rows[:room]]
+        # One that is in the store, but not off the desk yet, is listed already.
+        known = self._desk.records
+        views += [ended_view(record_of(row)) for row in rows[:room] if row.id not in known]
         more = ""
         if not room:
             more = "e"
@@ -117,7 +119,7 @@ class Reads:
             placement=decider.placement,
             worn=decider.worn,
             since_at=decider.since_at,
-            error=decider.error,
+            error=decider.failing,
         )
 
     def status(self) -> Status:
@@ -189,8 +191,8 @@ class Reads:
     def _active(self, wanted: JobFilter) -> list[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
         desk = self._desk
-        places = {job: place for place, (_, _, job) in enumerate(desk.scheduler.ranking.queue)}
-        behind = len(places)
+        places = desk.places()
+        behind = len(places) + 1
 
         def order(record: JobRecord) -> tuple[int, int, int, int]:
             row = desk.row(record.id)
@@ -198,11 +200,15 @@ class Reads:
             place = places.get(record.id, behind)
             return (int(waits), place if waits else 0, record.number, record.member or 0)
 
-        found = [record for record in desk.records.values() if _passes(record, wanted)]
+        found = [
+            record
+            for record in desk.records.values()
+            if _passes(record, desk.shown(record), wanted)
+        ]
         return sorted(found, key=order)
 
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
-        if record.state.ended:
+        if self._desk.shown(record).ended:
             return True
         if number < record.attempts:
             return (record.id, number) not in self._desk.open
@@ -221,9 +227,9 @@ def replace_url(facts: StatusFacts, url: str) -> StatusFacts:
     return StatusFacts(facts.since_at, facts.socket, url)
 
 
-def _passes(record: JobRecord, wanted: JobFilter) -> bool:
+def _passes(record: JobRecord, state: State, wanted: JobFilter) -> bool:
     return (
-        (not wanted.states or record.state in wanted.states)
+        (not wanted.states or state in wanted.states)
         and (not wanted.owner or record.owner == wanted.owner)
         and (not wanted.tenant or record.tenant == wanted.tenant)
         and (not wanted.array or record.array == wanted.array)

@@ -49,7 +49,8 @@ class JobRecord:
     retries: int = 0
     resumable: bool = False
     known: bool = False  # its length is known from jobs like it, or was told
-    code: Code | None = None
+    code: Code | None = None  # but for its difference, which is kept apart
+    diff: str = ""  # by what name (diffs.py)
     # What became of it.
     state: State = State.PENDING
     started_at: float | None = None  # first
@@ -59,6 +60,7 @@ class JobRecord:
     size: int = 0  # devices of the newest attempt
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
+    began_s: float | None = None  # when the newest attempt began, by the run's own clock
     ran_s: float = 0.0  # seconds of attempts that have ended
     device_s: float = 0.0  # the same of device-seconds
     failures: int = 0

@@ -1,6 +1,7 @@
 """Where the last controller stopped: its books, written again from the store."""
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,12 +10,13 @@ from weft.control.deciding import PLACEMENT, belief_on, make
 from weft.control.desk import Desk
 from weft.control.profiles import PROFILES_MAX, Profiles
 from weft.control.records import kept_of, record_of
-from weft.core.books import Counters
+from weft.core.books import Counters, Kept
 from weft.core.cluster import Cluster, Device, Node
 from weft.core.errors import InvalidInputError, WeftError
 from weft.core.lifecycle import Phase
 from weft.core.scheduler import Scheduler
 from weft.failures.retry import Classified
+from weft.store.rows import JobRow
 from weft.store.seal import Seal
 from weft.store.store import Store
 
@@ -56,8 +58,9 @@ def open_desk(store: Store, root: Path, node: Node, wanted: Wanted, retry: Class
     )
     if "failures" in kept:
         retry.memory.restore(json.loads(kept["failures"]))
-    _check_node(node, kept.get(_NODE), busy=bool(store.active()))
-    _restore(desk, kept)
+    rows = store.active()
+    _check_node(node, kept.get(_NODE), [kept_of(row) for row in rows])
+    _restore(desk, kept, rows)
     return desk
 
 
@@ -65,21 +68,25 @@ def node_text(node: Node) -> str:
     return json.dumps([node.name, node.device_count, node.device_type])
 
 
-def _restore(desk: Desk, kept: dict[str, str]) -> None:
-    rows = desk.store.active()
+def _restore(desk: Desk, kept: dict[str, str], rows: Sequence[JobRow]) -> None:
     saved = []
     for row in rows:
-        desk.add(record_of(row))
+        record = record_of(row)
+        desk.add(record)
+        if record.secrets and (sealed := desk.store.secret(record.id)) is not None:
+            desk.sealed[record.id] = sealed
         saved.append(kept_of(row))
     # The orders of arrival and of the queue are the books' own.
     saved.sort(key=lambda each: each.job.sequence)
     closed = {
-        Device(node, number): why for node, number, why in json.loads(kept.get("closed", "[]"))
+        Device(name, number): why
+        for name, number, why in json.loads(kept.get("closed", "[]"))
+        if name == desk.node.name and number < desk.node.device_count
     }
     counters = Counters(*map(int, kept.get("counters", "0 0").split()))
     desk.scheduler.restore(saved, closed, counters, desk.clock.now())
     desk.open = {(row.job, row.number): row for row in desk.store.open_attempts()}
-    desk.gates.restore(desk.records, desk.scheduler.held)
+    desk.tell(*desk.gates.restore(desk.records, desk.scheduler.held))
     for job in desk.scheduler.jobs.values():
         if job.phase is Phase.RUNNING:
             share = job.iterations_done / job.spec.iterations
@@ -98,12 +105,20 @@ def _now(text: str | None) -> float:
     return stamp.run_s + stamp.passed_s()
 
 
-def _check_node(node: Node, text: str | None, *, busy: bool) -> None:
+def _check_node(node: Node, text: str | None, jobs: Iterable[Kept]) -> None:
     """Jobs that hold devices need the machine that they hold them on."""
-    if text is None or not busy:
+    held = {
+        device
+        for job, leaving, _ in jobs
+        for allocation in (job.allocation, *(leaving.allocations if leaving else ()))
+        if allocation is not None
+        for device in allocation.devices
+    }
+    if text is None or not held:
         return
     name, count, kind = json.loads(text)
-    if (name, kind) != (node.name, node.device_type) or count > node.device_count:
+    gone = [device for device in held if device.number >= node.device_count]
+    if (name, kind) != (node.name, node.device_type) or gone:
         raise WeftError(
             f"jobs of this store hold devices of {name} ({count} x {kind}), and this is "
             f"{node.name} ({node.device_count} x {node.device_type}); start with the same devices, "

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -69,62 +69,85 @@ def draw_up(
     asked = max((size for size in sizes if size <= cluster.device_count), default=sizes[0])
     keys = keys_of(person.name, request.model, request.command)
     known = profiles.expect(keys, asked, model=request.model, estimate_s=request.estimate_s)
-    numbers: Sequence[int | None] = members.numbers if members else (None,)
+    first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
+    spec = _spec(request, first, known=known, asked=asked, now=now)
+    if members is None:
+        return Drawn(first.id, (first,), (spec,), known, _notes(request, sizes))
     records, specs = [], []
-    for member in numbers:
-        identity = str(number) if member is None else f"{number}_{member}"
-        records.append(
-            JobRecord(
-                id=identity,
-                number=number,
-                name=request.name or _named(request.command),
-                owner=person.name,
-                command=request.command,
-                submitted_at=wall_at,
-                uid=person.uid,
-                gid=person.gid,
-                tenant=request.tenant,
-                member=member,
-                array=str(number) if member is not None else "",
-                array_size=len(numbers) if member is not None else 0,
-                array_limit=(members.at_once_max or 0) if members else 0,
-                workdir=request.workdir or person.home,
-                ranks=ranks(request.ranks),
-                env=dict(request.env),
-                secrets=tuple(sorted(request.secrets)),
-                time_limit_s=request.time_limit_s,
-                grace_s=request.grace_s,
-                stop_signal=stop_signal(request.stop_signal),
-                after=request.after,
-                after_any=request.after_any,
-                model=request.model,
-                sizes=sizes,
-                priority=request.priority,
-                retries=request.retries,
-                resumable=request.resumable,
-                known=known.source != "nothing",
-                code=request.code,
-            )
+    for member in members.numbers:
+        record = replace(
+            first,
+            id=f"{number}_{member}",
+            member=member,
+            array=first.id,
+            array_size=len(members.numbers),
+            array_limit=members.at_once_max or 0,
+            launched={},
         )
-        specs.append(
-            JobSpec(
-                id=identity,
-                iterations=known.length_s,
-                sizes=sizes,
-                asked=asked,
-                profile=known.profile,
-                submit_at=now,
-                owner=person.name,
-                tenant=request.tenant,
-                guaranteed=request.guaranteed,
-                priority=request.priority,
-                retries=request.retries,
-                estimate_s=request.estimate_s or 0.0,
-                command=request.command,
-                resumable=request.resumable,
-            )
-        )
-    return Drawn(str(number), tuple(records), tuple(specs), known, _notes(request, sizes))
+        records.append(record)
+        specs.append(replace(spec, id=record.id))
+    return Drawn(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
+
+
+def _record(
+    request: JobRequest,
+    number: int,
+    *,
+    person: Person,
+    sizes: tuple[int, ...],
+    known: Expectation,
+    wall_at: float,
+) -> JobRecord:
+    """What is kept of a job that is no member of an array."""
+    return JobRecord(
+        id=str(number),
+        number=number,
+        name=request.name or _named(request.command),
+        owner=person.name,
+        command=request.command,
+        submitted_at=wall_at,
+        uid=person.uid,
+        gid=person.gid,
+        tenant=request.tenant,
+        workdir=request.workdir or person.home,
+        ranks=ranks(request.ranks),
+        env=dict(request.env),
+        secrets=tuple(sorted(request.secrets)),
+        time_limit_s=request.time_limit_s,
+        grace_s=request.grace_s,
+        stop_signal=stop_signal(request.stop_signal),
+        after=request.after,
+        after_any=request.after_any,
+        model=request.model,
+        sizes=sizes,
+        priority=request.priority,
+        retries=request.retries,
+        resumable=request.resumable,
+        known=known.source != "nothing",
+        code=None if request.code is None else replace(request.code, diff=""),
+    )
+
+
+def _spec(
+    request: JobRequest, record: JobRecord, *, known: Expectation, asked: int, now: float
+) -> JobSpec:
+    """The same job as the scheduler sees it."""
+    return JobSpec(
+        id=record.id,
+        iterations=known.length_s,
+        sizes=record.sizes,
+        asked=asked,
+        profile=known.profile,
+        submit_at=now,
+        owner=record.owner,
+        tenant=request.tenant,
+        guaranteed=request.guaranteed,
+        priority=request.priority,
+        retries=request.retries,
+        estimate_s=request.estimate_s or 0.0,
+        command=request.command,
+        resumable=request.resumable,
+    )
 
 
 def checked(request: JobRequest) -> None:

@@ -1,46 +1,51 @@
 """Jobs as people see them, from the record and, while it has not ended, the core's row."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from weft.control.clock import wall
 from weft.control.desk import Desk
-from weft.control.reasons import brief, reason
+from weft.control.reasons import ENDING, brief, reason
 from weft.control.records import JobRecord, attempt_of
 from weft.core.job import Job
 from weft.core.lifecycle import Phase
-from weft.wire.jobs import JobDetail, JobView, Progress
+from weft.wire.jobs import JobDetail, JobView, Progress, State
 
 
 def job_view(desk: Desk, record: JobRecord) -> JobView:
     """One job, with the policy's own reason why it waits."""
     row = desk.row(record.id)
     if row is None:
-        return ended_view(record)
-    cause, because, _, _ = reason(desk, record, row)
-    return _view(desk, record, row, cause, because)
+        return _ending(desk, record)
+    told = reason(desk, record, row)
+    return _view(desk, record, row, told.cause, told.because)
 
 
 def listed(desk: Desk, records: Iterable[JobRecord]) -> list[JobView]:
     """Many jobs, with the reason as far as it costs little."""
-    places = {job: place for place, (_, _, job) in enumerate(desk.scheduler.ranking.queue, 1)}
+    places = desk.places()
     views = []
     for record in records:
         row = desk.row(record.id)
         if row is None:
-            views.append(ended_view(record))
+            views.append(_ending(desk, record))
         else:
             told = brief(desk, record, row, places.get(record.id))
             views.append(_view(desk, record, row, *told))
     return views
 
 
+def _ending(desk: Desk, record: JobRecord) -> JobView:
+    """One that has ended, or that will have once it is on disk."""
+    view = ended_view(record)
+    state = desk.shown(record)
+    if state.ended:
+        return view
+    return replace(view, state=state, cause=ENDING[0], because=ENDING[1], ended_at=None, code=None)
+
+
 def _view(desk: Desk, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
     devices = () if row.allocation is None else tuple(map(str, row.allocation.devices))
-    held_s = sum(
-        max(0.0, wall() - attempt.started_at)
-        for number in (record.attempts, record.attempts - 1)
-        if (attempt := desk.open.get((record.id, number))) and attempt.started_at
-    )
+    held_s = 0.0 if record.began_s is None else max(0.0, desk.clock.now() - record.began_s)
     return JobView(
         id=record.id,
         name=record.name,
@@ -70,14 +75,15 @@ def _view(desk: Desk, record: JobRecord, row: Job, cause: str, because: str) -> 
 
 
 def ended_view(record: JobRecord) -> JobView:
+    failure = record.failure if record.state is State.FAILED else None  # It may have been retried.
     return JobView(
         id=record.id,
         name=record.name,
         user=record.owner,
         tenant=record.tenant,
         state=record.state,
-        cause=str(record.state).lower() if record.failure is None else record.failure.rule,
-        because="" if record.failure is None else record.failure.sentence,
+        cause=str(record.state).lower() if failure is None else failure.rule,
+        because="" if failure is None else failure.sentence,
         sizes=record.sizes,
         priority=record.priority,
         resumable=record.resumable,
@@ -99,19 +105,14 @@ def ended_view(record: JobRecord) -> JobView:
 
 
 def progress_of(record: JobRecord, row: Job, now: float) -> Progress | None:
-    """What it said itself, carried on to now; or what is believed of it."""
+    """What it said itself; or what is believed of it, where anything is."""
     said = record.progress
     runs = row.phase is Phase.RUNNING and row.iterations_per_s > 0
-    left_s = row.remaining_at(now) / row.iterations_per_s if runs else None
-    if said is not None and said.total:
-        return Progress(
-            step=said.step,
-            total=said.total,
-            per_s=said.per_s if runs else None,
-            eta_s=left_s,
-            loss=said.loss,
-            source=said.source,
-        )
+    left_s = row.remaining_at(now) / row.iterations_per_s if runs and record.known else None
+    if said is not None:
+        if runs and said.total and said.per_s:
+            left_s = (said.total - said.step) / said.per_s
+        return replace(said, per_s=said.per_s if runs else None, eta_s=left_s)
     if not runs or not record.known:
         return None
     share = row.iterations_at(now) / row.spec.iterations
@@ -134,7 +135,9 @@ def job_detail(desk: Desk, record: JobRecord) -> JobDetail:
         retries=record.retries,
         after=record.after,
         after_any=record.after_any,
-        code=record.code,
+        code=None
+        if record.code is None
+        else replace(record.code, diff=desk.diffs.read(record.diff)),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,

@@ -49,8 +49,12 @@ class Watching:
         total = report.total
         if total is None and record.progress is not None:
             total = record.progress.total
+        if total is not None and report.step > total:
+            raise InvalidRequestError(
+                f"step is {report.step:g} of {total:g}; expected no more than the total"
+            )
         if report.checkpoint is not None and total:
-            record.checkpoint = min(1.0, report.checkpoint / total)
+            record.checkpoint = min(report.step, report.checkpoint) / total
         self._heard(record, row, report.step, total, report.loss, "report")
 
     def look(self) -> None:
@@ -89,7 +93,7 @@ class Watching:
         if per_s is None and before is not None and before.total == total:
             per_s = before.per_s
         record.progress = Progress(step=step, total=total, per_s=per_s, loss=loss, source=source)
-        record.known = True
+        record.known = record.known or share_per_s is not None
         if gauge is None or now - self._told_at.get(record.id, 0.0) < TELL_S:
             return
         self._told_at[record.id] = now
@@ -97,7 +101,7 @@ class Watching:
 
     def _tell(self, row: Job, gauge: Gauge, share_per_s: float | None) -> None:
         """Let the scheduler know, in seconds at the asked size."""
-        spec = row.spec
+        spec = self._desk.spec(row)
         if share_per_s is None:
             speed = row.iterations_per_s
         else:

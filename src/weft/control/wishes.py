@@ -2,8 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+import hmac
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,12 +19,12 @@ from weft.control.people import may_touch, person
 from weft.control.reads import Reads
 from weft.control.records import JobRecord
 from weft.control.submission import SECONDS_MAX, Drawn, draw_up
-from weft.control.views import job_view
+from weft.control.views import job_view, listed
 from weft.core.errors import InvalidInputError, PolicyError
 from weft.core.events import Event, JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
-from weft.core.job import JobId
 from weft.core.lifecycle import Phase
 from weft.journal.codec import PolicySet
+from weft.store.errors import StoreError
 from weft.store.rows import Batch, KeyRow
 from weft.wire.jobs import DryRun, JobChange, JobRequest, JobView, Submitted
 from weft.wire.machine import PolicyChange, PolicyView, Role, Who
@@ -36,6 +38,17 @@ from weft.wire.problems import (
 
 JOBS_MAX = 100_000  # that have not ended, of everybody together
 JOBS_OF_ONE_MAX = 20_000  # of one user
+PATIENCE_S = 20  # how long a request waits for the store
+
+
+Answer = TypeVar("Answer")
+
+
+class _UnderWay(NamedTuple):
+    """A submission with an idempotency key that is not on disk yet."""
+
+    digest: str
+    task: "asyncio.Task[Submitted]"
 
 
 class Wishes:
@@ -45,34 +58,62 @@ class Wishes:
         self._desk = desk
         self._keeper = keeper
         self._reads = reads
+        self._digest_key = desk.seal.derive("digests of requests")
+        self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     # -- jobs -----------------------------------------------------------------------------------
 
     async def submit(self, who: Who, request: JobRequest, key: str = "") -> Submitted:
-        digest = hashlib.sha256(msgspec.json.encode((who.user, request))).hexdigest()
-        known = self._desk.store.key(who.user, key) if key else None
+        if not key:
+            return await self._settled(self._submit(who, request, None))
+        digest = self._digest(who, request)
+        under_way = self._under_way.get((who.user, key))
+        if under_way is not None:  # Whoever asked first may still be waiting for the store.
+            if under_way.digest != digest:
+                raise _other_request(key)
+            return replace(await self._settled(under_way.task), repeated=True)
+        known = self._known(who, key)
         if known is not None:
-            return _repeated(known, digest, key)
+            if known.digest != digest:
+                raise _other_request(key)
+            return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
+        wanted = self._submit(who, request, KeyRow(who.user, key, digest, b"", wall()))
+        task = asyncio.ensure_future(wanted)
+        self._under_way[who.user, key] = _UnderWay(digest, task)
+        task.add_done_callback(lambda _: self._under_way.pop((who.user, key), None))
+        return await self._settled(task)
+
+    def _known(self, who: Who, key: str) -> KeyRow | None:
+        try:
+            return self._desk.store.key(who.user, key)
+        except StoreError as error:
+            raise UnavailableError(f"nothing can be asked just now: {error}") from None
+
+    async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
         drawn = self._draw(who, request)
         self._check_room(who, len(drawn.records))
         for name in (*request.after, *request.after_any):
             if self._desk.state_of(name) is None:
                 raise InvalidRequestError(f"after names job {name}, and there is no such job")
+        self._desk.next_number += 1  # This one's, whatever happens until it is told.
+        if request.code is not None and request.code.diff:
+            diff = await self._keep_diff(request.code.diff)
+            for record in drawn.records:
+                record.diff = diff
         answer = Submitted(id=drawn.id, jobs=tuple(r.id for r in drawn.records), notes=drawn.notes)
         batch = Batch()
-        if key:
-            body = msgspec.json.encode(answer)
-            batch.keys.append(KeyRow(who.user, key, digest, body, wall()))
+        if key is not None:
+            batch.keys.append(key._replace(body=msgspec.json.encode(answer)))
         if request.secrets:
             sealed = self._desk.seal.seal(request.secrets)
             batch.secrets = {record.id: sealed for record in drawn.records}
-        self._desk.next_number += 1
+            self._desk.sealed |= batch.secrets
         for record in drawn.records:
             self._desk.add(record)
         holds = self._desk.gates.join(drawn.records, held=request.held)
         await self._told([*map(JobSubmitted, drawn.specs), *holds], batch)
-        return replace(answer, position=self._position(drawn.records[0].id))
+        return replace(answer, position=self._desk.place(drawn.records[0].id))
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         drawn = self._draw(who, request)
@@ -86,7 +127,7 @@ class Wishes:
             try:
                 twin.decide(now)
                 row = twin.jobs[first.id]
-                starts = row.phase is Phase.STARTING and not request.after
+                starts = row.phase is Phase.STARTING and not (request.after or request.after_any)
             except Exception as error:  # a third party's policy may raise anything
                 raise ConflictError(f"the policy fails on it: {error}") from None
         waits = not (never or starts or request.held or request.after or request.after_any)
@@ -105,16 +146,17 @@ class Wishes:
         records = self._theirs(who, identity)
         for record in records:
             record.cancelled = True
-        await self._told([JobCancelled(record.id) for record in records], Batch())
+        await self._settled(self._told([JobCancelled(record.id) for record in records], Batch()))
         return self._views(records)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
+        self._check_store()
         alive = [r for r in self._desk.records.values() if r.id in self._desk.scheduler.jobs]
         for record in alive:
             may_touch(who, record)
             record.cancelled = True
-        await self._told([JobCancelled(record.id) for record in alive], Batch())
+        await self._settled(self._told([JobCancelled(record.id) for record in alive], Batch()))
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
@@ -125,7 +167,7 @@ class Wishes:
                     f"job {record.id} runs and cannot resume, so holding it would lose its work",
                     hint=f"weft cancel {record.id} ends it",
                 )
-        await self._told([JobHeld(record.id, USER) for record in records], Batch())
+        await self._settled(self._told([JobHeld(record.id, USER) for record in records], Batch()))
         return self._views(records)
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -135,10 +177,11 @@ class Wishes:
             if record.broken:
                 self._desk.gates.forget(record)
                 events.append(JobReleased(record.id, DEPENDENCY))
-        await self._told(events, Batch())
+        await self._settled(self._told(events, Batch()))
         return self._views(records)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
+        self._check_store()
         record = self._reads.record(identity)
         may_touch(who, record)
         row = self._desk.row(record.id)
@@ -152,13 +195,13 @@ class Wishes:
             raise InvalidRequestError("name must be 1 to 128 printable characters")
         if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
             raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-        spec = row.spec
+        spec = self._desk.spec(row)
         if change.priority is not None:
             spec = replace(spec, priority=change.priority)
             record.priority = change.priority
         record.name = change.name or record.name
         record.time_limit_s = change.time_limit_s or record.time_limit_s
-        await self._told([JobUpdated(spec)], Batch())
+        await self._settled(self._told([JobUpdated(spec)], Batch()))
         return job_view(self._desk, record)
 
     # -- the machine ----------------------------------------------------------------------------
@@ -201,11 +244,14 @@ class Wishes:
                 f"priority {priority} is for admins to give; yours go up to 0 (lower is fine)"
             )
 
-    def _check_open(self) -> None:
+    def _check_store(self) -> None:
         if self._desk.store_error:
             raise UnavailableError(
                 f"nothing can be kept just now: {self._desk.store_error}", hint="try again"
             )
+
+    def _check_open(self) -> None:
+        self._check_store()
         if self._desk.draining:
             raise ConflictError("the controller is about to leave and takes no jobs")
 
@@ -223,6 +269,7 @@ class Wishes:
 
     def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
         """The job, or an array's members, if they may be touched and have not ended."""
+        self._check_store()
         records = self._reads.members(identity)
         for record in records:
             may_touch(who, record)
@@ -232,34 +279,62 @@ class Wishes:
             raise ConflictError(f"job {identity} has ended already ({state})")
         return alive
 
-    async def _told(self, events: Sequence[Event], batch: Batch) -> None:
-        """Tell the scheduler, and wait until that is on disk."""
-        if not events:
-            return
-        done = asyncio.get_running_loop().create_future()
-        self._keeper.ride(Rider(batch, done))
-        self._desk.tell(*events)
-        await done
+    def _told(self, events: Sequence[Event], batch: Batch) -> "asyncio.Future[None]":
+        """Tell the scheduler now, before anybody else does anything; done once it is on disk."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if events:
+            self._keeper.ride(Rider(batch, done))
+            self._desk.tell(*events)
+        else:
+            done.set_result(None)
+        return done
+
+    async def _settled(
+        self, wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
+    ) -> Answer:
+        """Wait until it is on disk; but not for as long as a store may be out of order.
+
+        Whoever asks again with the same idempotency key is told what became of it.
+        """
+        task = asyncio.ensure_future(wanted)
+        for _ in range(PATIENCE_S):
+            await asyncio.wait({task}, timeout=1.0)
+            if task.done() or self._desk.store_error:
+                break
+        if task.done():
+            return task.result()
+        task.add_done_callback(_look_at)
+        why = self._desk.store_error or "the store takes long"
+        raise UnavailableError(
+            f"it is not on disk yet, and may still be carried out: {why}",
+            hint="ask again with the same idempotency key",
+        )
+
+    async def _keep_diff(self, text: str) -> str:
+        try:
+            return await asyncio.to_thread(self._desk.diffs.keep, text)
+        except OSError as error:
+            raise UnavailableError(
+                f"the state of the code cannot be kept: {error.strerror}", hint="try again"
+            ) from None
+
+    def _digest(self, who: Who, request: JobRequest) -> str:
+        """What tells requests apart; with a key, so that secrets cannot be guessed from it."""
+        text = msgspec.json.encode((who.user, request))
+        return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
 
     def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
-        return tuple(job_view(self._desk, record) for record in records)
-
-    def _position(self, identity: JobId) -> int | None:
-        queue = self._desk.scheduler.ranking.queue
-        if len(queue) > 0 and queue[-1][2] == identity:
-            return len(queue)
-        for place, (_, _, job) in enumerate(queue, 1):
-            if job == identity:
-                return place
-        return None
+        return tuple(listed(self._desk, records))
 
 
-def _repeated(known: KeyRow, digest: str, key: str) -> Submitted:
-    if known.digest != digest:
-        raise ConflictError(
-            f"the idempotency key {key!r} was used for another request; use a new one"
-        )
-    return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
+def _look_at(task: "asyncio.Future[Answer]") -> None:
+    """Nobody waits for it any more; its error, if there is one, has been told as far as it can."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _other_request(key: str) -> ConflictError:
+    return ConflictError(f"the idempotency key {key!r} was used for another request; use a new one")
 
 
 def _basis(drawn: Drawn) -> str:

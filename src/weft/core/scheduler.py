@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Self
 
 from weft.core.actions import Action, Stop
+from weft.core.allocation import Allocation
 from weft.core.books import Books
 from weft.core.cluster import Cluster
 from weft.core.difference import difference
@@ -85,6 +86,13 @@ class Scheduler(Books):
         if identity in self.held:
             return Reason("held", f"it is held: {', '.join(self.held[identity])}")
         return self.policy.why(self.snapshot(now), identity)
+
+    def in_the_way(self, identity: JobId) -> list[JobId]:
+        """Who was told to let go of devices that this job has been given, and has not yet."""
+        allocation = self._jobs[identity].allocation
+        if allocation is None:
+            return []
+        return self._leavers(identity, allocation)
 
     def fork(self) -> Self:
         """An independent twin that goes on from here."""
@@ -180,20 +188,24 @@ class Scheduler(Books):
         """Add to `after` those who were told to let go earlier and have not reported yet."""
         if isinstance(action, Stop):
             return action
-        wanted, turn = set(action.allocation.devices), action.allocation.turn
-        late = [
-            identity
-            for identity, leaving in self._leaving.items()
-            if identity not in action.after
-            and identity != action.job
-            and any(
-                allocation.turn == turn and not wanted.isdisjoint(allocation.devices)
-                for allocation in leaving.allocations
-            )
-        ]
+        leavers = self._leavers(action.job, action.allocation)
+        late = [identity for identity in leavers if identity not in action.after]
         if not late:
             return action
         return type(action)(action.id, action.job, action.allocation, (*action.after, *late))
+
+    def _leavers(self, job: JobId, allocation: Allocation) -> list[JobId]:
+        """Others who hold on to a place of this allocation."""
+        wanted, turn = set(allocation.devices), allocation.turn
+        return [
+            identity
+            for identity, leaving in self._leaving.items()
+            if identity != job
+            and any(
+                old.turn == turn and not wanted.isdisjoint(old.devices)
+                for old in leaving.allocations
+            )
+        ]
 
 
 # Told of every step of a loop after it was carried out: the moment, the facts, the orders, and the

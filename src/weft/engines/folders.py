@@ -47,6 +47,7 @@ class AttemptStatus:
     error: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    ran_s: float | None = None  # by a clock that nobody sets
 
 
 class Folders:
@@ -164,6 +165,7 @@ def read_status(folder: Path) -> AttemptStatus | None:
             error=str(found["error"]),
             started_at=_moment(found["started_at"]),
             ended_at=_moment(found["ended_at"]),
+            ran_s=_moment(found.get("ran_s")),
         )
     except (KeyError, TypeError, ValueError):
         return None

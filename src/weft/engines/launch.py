@@ -45,6 +45,7 @@ class Ended:
     error: str = ""  # why it could not be launched at all, in one sentence
     started_at: float | None = None  # seconds since 1970
     ended_at: float | None = None
+    ran_s: float | None = None  # by a clock that nobody sets, where the supervisor could say
     folder: Path = Path()  # with rank-<r>.log
 
 

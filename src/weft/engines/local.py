@@ -25,6 +25,7 @@ from weft.engines.cgroup import Scopes
 from weft.engines.devices import DeviceSource
 from weft.engines.environment import TAG
 from weft.engines.folders import Folders
+from weft.engines.inbox import Inbox
 from weft.engines.launch import Ended, JobBook, Launch
 from weft.engines.launching import Nursery, Surroundings, order_of
 from weft.engines.live import LiveAttempt
@@ -86,6 +87,8 @@ class LocalEngine:
         for action in actions:
             behind: list[LiveAttempt] = []
             if not isinstance(action, Stop):
+                if self._is_over(action):
+                    continue
                 others = (self._runners.get(job) for job in action.after)
                 behind = [other.live for other in others if other is not None and other.live]
             self._runner(action.job).order(action, behind)
@@ -276,6 +279,7 @@ class LocalEngine:
             error=error,
             started_at=None if status is None else status.started_at,
             ended_at=None if status is None else status.ended_at,
+            ran_s=None if status is None or not status.ended else status.ran_s,
             folder=live.folder,
         )
 
@@ -292,6 +296,10 @@ class LocalEngine:
             del self._runners[runner.job]
 
     # -- leaves ---------------------------------------------------------------------------------
+
+    def _is_over(self, order: Launching) -> bool:
+        """Whether the job has ended while the order was being written down."""
+        return isinstance(self._inbox, Inbox) and self._inbox.answers(order.job, order.id)
 
     def occupy(self, live: LiveAttempt) -> None:
         for place in live.places:

@@ -146,6 +146,7 @@ class JobRunner:
             self._waiting = False
             return
         self._behind = []
+        launch: Launch | None = None
         try:
             launch = self._workshop.book.launch(self.job, order.id, order.allocation)
             if launch.not_before_s > 0 and not await self._waited(launch.not_before_s):
@@ -160,7 +161,7 @@ class JobRunner:
             live = await self._workshop.launch(order, launch)
         except (OSError, EngineError) as error:
             if self._launch is order:
-                self._fail_launch(str(error), order)
+                self._fail_launch(str(error), order, launch)
             return
         self.live = live
         if self._launch is order:
@@ -234,14 +235,16 @@ class JobRunner:
             await self._workshop.release(live)
         self._failed(ENGINE_ERROR)
 
-    def _fail_launch(self, sentence: str, order: Launching) -> None:
-        """Nothing came to run, and that is the machine's fault and not the job's."""
+    def _fail_launch(self, sentence: str, order: Launching, launch: Launch | None) -> None:
+        """Nothing came to run, and that is the machine's fault and not the job's.
+
+        launch: None if not even the book could say how to launch it.
+        """
         self._stop = self._launch = None
-        launch = self._workshop.book.launch(self.job, order.id, order.allocation)
         self._workshop.book.ended(
             Ended(
                 job=self.job,
-                attempt=launch.attempt,
+                attempt=0 if launch is None else launch.attempt,
                 action=order.id,
                 code=NOT_LAUNCHED,
                 codes=(),

@@ -49,6 +49,7 @@ class Attempt:
         self.error = ""
         self.first: int | None = None  # the rank that failed first
         self.started_at: float | None = None
+        self._began: float | None = None  # monotonic: the same moment
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
         self._stop_asked = False
@@ -72,7 +73,7 @@ class Attempt:
             self.told = "engine-error"
             self.error = f"the ranks could not be launched: {error.strerror}"
         if not self.error:
-            self.started_at = time.time()
+            self.started_at, self._began = time.time(), time.monotonic()
             if self.order["time_limit_s"] is not None:
                 self._limit_at = time.monotonic() + self.order["time_limit_s"]
             with suppress(OSError):
@@ -242,6 +243,7 @@ class Attempt:
             "error": self.error,
             "started_at": self.started_at,
             "ended_at": time.time() if state == "ended" else None,
+            "ran_s": None if self._began is None else time.monotonic() - self._began,
             "lost": [rank.log.lost for rank in self.ranks],
             "dropped": [rank.log.dropped for rank in self.ranks],
         }

@@ -7,7 +7,7 @@ opens it again. Every change is told to the controller with its reason.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from weft.core.cluster import Device
@@ -78,6 +78,15 @@ class Upkeep:
     def quarantine(self, number: int, reason: str) -> None:
         self._quarantined[number] = reason
         self._tell()
+
+    @property
+    def shut(self) -> Mapping[int, str]:
+        """Devices that may not be used now, and why."""
+        return self._shut
+
+    def orders(self) -> dict[str, dict[int, str]]:
+        """What stays shut until an admin opens it, with reasons: to be kept over a restart."""
+        return {"avoided": dict(self._avoided), "quarantined": dict(self._quarantined)}
 
     # -- looking --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ the study, in a simulation. Everything else is `Memory`'s: how often what happen
 its owner's failures were like, and which nodes are suspected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from weft.core.retry import Answer, Failure
 from weft.failures.memory import Memory, Patience
@@ -36,6 +36,29 @@ class Classified:
         decision = self.memory.advise(spec.id, verdict, at=at, user=spec.owner, rule=self._patience)
         again = decision.retry and failure.number <= spec.retries
         return Answer(again, decision.wait_s, decision.avoid)
+
+
+# What only the one who launches a job can know.
+LAUNCHING: Mapping[str, Verdict] = {
+    "not-launched": Verdict(
+        Kind.DETERMINISTIC,
+        "not-launched",
+        "Its command could not be run at all.",
+        Advice(retry=False),
+    ),
+    "engine-error": Verdict(
+        Kind.TRANSIENT,
+        "engine-error",
+        "This machine could not launch it just then.",
+        Advice(retry=True),
+    ),
+}
+
+
+def live_verdicts(table: RuleTable) -> Callable[[str], Verdict]:
+    """Verdicts for the reasons that a live controller writes down."""
+    ruled = by_rule(table)
+    return lambda reason: LAUNCHING.get(reason) or ruled(reason)
 
 
 def by_rule(table: RuleTable) -> Callable[[str], Verdict]:

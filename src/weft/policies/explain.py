@@ -9,19 +9,30 @@ _NAMED_MAX = 4  # jobs in a sentence
 
 
 def why_waiting(
-    snapshot: Snapshot, identity: JobId, placement: Placement, *, in_order: bool
+    snapshot: Snapshot,
+    identity: JobId,
+    placement: Placement,
+    *,
+    in_order: bool,
+    smallest: int = 0,
 ) -> Reason:
-    """The reason for a job's present state under a policy that runs jobs at the asked size."""
+    """The reason for a job's present state under a policy that runs jobs at the asked size.
+
+    smallest: the least size that would do, where the policy chooses among several.
+    """
     job = snapshot.jobs[identity]
     if job.allocation is not None:
         return _why_holding(job, snapshot)
-    size, free = job.spec.asked, snapshot.free.total
+    size, free = smallest or job.spec.asked, snapshot.free.total
     ahead = _ahead(snapshot, identity)
     if size > free:
+        needs = (
+            f"it needs at least {_devices(size)}" if smallest else f"it asks for {_devices(size)}"
+        )
         return Reason(
             "devices",
-            f"it asks for {_devices(size)} and {free} of {snapshot.cluster.device_count} "
-            f"are free; {_waiting(ahead)} {'is' if ahead == 1 else 'are'} ahead of it",
+            f"{needs} and {_free_of(free, snapshot.cluster.device_count)}; "
+            f"{_waits_ahead(ahead)} of it",
         )
     if placement.place(snapshot.free, size) is None:
         most = max(snapshot.free.count(p) for p in range(len(snapshot.free.capacity)))
@@ -38,6 +49,8 @@ def why_waiting(
             f"but this policy lets nobody overtake, and job {first.id} ahead of it "
             f"waits for {first.spec.asked}",
         )
+    if not ahead:
+        return Reason("rank", "it is next in line and is started at the next decision")
     return Reason("rank", f"it ranks behind {_waiting(ahead)} and is started when its turn comes")
 
 
@@ -78,6 +91,18 @@ def _ahead(snapshot: Snapshot, identity: JobId) -> int:
 
 def _waiting(count: int) -> str:
     return "1 waiting job" if count == 1 else f"{count} waiting jobs"
+
+
+def _waits_ahead(count: int) -> str:
+    if count == 0:
+        return "nobody waits ahead"
+    return "1 job waits ahead" if count == 1 else f"{count} jobs wait ahead"
+
+
+def _free_of(free: int, total: int) -> str:
+    if free == 0:
+        return "the only one is taken" if total == 1 else f"all {total} are taken"
+    return f"{free} of {total} {'is' if free == 1 else 'are'} free"
 
 
 def _devices(count: int) -> str:

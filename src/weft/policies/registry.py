@@ -94,9 +94,15 @@ def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy
     return made
 
 
+def parts(text: str) -> list[str]:
+    """A policy's text cut up: the policy and its wrappers, the innermost first, each with its
+    parameters."""
+    return _PLUS.split(text)
+
+
 def worn(text: str) -> list[str]:
     """The names of the wrappers that a policy's text puts on, the innermost first."""
-    return [part.partition("?")[0] for part in _PLUS.split(text)[1:]]
+    return [part.partition("?")[0] for part in parts(text)[1:]]
 
 
 def factory(name: str) -> Factory:

@@ -30,7 +30,9 @@ class Sharing(Policy):
         return self._fit.never(spec.sizes[0], cluster)
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return why_waiting(snapshot, job, self._placement, in_order=False)
+        spec = snapshot.jobs[job].spec
+        smallest = spec.sizes[0] if spec.elastic else 0
+        return why_waiting(snapshot, job, self._placement, in_order=False, smallest=smallest)
 
     def offers(self, job: Job) -> Sequence[int]:
         """Sizes worth giving to a job, ascending."""

@@ -9,7 +9,6 @@ do; an order that nobody gave then, or a report on one that is not given now, is
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 from weft.core.actions import Action, Stop
 from weft.core.errors import WeftError
@@ -50,10 +49,6 @@ class ObservedEngine:
         self._counts: Counter[JobId] = Counter()
         self.orders: list[tuple[str, JobId, int]] = []
 
-    @property
-    def next_at(self) -> float:
-        return self._events[0][0] if self._events else inf
-
     def due(self, now: float) -> list[Event]:
         events: list[Event] = []
         while self._events and self._events[0][0] <= now:
@@ -92,11 +87,16 @@ def recorded_orders(journal: Journal) -> list[tuple[str, JobId, int]]:
 def orders_again(
     journal: Journal, policy: Policy, retry: RetryRule
 ) -> list[tuple[str, JobId, int]]:
-    """The orders of a scheduler that lives through the record under this policy."""
+    """The orders of a scheduler that lives through the record under this policy.
+
+    It is asked at the moments at which the policy was asked then: a busy machine wakes a little
+    late, and what happened in that little while the policy had seen.
+    """
     engine = ObservedEngine(journal)
     scheduler = Scheduler(policy, journal.opened.cluster, retry=retry)
-    while (now := min(engine.next_at, scheduler.wake_at)) < inf:
-        if engine.next_at == inf:
-            break  # The record ends here; what the policy would do later, nobody has seen.
-        engine.carry_out(scheduler.step(engine.due(now), now), now)
+    for step in journal.steps:
+        actions = scheduler.take(engine.due(step.now), step.now)
+        if step.wake_at is not None:
+            actions += scheduler.decide(step.now)
+        engine.carry_out(actions, step.now)
     return engine.orders

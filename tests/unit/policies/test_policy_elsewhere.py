@@ -59,7 +59,7 @@ def test_a_job_is_kept_back_until_it_is_worth_another_try() -> None:
     told.tell(0.0, JobSubmitted(job("a", size=2)))
     assert places(fails(told, "a", 5.0, job("b", size=2))) == {"b": "n0"}
     assert told.scheduler.why("a", 5.0).sentence == (
-        "it failed 1 times and is tried again in 30 s, "
+        "it failed once and is tried again in 30 s, "
         "or as soon as a job of lower priority would start"
     )
     assert told.scheduler.wake_at == 35.0

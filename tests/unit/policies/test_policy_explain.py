@@ -39,12 +39,12 @@ def test_a_job_for_which_too_few_devices_are_free(name: str) -> None:
     story.tell(1.0, JobSubmitted(job("b", size=2)))
     assert why(story, "b", 1.0) == (
         "devices",
-        "it asks for 2 devices and 1 of 4 are free; 0 waiting jobs are ahead of it",
+        "it asks for 2 devices and 1 of 4 is free; nobody waits ahead of it",
     )
     story.tell(2.0, JobSubmitted(job("c", size=2)))
     assert why(story, "c", 2.0) == (
         "devices",
-        "it asks for 2 devices and 1 of 4 are free; 1 waiting job is ahead of it",
+        "it asks for 2 devices and 1 of 4 is free; 1 job waits ahead of it",
     )
 
 
@@ -95,7 +95,7 @@ def test_a_job_that_is_on_its_way_out_ranks_behind_everybody() -> None:
     assert story.phases() == "a:stopping b:starting c:waiting"
     assert why(story, "a", 1.0) == (
         "devices",
-        "it asks for 4 devices and 0 of 4 are free; 1 waiting job is ahead of it",
+        "it asks for 4 devices and all 4 are taken; 1 job waits ahead of it",
     )
 
 

@@ -68,7 +68,7 @@ class Elsewhere(Wrapper):
         if row.allocation is None and row.ready_at > now:
             return Reason(
                 "order",
-                f"it failed {row.failures} times and is tried again in {row.ready_at - now:g} s, "
+                f"it failed {_times(row.failures)} and is tried again in {row.ready_at - now:g} s, "
                 f"or as soon as a job of lower priority would start",
             )
         if row.allocation is None and self._patient(row, now):
@@ -117,6 +117,10 @@ class Elsewhere(Wrapper):
 
     def _patient_until(self, job: Job) -> float:
         return max(job.since_at, job.ready_at) + self._patience_s
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _suspected(device: Device, job: Job) -> bool:

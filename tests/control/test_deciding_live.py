@@ -1,0 +1,260 @@
+"""Policies that decide live: every one of them sees real work through, switching stops nobody, and
+retries, resizing, resting and priorities do what they promise."""
+
+import asyncio
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import LONG, end_all, runs, told, waits
+from tests.control.living import ME, bash, ended, export, living, until, view_of
+from weft.control.deciding import dressed
+from weft.control.live import Live
+from weft.core.actions import Change, Start, Stop
+from weft.failures.memory import Patience
+from weft.journal.journal import read
+from weft.policies.registry import BUILT_IN
+from weft.testing.checks import check
+from weft.wire.jobs import JobChange, State
+from weft.wire.machine import PolicyChange
+from weft.wire.problems import InvalidRequestError
+
+NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
+PAUSE = "for i in 1 2 3; do sleep 0.05 & wait $!; done"
+
+
+@pytest.mark.parametrize("policy", BUILT_IN)
+def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str) -> None:
+    async def story(live: Live) -> None:
+        jobs = []
+        for number in range(6):
+            request = bash(
+                f"trap 'exit 143' TERM; {PAUSE}",
+                devices=("1", "2", "1..4")[number % 3],
+                resumable=number % 2 == 1,
+                guaranteed=number % 3 != 0,
+                tenant=("", "lab")[number % 2],
+                priority=number % 2,
+                estimate_s=0.2,
+                grace_s=1.0,
+            )
+            jobs.append((await live.submit(ME, request)).id)
+        views = await ended(live, *jobs)
+        assert [view.state for view in views] == [State.SUCCEEDED] * 6
+        assert live.policy().error == ""
+
+    parameters = {"philly": "?retry_s=0.1&tick_s=0.05"}.get(policy, "")
+    told(story, tmp_path, policy=f"{policy}{parameters}+steady?run_s=0.1&rest_s=0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "worn"),
+    [
+        ("afs", "afs+priority+elsewhere+steady"),
+        ("afs+steady?run_s=5", "afs+priority+elsewhere+steady?run_s=5"),
+        (
+            "las+steady+elsewhere?patience_s=1e+2+defrag",
+            "las+defrag+priority+elsewhere?patience_s=1e+2+steady",
+        ),
+        ("afs+steady+steady", "afs+steady+steady"),
+    ],
+)
+def test_what_a_policy_wears_is_in_the_right_order_whatever_its_user_wrote(
+    text: str, worn: str
+) -> None:
+    assert dressed(text) == worn
+
+
+def test_switching_the_policy_stops_nobody(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        jobs = [await runs(live, resumable=True) for _ in range(4)]
+        waiting = await waits(live)
+        for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
+            shown = await live.set_policy(ME, PolicyChange(policy=policy))
+            assert shown.policy == policy
+            assert shown.worn == f"{policy}+priority+elsewhere+steady"
+            await asyncio.sleep(0.02)
+        for job in jobs:
+            view = view_of(live, job)
+            assert (view.state, view.attempts) == (State.RUNNING, 1)
+        with pytest.raises(InvalidRequestError, match="did you mean srtf"):
+            await live.set_policy(ME, PolicyChange(policy="srft"))
+        assert view_of(live, waiting).state is State.PENDING
+
+    async def again(live: Live) -> None:
+        assert live.policy().policy == "rubick"
+
+    told(story, tmp_path)
+    told(again, tmp_path, policy="")  # It is as it was.
+
+
+# -- retries --------------------------------------------------------------------------------------
+
+
+def test_what_would_fail_again_is_not_tried_again(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = "echo 'ModuleNotFoundError: No module named torchh' >&2; exit 1"
+        job = await waits(live, body, retries=5)
+        (view,) = await ended(live, job)
+        assert (view.state, view.attempts, view.code) == (State.FAILED, 1, 1)
+        failure = live.job(job).failure
+        assert failure is not None
+        assert (failure.kind, failure.retried) == ("deterministic", False)
+
+    told(story, tmp_path)
+
+
+def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        broken = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+        body = f'test "$WEFT_ATTEMPT" -ge 3 || {{ echo "{broken}"; exit 1; }}'
+        job = await waits(live, body, retries=5)
+        (view,) = await ended(live, job)
+        assert (view.state, view.attempts, view.failures) == (State.SUCCEEDED, 3, 2)
+        detail = live.job(job)
+        devices = [attempt.devices for attempt in detail.attempts]
+        assert len(set(devices)) == 3
+        assert detail.attempts[0].failure is not None
+        assert detail.attempts[0].failure.advice == "retry on other devices"
+
+    told(story, tmp_path)
+
+
+def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job = await waits(live, LONG, time_limit_s=0.3, retries=5)
+        (view,) = await ended(live, job)
+        assert (view.state, view.attempts) == (State.TIMEOUT, 1)
+        resumable = await runs(live, LONG, time_limit_s=0.8, resumable=True)
+        await live.hold(ME, resumable)
+        await until(live, State.HELD, jobs=(resumable,))
+        used_s = view_of(live, resumable).running_s
+        assert used_s > 0
+        await live.release(ME, resumable)
+        (view,) = await ended(live, resumable)
+        assert view.state is State.TIMEOUT
+        assert view.running_s == pytest.approx(0.8, abs=0.5)
+
+    told(story, tmp_path)
+
+
+def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
+        job = await waits(live, body, devices="4")
+        while not view_of(live, job).failures:
+            await asyncio.sleep(0.01)
+        equal = await waits(live, "true")  # It may pass: nobody is more important.
+        await ended(live, equal)
+        assert view_of(live, job).attempts == 1
+        lower = await waits(live, "true", priority=-1)
+        views = await ended(live, job, lower)
+        assert [view.state for view in views] == [State.SUCCEEDED] * 2
+        first, second = (view.started_at or 0.0 for view in views)
+        ends = live.job(job).attempts[1].ended_at
+        assert ends is not None
+        assert second >= ends - 0.5
+        assert first < second
+
+    told(story, tmp_path, patience=Patience(wait_s=600.0))
+
+
+# -- resizing -------------------------------------------------------------------------------------
+
+RESUMES = """
+at=$(cat $WEFT_CHECKPOINT_DIR/step 2>/dev/null || echo 0)
+echo "$WEFT_ATTEMPT $WORLD_SIZE $WEFT_RESUME $at" >> $STORY
+trap 'echo $at > $WEFT_CHECKPOINT_DIR/step; exit 143' TERM
+while [ $at -lt 40 ]; do sleep 0.05 & wait $!; at=$((at + 1)); done
+"""
+
+
+def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Path) -> None:
+    story_path = tmp_path / "story"
+
+    async def whole() -> None:
+        async with living(tmp_path, policy="max-min+steady?run_s=0.3&rest_s=0.3") as live:
+            job = await live.submit(
+                ME,
+                bash(
+                    RESUMES,
+                    devices="1..4",
+                    resumable=True,
+                    env={"STORY": str(story_path)},
+                    grace_s=2.0,
+                    ranks="one",
+                ),
+            )
+            await until(live, State.RUNNING, jobs=(job.id,))
+            other = await live.submit(ME, bash("exec sleep 0.6", devices="2", resumable=False))
+            views = await ended(live, job.id, other.id)
+            assert [view.state for view in views] == [State.SUCCEEDED] * 2
+            assert views[0].resizes >= 1
+            assert views[0].failures == 0
+            sizes = [len(attempt.devices) for attempt in live.job(job.id).attempts]
+            assert len(set(sizes)) > 1
+            check(live.desk.scheduler)
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+    lines = [line.split() for line in story_path.read_text().splitlines()]
+    assert len(lines) >= 2
+    steps = [int(words[-1]) for words in lines]
+    assert steps[0] == 0
+    assert all(step > 0 for step in steps[1:]), "it went on from its checkpoint"
+    assert lines[1][2] == "1", "it is told that it resumes"
+
+
+def test_no_job_is_changed_twice_within_its_rest(tmp_path: Path) -> None:
+    """Over the whole journal: between a job's start or change and the next order there is the
+    rest."""
+    rest_s = 0.25
+
+    async def whole() -> None:
+        async with living(tmp_path, policy=f"afs+steady?run_s={rest_s}&rest_s={rest_s}") as live:
+            jobs = []
+            for number in range(10):
+                body = f"trap 'exit 143' TERM; {'; '.join([PAUSE] * 6)}"
+                request = bash(body, devices="1..4", resumable=True, estimate_s=1 + number % 4)
+                jobs.append((await live.submit(ME, request)).id)
+                await asyncio.sleep(0.1)
+            views = await ended(live, *jobs)
+            assert all(view.state is State.SUCCEEDED for view in views)
+            await export(live, tmp_path / "live.journal")
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+    orders = defaultdict(list)
+    for step in read(tmp_path / "live.journal").steps:
+        for action in step.actions:
+            orders[action.job].append((step.now, action))
+    changes = 0
+    for story in orders.values():
+        for (before_at, before), (after_at, after) in pairwise(story):
+            if isinstance(before, Start | Change) and isinstance(after, Change | Stop):
+                changes += 1
+                assert after_at - before_at >= rest_s, (before, after)
+    assert changes
+
+
+# -- priorities -----------------------------------------------------------------------------------
+
+
+def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        rigid = await runs(live, devices="2")
+        soft = await runs(
+            live, "trap 'exit 143' TERM; sleep 60 & wait $!", devices="2", resumable=True
+        )
+        high = await waits(live, devices="2", priority=5)
+        await until(live, State.RUNNING, jobs=(high,))
+        assert view_of(live, soft).state is State.PENDING
+        higher = await waits(live, devices="4", priority=9)
+        await asyncio.sleep(0.3)
+        assert view_of(live, rigid).state is State.RUNNING
+        assert view_of(live, rigid).attempts == 1
+        assert view_of(live, higher).state is State.PENDING
+        await live.change(ME, higher, JobChange(priority=0))
+        await end_all(live)
+
+    told(story, tmp_path, policy="backfill+steady?run_s=0&rest_s=0")

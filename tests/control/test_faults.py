@@ -1,0 +1,340 @@
+"""What goes wrong around a controller, with real processes: nothing is lost, the books stay in
+order, and exit statuses are right."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.control.asking import LONG, end_all, runs, told, waits
+from tests.control.living import ME, bash, ended, living, until, view_of
+from tests.store.test_store_faults import small_disk
+from weft.control import clock
+from weft.control.live import Live
+from weft.engines import folders
+from weft.testing.checks import check
+from weft.wire.jobs import State
+from weft.wire.problems import UnavailableError
+
+FLOOD_MIB = 64
+
+
+def supervisor_of(live: Live, job: str, attempt: int = 1) -> int:
+    found = folders.read_supervisor(live._engine.folders.path(job, attempt))
+    assert found is not None
+    return found.process.pid
+
+
+def alive(pid: int) -> bool:
+    """A process that is neither gone nor only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def gone(*pids: int) -> None:
+    while any(map(alive, pids)):
+        await asyncio.sleep(0.01)
+
+
+async def printed(live: Live, job: str, count: int = 1) -> list[str]:
+    """The first words that a job prints."""
+    while len(words := live.log(job).text.split()) < count:
+        await asyncio.sleep(0.01)
+    return words
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = 'echo $$; test "$WEFT_ATTEMPT" -ge 2 || exec sleep 60'
+        job = await runs(live, body, devices="2", retries=2)
+        (pid,) = await printed(live, job)
+        os.kill(supervisor_of(live, job), signal.SIGKILL)
+        (view,) = await ended(live, job)
+        assert (view.state, view.code, view.attempts, view.failures) == (State.SUCCEEDED, 0, 2, 1)
+        detail = live.job(job)
+        assert [(a.told, a.code) for a in detail.attempts] == [("lost", 137), ("", 0)]
+        assert detail.attempts[0].failure is not None
+        assert detail.attempts[0].failure.rule == "node-lost"
+        assert not alive(int(pid))
+
+    told(story, tmp_path)
+
+
+def test_a_rank_that_is_killed_ends_the_others_and_says_137(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job = await runs(live, "echo $$; exec sleep 60", devices="3", retries=0)
+        (pid,) = await printed(live, job)
+        os.kill(int(pid), signal.SIGKILL)
+        (view,) = await ended(live, job)
+        assert (view.state, view.code) == (State.FAILED, 137)
+
+    told(story, tmp_path)
+
+
+def test_a_job_that_ignores_the_stop_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = "trap '' TERM INT HUP; echo $$; while :; do sleep 0.05; done"
+        job = await runs(live, body, grace_s=0.2)
+        (pid,) = await printed(live, job)
+        await live.cancel(ME, job)
+        (view,) = await ended(live, job)
+        assert (view.state, view.code) == (State.CANCELLED, 137)
+        assert not alive(int(pid))
+
+    told(story, tmp_path)
+
+
+def test_daemons_that_a_job_forks_do_not_survive_it(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = (
+            "for i in 1 2 3; do setsid bash -c 'echo $$; trap \"\" TERM; sleep 60 & wait' & done; "
+            "until test $(wc -l < $LOG) -ge 3; do sleep 0.02; done; exit 5"
+        )
+        folder = live._engine.folders.path("1", 1)
+        job = await waits(live, body.replace("$LOG", f"{folder}/rank-0.log"), retries=0)
+        (view,) = await ended(live, job)
+        assert (view.state, view.code) == (State.FAILED, 5)
+        pids = [int(word) for word in live.log(job).text.split()]
+        assert len(pids) == 3
+        assert not any(map(alive, pids))
+
+    told(story, tmp_path)
+
+
+def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_nobody(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        line = "y" * 1023
+        body = f"yes {line} | head -c {FLOOD_MIB}M; echo the end"
+        job = await waits(live, body, devices="2", retries=0)
+        other = await waits(live, "true")
+        (quick,) = await ended(live, other)
+        assert quick.state is State.SUCCEEDED
+        (view,) = await ended(live, job)
+        assert (view.state, view.code) == (State.SUCCEEDED, 0)
+        for rank in range(2):
+            last = live.log(job, rank=rank, offset=-8)
+            assert (last.text, last.ended) == ("the end\n", True)
+            assert last.size == FLOOD_MIB * 2**20 + 8
+
+    told(story, tmp_path)
+
+
+def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        (live.desk.root / "checkpoints").write_text("a file in the way")
+        job = await waits(live, "true", retries=1)
+        (view,) = await ended(live, job)
+        assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
+        why = live.why(job)
+        assert why.because == (
+            "it failed with exit status 126: This machine could not launch it just then "
+            "(it was tried twice)"
+        )
+        assert "checkpoints" in why.evidence[0]
+        assert [attempt.told for attempt in live.job(job).attempts] == ["called off"] * 2
+        assert not live.desk.open
+
+    told(story, tmp_path)
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[None]:
+    """Somebody else holds the database's lock."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
+        first = await runs(live, body, retries=0)
+        async with locked(tmp_path / "weft.db"):
+            with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
+                await live.submit(ME, bash("true", name="early"), "key")
+            with pytest.raises(UnavailableError, match=r"nothing can be kept just now: .*locked"):
+                await live.submit(ME, bash("true", name="late"))
+            with pytest.raises(UnavailableError):
+                await live.cancel(ME, first)
+            with pytest.raises(UnavailableError):  # The same request, under way still.
+                await live.submit(ME, bash("true", name="early"), "key")
+            (tmp_path / "go").touch()
+            await gone(supervisor_of(live, first))
+            assert not view_of(live, first).state.ended
+            assert live.status().store == "sqlite"
+        (view,) = await ended(live, first)
+        assert (view.state, view.code) == (State.FAILED, 4)
+        again = await live.submit(ME, bash("true", name="early"), "key")
+        assert (await ended(live, again.id))[0].state is State.SUCCEEDED
+        names = [view.name for view in live.jobs(ended=True).jobs]
+        assert sorted(names) == ["bash", "early"]
+        assert again.repeated
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def fill(path: Path) -> None:
+    """Until there is no room for another page."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    with suppress(OSError):
+        while os.write(file, b"x" * 4096):
+            pass
+    os.close(file)
+
+
+async def submit_for_ever(live: Live) -> None:
+    while True:
+        await live.submit(ME, bash("true"))
+
+
+def test_a_store_on_a_full_disk_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
+    async def story(disk: Path) -> None:
+        url = f"sqlite:///{disk}/weft.db"
+        async with living(tmp_path, url=url, store_patience_s=0.1) as live:
+            body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
+            job = await runs(live, body, retries=0)
+            ballast = disk / "ballast"
+            fill(ballast)
+            with pytest.raises(UnavailableError):
+                await submit_for_ever(live)
+            (tmp_path / "go").touch()
+            await gone(supervisor_of(live, job))
+            ballast.unlink()
+            (view,) = await ended(live, job)
+            assert (view.state, view.code) == (State.FAILED, 4)
+            while live.desk.store_error:
+                await asyncio.sleep(0.01)
+            late = (await live.submit(ME, bash("true"))).id
+            assert (await ended(live, late))[0].state is State.SUCCEEDED
+            await end_all(live)
+            check(live.desk.scheduler)
+
+    with small_disk(tmp_path) as disk:
+        asyncio.run(asyncio.wait_for(story(disk), 60))
+
+
+def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
+    async def story(disk: Path) -> None:
+        url = f"sqlite:///{tmp_path}/weft.db"
+        async with living(disk, url=url) as live:
+            job = await waits(live, "yes | head -c 8M; exit 6", retries=0)
+            (view,) = await ended(live, job)
+            assert (view.state, view.code) == (State.FAILED, 6)
+            (disk / "state" / "jobs" / job / "1" / "rank-0.log").unlink()
+            late = (await live.submit(ME, bash("true"))).id
+            assert (await ended(live, late))[0].state is State.SUCCEEDED
+            check(live.desk.scheduler)
+
+    with small_disk(tmp_path) as disk:
+        asyncio.run(asyncio.wait_for(story(disk), 60))
+
+
+def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with living(tmp_path, store_patience_s=0.2) as live:
+            job = await runs(live)
+            lock = locked(tmp_path / "weft.db")
+            await lock.__aenter__()
+        await lock.__aexit__(None, None, None)
+        async with living(tmp_path) as live:
+            assert view_of(live, job).state is State.RUNNING
+            await end_all(live)
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+# -- clocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_wall_clock_that_jumps_changes_no_duration(
+    tmp_path: Path, jump_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(live: Live) -> None:
+        body = f"until test -e {tmp_path}/go; do sleep 0.01; done"
+        job = await runs(live, body, time_limit_s=30)
+        waiting = await waits(live, "true", devices="4", time_limit_s=30)
+        stopped = SimpleNamespace(**vars(time))
+        stopped.time = lambda: time.time() + jump_s
+        monkeypatch.setattr(clock, "time", stopped)
+        assert 0 <= view_of(live, job).running_s < 10
+        (tmp_path / "go").touch()
+        views = await ended(live, job, waiting)
+        late = (await live.submit(ME, bash("true"))).id
+        for view in (*views, *await ended(live, late)):
+            assert view.state is State.SUCCEEDED
+            assert 0 <= view.running_s < 10
+            assert view.started_at is not None
+            assert view.ended_at is not None
+            assert view.submitted_at <= view.started_at <= view.ended_at
+            (attempt,) = live.job(view.id).attempts
+            assert attempt.ended_at is not None
+            assert 0 <= attempt.ended_at - attempt.started_at < 10
+        assert all(0 <= row.allocated_h < 0.02 for row in live.usage())
+        monkeypatch.undo()
+
+    told(story, tmp_path)
+
+
+def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> None:
+    """Jobs are retried by class: what is lost with its machine was not the job's fault."""
+
+    async def before() -> list[int]:
+        async with living(tmp_path) as live:
+            body = 'test "$WEFT_ATTEMPT" -ge 2 || exec sleep 60'
+            jobs = [await runs(live, body, retries=r) for r in (2, 0)]
+            await waits(live, "true", devices="4")
+            return [supervisor_of(live, job) for job in jobs]
+
+    async def after() -> None:
+        async with living(tmp_path) as live:
+            views = await ended(live, "1", "2", "3")
+            assert [(view.state, view.failures) for view in views] == [
+                (State.SUCCEEDED, 1),
+                (State.FAILED, 1),
+                (State.SUCCEEDED, 0),
+            ]
+            assert live.why("2").because.startswith("it failed with exit status 137 (SIGKILL): ")
+            assert live.job("2").failure is not None
+            check(live.desk.scheduler)
+
+    for pid in asyncio.run(before()):
+        os.kill(pid, signal.SIGKILL)
+    with sqlite3.connect(tmp_path / "weft.db") as connection:
+        (text,) = connection.execute("SELECT value FROM settings WHERE key = 'clock'").fetchone()
+        run_s, _, _, wall_s = text.split()
+        another = f"{run_s} 5.0 another-boot {float(wall_s) - 60}"
+        connection.execute("UPDATE settings SET value = ? WHERE key = 'clock'", (another,))
+    connection.close()
+    asyncio.run(asyncio.wait_for(after(), 60))
+
+
+def test_a_job_that_is_held_while_it_runs_lets_go_and_goes_on_later(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job = await runs(live, LONG, resumable=True)
+        await live.hold(ME, job)
+        await until(live, State.HELD, jobs=(job,))
+        await live.release(ME, job)
+        await until(live, State.RUNNING, jobs=(job,))
+        assert view_of(live, job).attempts == 2
+
+    told(story, tmp_path)

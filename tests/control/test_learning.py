@@ -1,0 +1,254 @@
+"""What is learned from jobs that ran, and how far those that run say they are."""
+
+import asyncio
+import sys
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import LONG, runs, told, waits
+from tests.control.daemons import daemon, until
+from tests.control.living import ME, bash, ended, living, view_of
+from weft.control.live import Live
+from weft.control.meter import Meter
+from weft.wire.jobs import JobRequest, Report, State
+from weft.wire.machine import Role, Who
+from weft.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
+
+OTHER = Who(user="somebody", role=Role.USER, uid=12345)
+
+
+async def expected(live: Live, request: JobRequest, who: Who = ME) -> tuple[float, str]:
+    """How long a job would be taken to last, and why."""
+    found = await live.dry_run(who, request)
+    length = found.spec["iterations"]
+    assert isinstance(length, float)
+    return length, found.notes[-1]
+
+
+def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> None:
+    request = bash("sleep 0.4; true")
+
+    async def first(live: Live) -> None:
+        assert await expected(live, request) == (
+            3600.0,
+            "nothing is known of jobs like it; it is taken to last an hour",
+        )
+        await ended(live, (await live.submit(ME, request)).id)
+        length_s, why = await expected(live, request)
+        assert 0.4 <= length_s < 2.0
+        assert why.endswith("by its own past")
+        assert (await expected(live, request, OTHER))[0] == 3600.0
+
+    async def second(live: Live) -> None:
+        assert 0.4 <= (await expected(live, request))[0] < 2.0
+
+    told(first, tmp_path)
+    told(second, tmp_path)  # It is kept over a restart.
+
+
+def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path) -> None:
+    request = bash("sleep 0.1", estimate_s=500.0)
+
+    async def story(live: Live) -> None:
+        assert await expected(live, request) == (
+            500.0,
+            "it is taken to last about 500 s, by its user",
+        )
+        await ended(live, (await live.submit(ME, request)).id)
+        assert (await expected(live, request))[0] < 2.0
+
+    told(story, tmp_path)
+
+
+def test_the_same_program_with_other_words_is_a_job_like_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("sleep 0.2\n")
+
+    def request(rate: str) -> JobRequest:
+        return JobRequest(command=("/bin/bash", str(script), "--rate", rate))
+
+    async def story(live: Live) -> None:
+        await ended(live, (await live.submit(ME, request("1"))).id)
+        length_s, why = await expected(live, request("2"))
+        assert 0.2 <= length_s < 2.0
+        assert why.endswith("by jobs like it")
+
+    told(story, tmp_path)
+
+
+def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path) -> None:
+    """The one that three devices make faster gets three, the one that they slow down only one."""
+    faster = "sleep $((4 - WORLD_SIZE)).1"
+    slower = "sleep 0.$((2 * WORLD_SIZE))"
+
+    async def story(live: Live) -> None:
+        for body in (faster, slower):
+            jobs = [(await live.submit(ME, bash(body, devices=size))).id for size in ("1", "3")]
+            await ended(live, *jobs)
+        scales = (await live.submit(ME, bash(faster, devices="1..3", held=True))).id
+        row = live.desk.scheduler.jobs[scales]
+        assert [size for size, _ in row.spec.profile.curve] == [1, 3]
+        assert row.spec.profile.curve[0][1] > 2 * row.spec.profile.curve[1][1]
+        slows = (await live.submit(ME, bash(slower, devices="1..3"))).id
+        await ended(live, slows)
+        await live.release(ME, scales)
+        await ended(live, scales)
+        given = [len(live.job(job).attempts[0].devices) for job in (slows, scales)]
+        assert given == [1, 3]
+
+    told(story, tmp_path, policy="afs")
+
+
+def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        request = bash("exit 3", retries=0)
+        await ended(live, (await live.submit(ME, request)).id)
+        assert (await expected(live, request))[0] == 3600.0
+
+    told(story, tmp_path)
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None:
+    body = (
+        "for i in $(seq 1 400); do "
+        "printf '\\r %d%%|## | %d/400 [00:01<00:02, 9it/s, loss=0.5]' $((i/4)) $i; "
+        "sleep 0.02; done"
+    )
+
+    async def story(live: Live) -> None:
+        job = await runs(live, body)
+        while (progress := view_of(live, job).progress) is None or progress.eta_s is None:
+            live._watching.look()
+            await asyncio.sleep(0.05)
+        assert progress.source == "log"
+        assert progress.total == 400
+        assert progress.loss == 0.5
+        assert progress.per_s is not None
+        assert 10 < progress.per_s < 60
+        assert 1 < progress.eta_s < 30
+        row = live.desk.scheduler.jobs[job]
+        while row.spec.iterations > 100:  # It was an hour; soon the scheduler knows better.
+            live._watching.look()
+            await asyncio.sleep(0.05)
+            row = live.desk.scheduler.jobs[job]
+        assert 6 < row.spec.iterations < 30
+
+    told(story, tmp_path)
+
+
+def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job = await runs(live, "echo 'iter 450: loss 0.25'; exec sleep 60")
+        while view_of(live, job).progress is None:
+            live._watching.look()
+            await asyncio.sleep(0.02)
+        progress = view_of(live, job).progress
+        assert progress is not None
+        assert (progress.step, progress.total, progress.eta_s) == (450, None, None)
+        assert progress.loss == 0.25
+
+    told(story, tmp_path)
+
+
+def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, weft\n"
+        "for step in range(1, 61):\n"
+        "    weft.report(step, 120, loss=1.0 / step, checkpoint=step - 1)\n"
+        "    time.sleep(0.05)\n"
+        "time.sleep(60)\n"
+    )
+    with daemon("--devices", "1") as here:
+        request = JobRequest(command=(sys.executable, str(script)), grace_s=0.2)
+        (job,) = here.client.submit(request).jobs
+
+        def arrived() -> bool:
+            progress = here.view(job).progress
+            return progress is not None and progress.step == 60
+
+        until(arrived)
+        progress = here.view(job).progress
+        assert progress is not None
+        assert (progress.source, progress.total) == ("report", 120)
+        assert progress.loss == pytest.approx(1 / 60)
+        until(lambda: (found := here.view(job).progress) is not None and found.eta_s is not None)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        Report(step=11, total=10),
+        Report(step=-1, total=10),
+        Report(step=nan, total=10),
+        Report(step=1, total=nan),
+        Report(step=inf, total=inf),
+        Report(step=1, total=-5),
+        Report(step=1, total=10, loss=nan),
+        Report(step=1, total=10, checkpoint=-3),
+    ],
+)
+def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
+    async def story(live: Live) -> None:
+        job = await runs(live, resumable=True)
+        before = live.desk.scheduler.jobs[job]
+        own = Who(user="me", role=Role.VIEWER, job=job)
+        with pytest.raises(InvalidRequestError):
+            await live.report(own, job, lie)
+        assert view_of(live, job).progress is None
+        assert live.desk.scheduler.jobs[job] == before
+        # What it has saved cannot be more than what it has done.
+        await live.report(own, job, Report(step=5, total=10, checkpoint=1000))
+        assert live.desk.records[job].checkpoint == 0.5
+
+    told(story, tmp_path)
+
+
+def test_only_a_job_itself_and_whoever_may_change_it_reports(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job, other = await runs(live), await waits(live, LONG, held=True)
+        with pytest.raises(NotAllowedError):
+            await live.report(Who(user="me", role=Role.VIEWER, job=other), job, Report(step=1))
+        with pytest.raises(NotAllowedError):
+            await live.report(OTHER, job, Report(step=1))
+        with pytest.raises(ConflictError, match="does not run"):
+            await live.report(ME, other, Report(step=1))
+        await live.report(ME, job, Report(step=1))
+
+    told(story, tmp_path)
+
+
+def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> None:
+    meter = Meter()
+    assert meter.see("a", 1, 10, 0.0) is None  # Nobody knows the job.
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    gauge = meter.see("a", 10, 100, 10.0)
+    assert gauge is not None
+    assert gauge.share_per_s() is None  # The first word of it.
+    meter.see("a", 20, 100, 11.0)
+    assert gauge.share_per_s() is None  # Too short a time.
+    meter.see("a", 50, 100, 14.0)
+    assert gauge.share_per_s() == pytest.approx(0.1)
+    meter.see("a", 5, 100, 15.0)  # It began again.
+    assert gauge.share_per_s() is None
+    meter.end("a")
+    assert meter.gauge("a") is None
+
+
+def test_a_finished_job_is_shown_with_all_its_steps(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with living(tmp_path) as live:
+            job = await runs(live, f"until test -e {tmp_path}/go; do sleep 0.01; done")
+            await live.report(ME, job, Report(step=7, total=10))
+            (tmp_path / "go").touch()
+            (view,) = await ended(live, job)
+            assert view.state is State.SUCCEEDED
+            assert view.progress is not None
+            assert (view.progress.step, view.progress.total) == (10, 10)
+
+    asyncio.run(asyncio.wait_for(story(), 30))

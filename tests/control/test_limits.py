@@ -1,0 +1,272 @@
+"""Bounds: of memory, of pages, of arrays, of those who follow slowly; and what is asked twice."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import end_all, looked_at, runs, told, waits
+from tests.control.living import ME, bash, ended, living, until, view_of
+from weft.control import desk as desk_module
+from weft.control import history as history_module
+from weft.control import wishes as wishes_module
+from weft.control.live import Live
+from weft.testing.checks import check
+from weft.wire.jobs import Code, JobRequest, State
+from weft.wire.machine import EventView, Role, Who
+from weft.wire.problems import ConflictError, InvalidRequestError, NotFoundError, TooManyError
+
+NOTHING = JobRequest(command=("/bin/true",))
+
+
+def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "ENDED_MAX", 3)
+
+    async def story(live: Live) -> None:
+        answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-9"))
+        await ended(live, *answer.jobs)
+        await looked_at(live)
+        desk = live.desk
+        assert len(desk.ended) == 3
+        assert not any((desk.records, desk.arrays, desk.open, desk.verdicts, desk.told))
+        assert not any((desk.changed, desk.meter._gauges, desk.gates._open, desk.gates._queued))
+        views = [view_of(live, job) for job in answer.jobs]
+        assert all(view.state is State.SUCCEEDED for view in views)
+        assert [view.id for view in live.jobs(ended=True).jobs] == list(reversed(answer.jobs))
+
+    told(story, tmp_path)
+
+
+def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        done = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-6"))
+        await ended(live, *done.jobs)
+        waiting = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4", held=True))
+        seen: list[str] = []
+        cursor = ""
+        while True:
+            page = live.jobs(ended=True, limit=2, cursor=cursor)
+            seen += [view.id for view in page.jobs]
+            cursor = page.cursor
+            if not cursor:
+                break
+        assert seen == [*waiting.jobs, *reversed(done.jobs)]
+        for bad in ("x", "a", "e1", "e1,2,3", "a-", "e,"):
+            with pytest.raises(InvalidRequestError):
+                live.jobs(cursor=bad)
+        with pytest.raises(InvalidRequestError):
+            live.jobs(states=("SLEEPING",))
+
+    told(story, tmp_path)
+
+
+def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
+        await ended(live, *answer.jobs)
+        await looked_at(live)
+        whole = live.events(limit=1000).events
+        seen: list[EventView] = []
+        after = 0
+        while (page := live.events(after=after, limit=3)).events:
+            seen += page.events
+            after = page.next
+        assert seen == list(whole)
+        assert live.events_last(limit=4).events == whole[-4:]
+        job = answer.jobs[2]
+        own = live.events(job=job, limit=1000).events
+        assert own == tuple(event for event in whole if event.job == job)
+        assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
+
+    told(story, tmp_path)
+
+
+def test_a_slow_follower_misses_nothing_and_costs_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "RECENT_MAX", 5)
+    monkeypatch.setattr(history_module, "PAGE_MAX", 4)
+
+    async def story(live: Live) -> None:
+        slow: list[int] = []
+        quick: list[int] = []
+        of_one: list[int] = []
+
+        async def follow(into: list[int], pause_s: float, job: str = "") -> None:
+            async for event in live.follow(after=0, job=job):
+                into.append(event.id)
+                await asyncio.sleep(pause_s)
+
+        tasks = [
+            asyncio.ensure_future(follow(slow, 0.01)),
+            asyncio.ensure_future(follow(quick, 0.0)),
+            asyncio.ensure_future(follow(of_one, 0.0, "1_3")),
+        ]
+        answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-9"))
+        await ended(live, *answer.jobs)
+        await looked_at(live)
+        last = live.desk.last_event
+        while not (slow and slow[-1] == last and quick[-1] == last):
+            await asyncio.sleep(0.01)
+            last = live.desk.last_event
+        assert slow == quick == list(range(1, last + 1))
+        known = [event.id for event in live.events(job="1_3", limit=1000).events]
+        assert of_one == known
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not live._history._followers
+        assert len(live._history._recent) <= 5
+
+    told(story, tmp_path)
+
+
+# -- asked twice ----------------------------------------------------------------------------------
+
+
+def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        first = await live.submit(ME, NOTHING, "key")
+        again = await live.submit(ME, NOTHING, "key")
+        assert (again.id, again.repeated, first.repeated) == (first.id, True, False)
+        with pytest.raises(ConflictError, match="was used for another request"):
+            await live.submit(ME, bash("true"), "key")
+        other = Who(user="other", role=Role.USER, uid=0)
+        assert (await live.submit(other, NOTHING, "key")).id != first.id
+        await ended(live, first.id)
+        assert (await live.submit(ME, NOTHING, "key")).id == first.id
+
+    told(story, tmp_path)
+
+
+def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        results = await asyncio.gather(
+            *(live.submit(ME, NOTHING, "key") for _ in range(20)),
+            live.submit(ME, bash("true"), "key"),
+            return_exceptions=True,
+        )
+        assert isinstance(results[-1], ConflictError)
+        ids = {answer.id for answer in results[:-1]}  # type: ignore[union-attr]
+        assert ids == {"1"}
+        assert sum(not answer.repeated for answer in results[:-1]) == 1  # type: ignore[union-attr]
+        await ended(live, "1")
+        assert len(live.jobs(ended=True).jobs) == 1
+
+    told(story, tmp_path)
+
+
+def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        asked = asyncio.ensure_future(live.submit(ME, NOTHING, "key"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        again = await live.submit(ME, NOTHING, "key")
+        await ended(live, again.id)
+        assert len(live.jobs(ended=True).jobs) == 1
+
+    told(story, tmp_path)
+
+
+# -- how many -------------------------------------------------------------------------------------
+
+
+def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wishes_module, "JOBS_OF_ONE_MAX", 5)
+    monkeypatch.setattr(wishes_module, "JOBS_MAX", 8)
+    other = Who(user="other", role=Role.USER, uid=0)
+
+    async def story(live: Live) -> None:
+        held = JobRequest(command=("/bin/true",), array="0-4", held=True)
+        await live.submit(ME, held)
+        with pytest.raises(TooManyError, match="me has 5 jobs that have not ended; with 1 more"):
+            await live.submit(ME, NOTHING)
+        with pytest.raises(TooManyError, match="8 jobs"):
+            await live.submit(other, held)
+
+    told(story, tmp_path)
+
+
+def test_an_array_of_ten_thousand_members_is_taken_shown_and_cancelled_in_time(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with living(tmp_path, policy="afs") as live:
+            first = await runs(live, devices="4")
+            request = JobRequest(command=("/bin/sleep", "60"), array="0-9999%50", grace_s=0.2)
+            answer = await live.submit(ME, request)
+            assert len(answer.jobs) == 10_000
+            last = answer.jobs[-1]
+            begun_s = time.perf_counter()
+            assert view_of(live, last).cause == "array"
+            assert live.why(answer.jobs[0]).position == 1
+            assert len(live.jobs(limit=10_000).jobs) == 10_000
+            assert time.perf_counter() - begun_s < 10.0
+            await live.cancel(ME, first)
+            await until(live, State.RUNNING, jobs=answer.jobs[:4], within_s=30)
+            await live.cancel(ME, answer.id)
+            await ended(live, *answer.jobs[:4], last, within_s=30)
+            check(live.desk.scheduler)
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        job = await waits(live, "true", name="resnet", held=True)
+        with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
+            live.job("nobody")
+        with pytest.raises(NotFoundError, match="there is no attempt 7"):
+            live.log(job, attempt=7)
+        with pytest.raises(NotFoundError, match="there is no device 'here:9'; expected here:0 to"):
+            await live.manage(ME, "here:9", "avoid")
+        with pytest.raises(InvalidRequestError, match="there is no such job"):
+            await live.submit(ME, bash("true", after=("77",)))
+        assert live.job("resnet").job.id == job
+        await waits(live, "true", name="resnet", held=True)
+        with pytest.raises(InvalidRequestError, match="2 jobs are called 'resnet'"):
+            live.job("resnet")
+        await end_all(live)
+        with pytest.raises(ConflictError, match="has ended already"):
+            await live.cancel(ME, job)
+
+    told(story, tmp_path)
+
+
+def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_path: Path) -> None:
+    diff = "+x = 1\n" * 100_000
+
+    async def story(live: Live) -> None:
+        code = Code(commit="c0ffee", branch="main", dirty=True, diff=diff)
+        request = JobRequest(command=("/bin/true",), code=code, array="0-49")
+        answer = await live.submit(ME, request)
+        more = await live.submit(ME, JobRequest(command=("/bin/true",), code=code))
+        await ended(live, *answer.jobs, more.id)
+        assert live.job(answer.jobs[7]).code == code
+        assert live.job(more.id).code == code
+        assert len(list((tmp_path / "state" / "code").iterdir())) == 1
+        assert (tmp_path / "weft.db").stat().st_size < 2 * len(diff)
+
+    told(story, tmp_path)
+
+
+def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.control.estimates.STEPS", 1)
+
+    async def story(live: Live) -> None:
+        await runs(live, devices="1")
+        answer = await live.submit(ME, JobRequest(command=("/bin/sleep", "60"), array="0-29"))
+        await looked_at(live)
+        near, far = (live.why(job).estimate for job in (answer.jobs[0], answer.jobs[-1]))
+        assert near is not None
+        assert far is not None
+        assert near.runs == 3
+        assert (far.runs, far.sentence) == (0, "29 jobs wait ahead of it, too many to simulate")
+
+    told(story, tmp_path, slots=1)

@@ -1,0 +1,104 @@
+"""Tokens of people and of jobs: made, used, run out, revoked, and kept over a restart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import runs, told
+from tests.control.living import ME, bash, ended, living
+from weft.control import people as people_module
+from weft.control.live import Live
+from weft.control.tokens import job_token
+from weft.wire.machine import Role, TokenRequest, Who
+from weft.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+
+USER = Who(user="other", role=Role.USER, uid=12345)
+
+
+def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> None:
+    made = {}
+
+    async def first(live: Live) -> None:
+        answer = await live.make_token(USER, TokenRequest(name="laptop"))
+        made["token"], made["id"] = answer.token, answer.view.id
+        who = live.who_of_token(answer.token)
+        assert who is not None
+        assert (who.user, who.role, who.job) == ("other", Role.USER, "")
+        assert live.who_of_token(answer.token[:-1] + "x") is None
+        assert live.who_of_token("") is None
+
+    async def second(live: Live) -> None:
+        assert live.who_of_token(made["token"]) is not None
+        await live._people.write_used()
+        with pytest.raises(NotFoundError):
+            await live.revoke_token(Who(user="third", role=Role.USER), made["id"])
+        await live.revoke_token(USER, made["id"])
+        assert live.who_of_token(made["token"]) is None
+        assert live.tokens(ME) == ()
+
+    async def third(live: Live) -> None:
+        assert live.who_of_token(made["token"]) is None
+
+    for story in (first, second, third):
+        told(story, tmp_path)
+
+
+def test_nobody_grants_above_themselves(tmp_path: Path) -> None:
+    async def story(live: Live) -> None:
+        with pytest.raises(NotAllowedError, match="nobody grants more than they have"):
+            await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))
+        with pytest.raises(NotAllowedError, match="only an admin makes tokens for me"):
+            await live.make_token(USER, TokenRequest(name="x", user="me"))
+        for bad in (TokenRequest(name=" "), TokenRequest(name="x", days=0.0)):
+            with pytest.raises(InvalidRequestError):
+                await live.make_token(USER, bad)
+
+    told(story, tmp_path)
+
+
+def test_tokens_that_were_revoked_make_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people_module, "TOKENS_MAX", 2)
+
+    async def story(live: Live) -> None:
+        for _ in range(5):
+            answer = await live.make_token(USER, TokenRequest(name="x"))
+            await live.revoke_token(USER, answer.view.id)
+        for _ in range(2):
+            await live.make_token(USER, TokenRequest(name="x"))
+        with pytest.raises(ConflictError, match="revoke some first"):
+            await live.make_token(USER, TokenRequest(name="x"))
+
+    told(story, tmp_path)
+
+
+def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with living(tmp_path) as live:
+            job = await runs(live, 'echo "$WEFT_JOB_TOKEN"; exec sleep 60')
+            token = job_token(live.desk.seal.derive("tokens of jobs"), job)
+            who = live.who_of_token(token)
+            assert who is not None
+            assert (who.job, who.role) == (job, Role.VIEWER)
+            while not live.log(job).text:
+                await asyncio.sleep(0.01)
+            assert token not in live.log(job).text  # It is a secret like the others.
+            await live.cancel(ME, job)
+            await ended(live, job)
+            assert live.who_of_token(token) is None
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.control.keeper.KEYS_KEPT_S", -10.0)
+
+    async def story(live: Live) -> None:
+        await live.submit(ME, bash("true"), "key")
+        assert live.desk.store.key("me", "key") is not None
+        await live._keeper.tidy()
+        assert live.desk.store.key("me", "key") is None
+
+    told(story, tmp_path)

@@ -1,0 +1,125 @@
+"""A planted secret reaches the job and nothing else: no file, no row, no answer, no argument."""
+
+import base64
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.control.daemons import (
+    Daemon,
+    daemon,
+    everybodys_words,
+    everything_on_disk,
+    everything_said,
+    until,
+)
+from weft.wire.jobs import JobRequest, State
+from weft.wire.problems import ConflictError
+
+SECRET = "planted-5f0c1e2d9ab84377-never-to-be-seen"
+PROOF = hashlib.sha256(SECRET.encode()).hexdigest()
+NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
+
+BODY = f"""
+printf %s "$THE_TOKEN" | sha256sum
+echo "the token is $THE_TOKEN"
+if [ "$WEFT_ATTEMPT" = 1 ]; then echo "{NCCL} with $THE_TOKEN"; exit 1; fi
+until [ -e "$GO" ]; do sleep 0.02; done
+python3 -c 'import os; raise ValueError("bad token " + os.environ["THE_TOKEN"])'
+exit 9
+"""
+
+
+@pytest.fixture
+def here() -> Iterator[Daemon]:
+    with daemon("--devices", "2", "--policy", "backfill") as made:
+        yield made
+
+
+def check_unseen(here: Daemon, *jobs: str) -> None:
+    forms = [SECRET.encode(), base64.b64encode(SECRET.encode())]
+    for form in forms:
+        for path, data in everything_on_disk(here.state):
+            assert form not in data, f"the secret is in {path}"
+        assert form not in everything_said(here, *jobs)
+        assert not any(form in words for words in everybodys_words())
+
+
+def kept(here: Daemon) -> list[tuple[str]]:
+    """Jobs whose sealed secrets are in the store."""
+    with closing(sqlite3.connect(here.state / "weft.db")) as connection:
+        return connection.execute("SELECT job FROM secrets ORDER BY job").fetchall()
+
+
+def test_a_secret_is_given_to_the_job_and_seen_nowhere_else(here: Daemon, tmp_path: Path) -> None:
+    request = JobRequest(
+        command=("/bin/bash", "-c", BODY),
+        name="secretive",
+        env={"GO": str(tmp_path / "go")},
+        secrets={"THE_TOKEN": SECRET},
+        array="0-1",
+        retries=1,
+    )
+    jobs = here.client.submit(request, key="once").jobs
+    until(lambda: all(here.view(job).failures == 1 for job in jobs))
+    check_unseen(here, *jobs)
+    assert kept(here) == [(job,) for job in jobs]
+
+    # A job of lower priority would start: rather than let it pass, the failed ones are tried.
+    here.client.submit(JobRequest(command=("true",), priority=-1))
+    here.reached(State.RUNNING, *jobs)
+    until(lambda: all(PROOF in here.client.log(job, attempt=2).text for job in jobs))
+    assert all(PROOF in here.client.log(job, attempt=1).text for job in jobs)
+    check_unseen(here, *jobs)
+
+    here.kill()
+    check_disk(here)
+    here.start()
+    for job in jobs:
+        assert here.view(job).state is State.RUNNING
+        assert here.client.job(job).secrets == ("THE_TOKEN",)
+    (tmp_path / "go").touch()
+    views = here.ended(*jobs)
+    assert [(view.state, view.code) for view in views] == [(State.FAILED, 9)] * 2
+    for job in jobs:
+        why = here.client.why(job)
+        assert why.evidence == ("ValueError: bad token ***",), why
+    check_unseen(here, *jobs)
+    assert kept(here) == []
+
+
+def check_disk(here: Daemon) -> None:
+    for path, data in everything_on_disk(here.state):
+        assert SECRET.encode() not in data, f"the secret is in {path}"
+
+
+def test_a_job_that_is_launched_by_the_next_controller_gets_its_secret(here: Daemon) -> None:
+    request = JobRequest(
+        command=("/bin/bash", "-c", 'printf %s "$THE_TOKEN" | sha256sum'),
+        secrets={"THE_TOKEN": SECRET},
+        held=True,
+    )
+    (job,) = here.client.submit(request).jobs
+    here.kill()
+    here.start()
+    here.client.release(job)
+    assert here.ended(job)[0].code == 0
+    assert here.client.log(job).text.startswith(PROOF)
+    check_unseen(here, job)
+    assert kept(here) == []
+
+
+def test_a_cancelled_job_leaves_no_secret_behind(here: Daemon) -> None:
+    request = JobRequest(command=("sleep", "60"), secrets={"THE_TOKEN": SECRET}, held=True)
+    (job,) = here.client.submit(request, key="k").jobs
+    assert kept(here) == [(job,)]
+    here.client.cancel(job)
+    here.ended(job)
+    assert kept(here) == []
+    with pytest.raises(ConflictError):
+        here.client.cancel(job)
+    check_unseen(here, job)
