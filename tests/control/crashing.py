@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from weft.control.book import verdicts
 from weft.control.live import Live, LiveSettings
 from weft.control.recovery import Wanted
 from weft.core.scheduler import Scheduler
 from weft.engines.devices import CpuSlots
 from weft.failures.memory import Patience
-from weft.failures.retry import Classified
+from weft.failures.retry import Classified, live_verdicts
 from weft.failures.rules import shipped
 from weft.journal.journal import read, replay
 from weft.store.store import Store
@@ -132,7 +131,7 @@ async def journal_gives_the_same_books(live: Live, folder: Path) -> None:
     path = folder / "exported.journal"
     path.write_bytes(b"".join([piece async for piece in live.journal()]))
     scheduler = live.desk.scheduler
-    retry = Classified(verdicts(shipped()), PATIENCE)
+    retry = Classified(live_verdicts(shipped()), PATIENCE)
     again: Scheduler = replay(read(path), scheduler.policy, retry=retry)
     for name in {*again.jobs, *scheduler.jobs}:
         one, other = again.jobs.get(name), scheduler.jobs.get(name)

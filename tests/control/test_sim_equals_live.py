@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
-from weft.control.book import verdicts
 from weft.control.deciding import PLACEMENT, belief_on, make
-from weft.failures.retry import Classified
+from weft.failures.retry import Classified, live_verdicts
 from weft.failures.rules import shipped
 from weft.journal.journal import read
 from weft.sim.observed import orders_again, recorded_orders
@@ -54,7 +53,7 @@ def test_the_simulator_decides_as_the_live_controller_did(tmp_path: Path, policy
     asyncio.run(story())
     journal = read(tmp_path / "live.journal")
     made, _ = make(policy, PLACEMENT, belief_on(journal.opened.cluster))
-    again = orders_again(journal, made, Classified(verdicts(shipped()), PATIENCE))
+    again = orders_again(journal, made, Classified(live_verdicts(shipped()), PATIENCE))
     recorded = recorded_orders(journal)
     assert len(recorded) >= 11
     assert again == recorded

@@ -34,6 +34,7 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
         ("store", plain(found.store)),
         ("socket", plain(found.socket)),
         ("url", plain(found.url)),
+        ("problem", plain(found.problem)),
     ]
 
 

@@ -1,7 +1,6 @@
 """What the engine asks of the controller: how to launch a job, and what to make of its end."""
 
 import os
-from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
@@ -17,10 +16,10 @@ from weft.core.job import JobId
 from weft.engines.folders import Folders, read_status
 from weft.engines.launch import Ended, Launch
 from weft.failures.classifier import classify_ranks
-from weft.failures.retry import UNKNOWN, by_rule
+from weft.failures.retry import LAUNCHING, UNKNOWN
 from weft.failures.rules import RuleTable
 from weft.failures.tail import tail
-from weft.failures.verdict import Advice, Exit, Kind, Verdict
+from weft.failures.verdict import Exit, Verdict
 from weft.store.rows import AttemptRow
 from weft.wire.jobs import AttemptView, FailureView
 
@@ -33,28 +32,6 @@ _LAUNCHER_MODULES = (
     "accelerate.commands.launch",
 )
 _TOLD = {"time-limit": "time-limit", "oom-killed": "oom-killed", "lost": "node-lost"}
-
-# What only the one who launches can know.
-_OWN: Mapping[str, Verdict] = {
-    "not-launched": Verdict(
-        Kind.DETERMINISTIC,
-        "not-launched",
-        "Its command could not be run at all.",
-        Advice(retry=False),
-    ),
-    "engine-error": Verdict(
-        Kind.TRANSIENT,
-        "engine-error",
-        "This machine could not launch it just then.",
-        Advice(retry=True),
-    ),
-}
-
-
-def verdicts(table: RuleTable) -> Callable[[str], Verdict]:
-    """What the retry rule makes of a reason: a rule of the table, or one of ours."""
-    ruled = by_rule(table)
-    return lambda reason: _OWN.get(reason) or ruled(reason)
 
 
 class Book:
@@ -248,6 +225,7 @@ class Book:
         )
         self._desk.attempt(
             attempt._replace(
+                busy=self._desk.busyness.taken((attempt.job, attempt.number)),
                 started_at=started_at,
                 ended_at=ended_at,
                 failed=view is not None,
@@ -273,7 +251,7 @@ class Book:
         if (ended.code == 0 and not ended.told) or ended.told == STOPPED:
             return None
         if ended.error:
-            return _OWN["engine-error" if ended.told == "engine-error" else "not-launched"]
+            return LAUNCHING["engine-error" if ended.told == "engine-error" else "not-launched"]
         told = _TOLD.get(ended.told, "")
         texts = {}
         for rank in range(len(ended.codes)):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from weft.control.busyness import Busyness
 from weft.control.diffs import Diffs
 from weft.control.gates import Gates
 from weft.control.meter import Meter
@@ -65,6 +66,7 @@ class Desk:
     records: dict[JobId, JobRecord] = field(default_factory=dict)  # of jobs that have not ended
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # their members, likewise
     meter: Meter = field(default_factory=Meter)
+    busyness: Busyness = field(default_factory=Busyness)
     gates: Gates = field(init=False)
     diffs: Diffs = field(init=False)
     # Attempts that have not ended, and those whose rows have to be written.

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.control.clock import wall
 from weft.control.desk import Desk
+from weft.control.recovery import first_cluster
 from weft.journal.codec import FORMAT, Opened, encode
 from weft.store.rows import JournalRow
 from weft.version import __version__
@@ -89,9 +90,10 @@ class History:
         settings: dict[str, object] = {
             "policy": desk.decider.worn,
             "placement": desk.decider.placement,
-            "retry": "classified",
+            "retry": "rules",
         }
-        opened = Opened(__version__, desk.cluster, settings, FORMAT)
+        began = first_cluster(desk.store, desk.cluster)
+        opened = Opened(__version__, began, settings, FORMAT)
         yield encode(0.0, opened, number=1) + b"\n"
         after, number = 0, 1
         while rows := self._desk.store.lines(after, limit=PAGE_MAX):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.control.book import Book, verdicts
+from weft.control.book import Book
 from weft.control.clock import wall
 from weft.control.controller import Controller
 from weft.control.deciding import Resting
@@ -20,15 +20,15 @@ from weft.control.history import History
 from weft.control.keeper import Keeper
 from weft.control.people import People
 from weft.control.reads import Reads, StatusFacts, replace_url
-from weft.control.recovery import Wanted, node_text, open_desk
+from weft.control.recovery import FIRST_NODE, Wanted, node_text, open_desk, whole_node
 from weft.control.watching import EVERY_S, Watching
 from weft.control.wishes import Wishes
 from weft.core.cluster import Device
-from weft.core.events import DeviceClosed, DeviceOpened
+from weft.core.events import DeviceClosed, DeviceOpened, NodeJoined
 from weft.engines.devices import DeviceSource, node_of
 from weft.engines.local import LocalEngine
 from weft.failures.memory import Memory, Patience
-from weft.failures.retry import Classified
+from weft.failures.retry import Classified, live_verdicts
 from weft.failures.rules import RuleTable, shipped
 from weft.journal.codec import Noted
 from weft.store.rows import Batch
@@ -70,7 +70,7 @@ class Live:
         node = node_of(settings.devices, settings.node_name)
         self._settings = settings
         retry = Classified(
-            verdicts(settings.rules), settings.patience, Memory(limit=REMEMBERED_MAX)
+            live_verdicts(settings.rules), settings.patience, Memory(limit=REMEMBERED_MAX)
         )
         self.desk: Desk = open_desk(store, settings.root, node, settings.wanted, retry)
         self.stopped = asyncio.Event()  # somebody asked it to leave
@@ -126,6 +126,11 @@ class Live:
         """Write down that it begins, take over what runs, and go."""
         desk = self.desk
         settings = {"node": node_text(desk.node), "policy": desk.decider.policy}
+        before = desk.store.setting("node")
+        if before is None:
+            settings[FIRST_NODE] = whole_node(desk.node)
+        elif before != settings["node"]:
+            desk.tell(NodeJoined(desk.node))  # The journal must say that the machine is another.
         settings["placement"] = desk.decider.placement
         adopted = sum(1 for job in desk.scheduler.jobs.values() if job.allocation is not None)
         text = f"version {__version__}, {len(desk.records)} jobs, {adopted} of them with devices"
@@ -173,6 +178,7 @@ class Live:
                 await self._people.write_used()
             try:
                 self._watching.look()
+                self.desk.busyness.see(self._engine.view(), self.desk.open)
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
             self.desk.tell(*self.desk.gates.look_again(self.desk.records))

@@ -140,6 +140,7 @@ class Reads:
             waiting=waiting,
             held=len(scheduler.held),
             draining=desk.draining,
+            problem=_problem(desk),
         )
 
     def snapshot(self) -> Mapping[str, object]:
@@ -221,6 +222,14 @@ class StatusFacts(msgspec.Struct, frozen=True):
     since_at: float
     socket: str = ""
     url: str = ""
+
+
+def _problem(desk: Desk) -> str:
+    if desk.store_error:
+        return f"the store cannot be written: {desk.store_error}"
+    if desk.decider.error:
+        return f"the policy failed at its last decision: {desk.decider.error}"
+    return ""
 
 
 def replace_url(facts: StatusFacts, url: str) -> StatusFacts:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from weft.control.clock import MonotonicClock, Stamp
 from weft.control.deciding import PLACEMENT, belief_on, make
 from weft.control.desk import Desk
@@ -21,6 +23,7 @@ from weft.store.seal import Seal
 from weft.store.store import Store
 
 _NODE = "node"
+FIRST_NODE = "first_node"
 
 
 class Wanted(NamedTuple):
@@ -62,6 +65,17 @@ def open_desk(store: Store, root: Path, node: Node, wanted: Wanted, retry: Class
     _check_node(node, kept.get(_NODE), [kept_of(row) for row in rows])
     _restore(desk, kept, rows)
     return desk
+
+
+def whole_node(node: Node) -> str:
+    """Everything about a node, for `first_cluster`."""
+    return msgspec.json.encode(node).decode()
+
+
+def first_cluster(store: Store, now: Cluster) -> Cluster:
+    """What the journal began with; later changes are facts of its own."""
+    text = store.setting(FIRST_NODE)
+    return now if text is None else Cluster((msgspec.json.decode(text, type=Node),))
 
 
 def node_text(node: Node) -> str:

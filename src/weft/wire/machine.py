@@ -119,6 +119,7 @@ class Status:
     waiting: int
     held: int
     draining: bool = False
+    problem: str = ""  # what keeps it from working as it should, in one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
