@@ -275,7 +275,7 @@ class Moment:
         self.s += seconds
 
 
-def weft(client: ValueClient, *words: str, columns: int = 80) -> int:
+def weft(client: ValueClient, *words: str, columns: int = 80, user: str = "anna") -> int:
     """Run one command against those values; its exit code."""
     moment = Moment()
     desk = Desk(
@@ -284,5 +284,6 @@ def weft(client: ValueClient, *words: str, columns: int = 80) -> int:
         stopwatch=moment.stopwatch,
         pause=moment.pause,
         columns=columns,
+        user=lambda: user,
     )
     return run(list(words), desk)

@@ -50,9 +50,9 @@ def _in_greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, **how: int
+    capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, columns: int = 80
 ) -> str:
-    assert weft(client, *words, **how) == 0
+    assert weft(client, *words, columns=columns) == 0
     return capsys.readouterr().out
 
 
@@ -306,6 +306,9 @@ def test_usage_is_in_device_hours(capsys) -> None:
         "in device-hours; USED counts the share of time that devices were busy\n"
     )
     assert client.asked == [("usage", NOW - 7 * 86_400)]
+    unknown = printed(capsys, ValueClient(used=USED[1:]), "usage")
+    assert unknown.endswith("\nin device-hours\n")
+    assert "USED" not in unknown
     assert printed(capsys, ValueClient(), "usage") == "no device was held in that time\n"
 
 

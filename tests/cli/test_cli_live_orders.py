@@ -45,6 +45,7 @@ def test_a_job_that_is_still_stopping_is_said_to_be(capsys) -> None:
 def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
     client = ValueClient(views=[job("11", name="big")])
     assert weft(client, "hold", "11") == 0
+    client.views = [job("11", State.HELD, name="big")]
     assert weft(client, "release", "big") == 0
     assert weft(client, "priority", "11", "high") == 0
     assert weft(client, "priority", "11", "-5") == 0

@@ -160,7 +160,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert told[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
     assert "job 4 is held (dependency)" in told[after] or "(dependency)" in told[after]
     assert "it starts after job 1 (running)" in told[after]
-    assert "1 members of array 5 may run at once" in told["5_1"]
+    assert "at most 1 member of array 5 may go at once" in told["5_1"]
     assert told[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
     assert "submit it with --devices 2 or fewer" in told[never]
 
@@ -244,6 +244,47 @@ def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> Non
     assert machine.done("logs", waiting) == "once\n"
     described = json.loads(machine.done("describe", job, "--json"))
     assert len(described["attempts"]) == 1
+
+
+def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Home) -> None:
+    """1. `weft up` with options. 2. The daemon is killed. 3. A submission starts it as it was,
+    with the policy that was switched to. 4. So does `weft up`. 5. Other options replace them."""
+    store = f"sqlite:///{home.folder}/own.db"
+    home.done("up", "--devices", "3", "--policy", "fifo", "--store", store)
+    home.done("policy", "srtf")
+    kept = home.folder / "weft" / "up.json"
+    assert json.loads(kept.read_text()) == {"words": ["--devices", "3"], "store": store}
+    assert kept.stat().st_mode & 0o777 == 0o600
+    first = json.loads(home.done("status", "--json"))
+    os.kill(first["pid"], signal.SIGKILL)
+    until(lambda: home.weft("status").code == 110)
+    answer = home.weft("submit", "-q", "--", "true")
+    assert (answer.code, answer.out) == (0, "1\n"), answer
+    assert answer.err.endswith(" 3 devices)\n")
+    second = json.loads(home.done("status", "--json"))
+    assert (second["devices"], second["policy"]) == (3, "srtf")
+    assert home.weft("wait", "1").code == 0
+    home.done("down")
+    answer = home.weft("up")
+    assert answer.err == "weft: with the options of the last time: --devices 3\n"
+    assert "devices  3" in answer.out
+    home.done("down")
+    home.done("up", "--devices", "2", "--store", f"sqlite:///{home.folder}/other.db")
+    assert json.loads(kept.read_text())["words"] == ["--devices", "2"]
+    assert sorted(path.name for path in kept.parent.glob("up.*")) == ["up.json", "up.lock"]
+
+
+@pytest.mark.parametrize("words", [(), ("--socket", "")], ids=["variable", "option"])
+def test_a_shared_daemon_listens_where_it_is_told(home: Home, monkeypatch, words) -> None:
+    path = str(home.folder / "mine.sock")
+    if words:
+        monkeypatch.setenv("WEFT_SOCKET", str(home.folder / "unused.sock"))
+        words = ("--socket", path)
+    else:
+        monkeypatch.setenv("WEFT_SOCKET", path)
+    home.done("up", "--share", "--devices", "1", *words)
+    assert json.loads(home.done("status", "--json"))["socket"] == path
+    assert not (home.folder / "unused.sock").exists()
 
 
 def test_a_daemon_that_cannot_start_says_why(home: Home) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.live_desk import ValueClient, detail, job, running, weft
 
 from weft.client.errors import UnreachableError
-from weft.wire.jobs import DryRun, JobRequest, StartEstimate, State, Submitted, Why
+from weft.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why
 from weft.wire.machine import Status
 from weft.wire.problems import TooLargeError
 
@@ -216,8 +216,55 @@ def test_a_job_that_can_never_run_is_told_at_once(capsys) -> None:
                 "there", never=True)  # fmt: skip
     made = Submitted(id="12", jobs=("12",), position=1)
     assert weft(ValueClient(made=made, whys={"12": never}), "submit", "--", "x") == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first == "job 12 submitted: it can never run as it is: 16 are asked for, 8 are there"
+    assert capsys.readouterr().out == (
+        "job 12 submitted: it can never run: 16 are asked for, 8 are there\n"
+        "  weft cancel 12  remove it\n"
+    )
+    again = replace(never, because=f"it can never run here: {never.because}")
+    assert weft(ValueClient(made=made, whys={"12": again}), "submit", "--", "x") == 0
+    assert capsys.readouterr().out.count("can never run") == 1
+    for how in ("--wait", "--attach"):
+        client = ValueClient(made=made, whys={"12": again})
+        assert weft(client, "submit", how, "--", "x") == 100
+        said = capsys.readouterr()
+        assert (said.out + said.err).count("can never run") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("submit", "--no-git", "--wait", "-q", "--", "x"),
+        ("submit", "--no-git", "--attach", "-q", "--", "x"),
+        ("wait", "12"),
+        ("logs", "-f", "12"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_waits_for_a_job_that_can_never_run(capsys, words) -> None:
+    never = Why(id="12", state=State.PENDING, cause="never fits", never=True,
+                because="it can never run here: it needs 16 devices and there are 8")  # fmt: skip
+    client = ValueClient(views=[job("12", cause="never fits")], whys={"12": never})
+    assert weft(client, *words) == 100
+    out, err = capsys.readouterr()
+    told = out + err.removeprefix("weft: ") if words[0] == "wait" else err.removeprefix("weft: ")
+    assert told == "job 12 can never run: it needs 16 devices and there are 8\n"
+
+
+def test_of_several_jobs_the_others_are_waited_for_all_the_same(capsys) -> None:
+    class Ending(ValueClient):
+        looks = 0
+
+        def job(self, identity: str) -> JobDetail:
+            self.looks += 1
+            if self.looks > 5:
+                self.views = [job("9", State.SUCCEEDED), *self.views[1:]]
+            return super().job(identity)
+
+    never = Why(id="12", state=State.PENDING, cause="dependency", because="x failed", never=True)
+    waits = Why(id="9", state=State.PENDING, cause="rank", because="place 1 in line")
+    client = Ending(views=[job("9"), job("12")], whys={"12": never, "9": waits})
+    assert weft(client, "wait", "12", "9") == 100
+    assert capsys.readouterr().out == "job 12 can never run: x failed\njob 9 succeeded\n"
 
 
 def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:

@@ -20,6 +20,7 @@ from weft.cli.options import (
     warn_never_fit,
 )
 from weft.cli.progress import Progress
+from weft.cli.wording import several
 from weft.core.cluster import Cluster
 from weft.reports.comparison import Comparison, Run
 from weft.reports.export import (
@@ -119,7 +120,7 @@ def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
     lines = [
         f"{len(workload.jobs)} jobs of {workload.name}"
         + (f" ({workload.format})" if workload.format else ""),
-        f"{cluster.device_count} devices on {len(cluster.nodes)} nodes",
+        f"{several(cluster.device_count, 'device')} on {several(len(cluster.nodes), 'node')}",
         f"placement {base.placement}, time {base.time}, seed {base.seed}",
         f"a restart costs {base.restart_cost}, charged to {base.restart_charge}",
     ]

@@ -17,6 +17,7 @@ import click
 from weft.cli.desk import Desk, desk
 from weft.cli.starting import start_daemon
 from weft.cli.table import Column, table
+from weft.cli.wording import several
 from weft.core.errors import InvalidInputError
 from weft.demo.story import POLICY, Act, acts
 from weft.journal.journal import Journal, read
@@ -40,14 +41,15 @@ _TITLES = ("WEFT", "FIFO", "TIMES", "RESIZED")
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Leave the journal at this path.")
 def demo(devices: int | None, scale: float, keep: Path | None) -> int:
-    """Train a few small models under Weft and compare with first come first served."""
+    """Train a few small models under Weft, beside first come first served."""
     if find_spec("torch") is None:
         raise InvalidInputError(
             "the demo trains with PyTorch, which is not installed; pip install 'weft[demo]'"
         )
     slots = devices or _slots()
+    policy = POLICY.partition("+")[0]
     click.echo(
-        f"Weft for {slots} devices, policy {POLICY.partition('+')[0]}: it gives devices to whoever "
+        f"Weft for {several(slots, 'device')}, policy {policy}: it gives devices to whoever "
         "makes the most of them,\nand takes them back when somebody else can do more with them.\n"
     )
     with _own_daemon(slots) as here:

@@ -27,7 +27,7 @@ _ATTEMPTS = (
 def describe(job: str, as_json: bool) -> None:
     """Show all that is known of JOB."""
     here = desk()
-    detail = here.client.job(one_job(here.client, job))
+    detail = here.client.job(one_job(here, job))
     if as_json:
         echo_json(detail)
         return

@@ -93,6 +93,14 @@ class ClientPort(Protocol):
     def close(self) -> None: ...
 
 
+def my_name() -> str:
+    """The name of whoever runs this, as the daemon sees it through the socket."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid{os.getuid()}"
+
+
 def connect() -> ClientPort:
     """The client for WEFT_URL, or for this machine's socket."""
     from weft.client.client import Client  # noqa: PLC0415
@@ -107,6 +115,7 @@ class Desk:
     stopwatch: Callable[[], float] = stopwatch_s
     pause: Callable[[float], None] = pause
     columns: int | None = None  # None: as wide as the terminal
+    user: Callable[[], str] = my_name
 
     @cached_property
     def client(self) -> ClientPort:
@@ -116,6 +125,11 @@ class Desk:
         """Let go of the connection, if there was one."""
         if "client" in self.__dict__:
             self.client.close()
+
+    @property
+    def me(self) -> str:
+        """Whose jobs are "mine"; empty on a server that knows by a token who asks."""
+        return "" if remote() else self.user()
 
     @property
     def width(self) -> int:
@@ -154,14 +168,6 @@ def desk() -> Desk:
 def remote() -> bool:
     """Whether the user named a server; then nothing is started here."""
     return bool(os.environ.get("WEFT_URL"))
-
-
-def my_name() -> str:
-    """The name of whoever runs this, as the daemon sees it through the socket."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid{os.getuid()}"
 
 
 def echo_json(value: Any) -> None:

@@ -4,7 +4,8 @@ A command that waits for a job (`wait`, `submit --wait`, `submit --attach`) ends
 
     0        it succeeded
     1..99    it failed, with that exit code of its own
-    100      it failed with another: 100 and above, by a signal, or before it ran
+    100      it failed with another: 100 and above, by a signal, or before it ran; or it waits
+             and can never run as it is
     101      it has not ended: the time to wait is over, or somebody detached
     103      it was cancelled
     104      it reached its time limit
@@ -12,10 +13,10 @@ A command that waits for a job (`wait`, `submit --wait`, `submit --attach`) ends
 Of several jobs, the first in the order given that did not succeed decides.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from weft.cli.wording import plain
-from weft.wire.jobs import JobView, State
+from weft.wire.jobs import JobView, State, Why
 
 FAILED, NOT_ENDED, NOT_FOUND, CANCELLED, TIME_LIMIT = 100, 101, 102, 103, 104
 
@@ -34,8 +35,18 @@ def exit_code(view: JobView) -> int:
             return NOT_ENDED
 
 
-def first_bad(views: Iterable[JobView]) -> int:
-    return next((code for view in views if (code := exit_code(view))), 0)
+def first_bad(views: Iterable[JobView], never: Container[str] = ()) -> int:
+    """Of those jobs; `never` are the ids of those that can never run."""
+    codes = (FAILED if view.id in never else exit_code(view) for view in views)
+    return next((code for code in codes if code), 0)
+
+
+def never_text(answer: Why) -> str:
+    """Of a job that no waiting helps: what its reason says, once."""
+    because = plain(answer.because)
+    for begin in ("it can never run here: ", "it can never start: ", "it can never run: "):
+        because = because.removeprefix(begin)
+    return f"can never run: {because}"
 
 
 def end_sentence(view: JobView) -> str:

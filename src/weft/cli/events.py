@@ -15,14 +15,15 @@ _DAY_S = 86_400
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on as it happens; Ctrl-C leaves.")
-@click.option("--job", default="", shell_complete=complete_jobs, help="Only about this job.")
+@click.option("--job", shell_complete=complete_jobs, help="Only about this job.")
 @click.option("--after", type=click.IntRange(0), metavar="ID", help="Everything after this event.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, metavar="N")
 @json_option
-def events(follow: bool, job: str, after: int | None, limit: int, as_json: bool) -> None:
+def events(follow: bool, job: str | None, after: int | None, limit: int, as_json: bool) -> None:
     """Print events, one on each line; with --json one object on each line."""
     here = desk()
-    identity = one_job(here.client, job) if job else ""
+    # An id that nobody has is said to be unknown, and not to have had no events.
+    identity = here.client.job(one_job(here, job)).job.id if job is not None else ""
     if after is None:
         page = here.client.events_last(job=identity, limit=limit)
     else:

@@ -116,12 +116,18 @@ def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
     free, devices = scheduler.tenancy.free.total, scheduler.cluster.device_count
     waiting = len(scheduler.ranking.queue)
     lines.append(
-        f"{running} jobs hold devices, {free} of {devices} devices are free, {waiting} jobs wait"
+        f"{_of(running, 'job holds', 'jobs hold')} devices, {free} of "
+        f"{_of(devices, 'device is', 'devices are')} free, "
+        f"{_of(waiting, 'job waits', 'jobs wait')}"
     )
     advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
     if advice is not None:
         lines.append(advice.sentence)
     return lines
+
+
+def _of(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
 
 
 def _ended(story: Story) -> str:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import click
 
 from weft.cli.desk import Desk, note
+from weft.cli.ends import never_text
 from weft.cli.wording import log_text, plain
 from weft.client.errors import NoAnswerError, UnreachableError
 from weft.core.errors import WeftError
-from weft.wire.jobs import JobDetail, LogPiece
-from weft.wire.problems import NotFoundError, TooManyError
+from weft.wire.jobs import JobDetail, JobView, LogPiece, State
+from weft.wire.problems import NotFoundError, RequestError, TooManyError
 
 PIECE = 1 << 16  # to begin with, and of a log that is followed
 PIECE_MAX = 1 << 20  # of a long one
@@ -120,6 +121,34 @@ class Patience:
             raise error
 
 
+class Hope:
+    """Whether a job that waits can ever run; asked again only when its reason changes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._asked: dict[str, tuple[str, str]] = {}
+
+    def lost(self, view: JobView) -> str:
+        """Why no waiting helps; empty while some may."""
+        if view.state is not State.PENDING and view.state is not State.HELD:
+            return ""
+        reason = (view.cause, view.because)
+        if self._asked.get(view.id) == reason:
+            return ""
+        try:
+            answer = self._desk.client.why(view.id)
+        except RequestError:
+            return ""  # The job itself is looked at again.
+        if answer.never:
+            return never_text(answer)
+        self._asked[view.id] = reason
+        return ""
+
+
+class HopelessError(WeftError):
+    """The job that is followed can never run as it is."""
+
+
 class Follower:
     """Follows one job; `ranks` None means all ranks of each attempt, `attempt` 0 the newest on."""
 
@@ -144,9 +173,13 @@ class Follower:
         self._told = ""
         self._pause_s = SHORTEST_S
         self._patience = Patience(desk)
+        self._hope = Hope(desk)
 
     def run(self) -> JobDetail:
-        """Print until the job, or the one attempt, has ended; the job as it is then."""
+        """Print until the job, or the one attempt, has ended; the job as it is then.
+
+        HopelessError, if it waits and no waiting helps.
+        """
         while True:
             try:
                 detail = self._look()
@@ -164,6 +197,9 @@ class Follower:
         # First the job and then its output: what had ended before is complete in it.
         detail = self._desk.client.job(self._identity)
         newest = max((run.number for run in detail.attempts), default=0)
+        if reason := self._hope.lost(detail.job):
+            self._printer.finish()
+            raise HopelessError(f"job {plain(self._identity)} {reason}")
         if newest == 0:
             self._say_waiting(detail)
             return detail if detail.job.state.ended else None

@@ -5,11 +5,12 @@ import click
 from weft.cli.choosing import job_argument, one_job
 from weft.cli.desk import Desk, desk, json_option, note
 from weft.cli.desk import echo_json as as_json_text
-from weft.cli.ends import NOT_ENDED, end_sentence, exit_code
-from weft.cli.following import PIECE, Follower, Printer, show
+from weft.cli.ends import FAILED, NOT_ENDED, end_sentence, exit_code
+from weft.cli.following import PIECE, Follower, HopelessError, Printer, show
 from weft.cli.wording import ago, plain, several, span
 from weft.wire.jobs import JobDetail
 from weft.wire.notation import duration
+from weft.wire.problems import NotFoundError
 
 
 @click.command()
@@ -40,9 +41,11 @@ def logs(
     since_s = None if since is None else duration(since, "--since")
     if attempt and since:
         raise click.UsageError("--attempt and --since say two things; keep one")
-    identity = one_job(here.client, job)
+    identity = one_job(here, job)
     detail = here.client.job(identity)
     ranks = _ranks(rank, detail)
+    if attempt and (not follow or detail.job.state.ended):
+        _check_attempt(detail, attempt)
     if as_json:
         _print_json(here, identity, attempt or 0, ranks)
         return 0
@@ -69,6 +72,14 @@ def _ranks(text: str, detail: JobDetail) -> list[int]:
     return [int(text)]
 
 
+def _check_attempt(detail: JobDetail, attempt: int) -> None:
+    """Refuse an attempt that there was none of."""
+    if attempt not in [run.number for run in detail.attempts]:
+        newest = max((run.number for run in detail.attempts), default=0)
+        there = f"the newest is {newest}" if newest else "it has not run yet"
+        raise NotFoundError(f"job {plain(detail.job.id)} has no attempt {attempt}; {there}")
+
+
 def _follow(
     here: Desk,
     identity: str,
@@ -85,6 +96,9 @@ def _follow(
     except KeyboardInterrupt:
         note(f"detached; job {plain(identity)} runs on (weft cancel {plain(identity)} stops it)")
         return NOT_ENDED
+    except HopelessError as error:
+        note(str(error))
+        return FAILED
     if detail.job.state.ended:
         note(end_sentence(detail.job))
         return exit_code(detail.job)

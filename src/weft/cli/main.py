@@ -6,6 +6,8 @@ job end as it did: its own code from 1 to 99, 100 failed otherwise, 101 not ende
 104 time limit (`ends.py`).
 """
 
+import contextlib
+import errno
 import os
 import sys
 from importlib import import_module
@@ -46,7 +48,10 @@ LIVE: dict[str, tuple[str, str]] = {
     "debug-bundle": ("weft.cli.exports:debug_bundle", "Write what helps to find a fault."),
 }
 STUDY: dict[str, tuple[str, str]] = {
-    "demo": ("weft.cli.demo:demo", "Compare policies on a generated Philly-like day."),
+    "demo": (
+        "weft.cli.demo:demo",
+        "Train a few small models under Weft, beside first come first served.",
+    ),
     "simulate": ("weft.cli.simulate:simulate", "Run a trace under one policy."),
     "compare": ("weft.cli.compare:compare", "Run a trace under several policies, with a report."),
     "sweep": ("weft.cli.sweep:sweep", "Run many simulations over all cores."),
@@ -64,6 +69,9 @@ VERBS = {**LIVE, **STUDY}
 
 # HTTP status of a refusal -> exit code.
 _REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 413: 2, 422: 2}
+
+# What the place that the output goes to may answer.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class LazyGroup(click.Group):
@@ -99,8 +107,20 @@ def main() -> None:
         sys.stderr.flush()
     except BrokenPipeError:
         code = 0  # The reader of a pipe went away (`weft ... | head`); nobody is left to tell.
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        code = _unwritten(error)
     # Leave without taking a hundred thousand small values apart one by one.
     os._exit(code)
+
+
+def _unwritten(error: OSError) -> int:
+    """Say that what was to be printed could not be, where that can still be said."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"weft: the output cannot be written: {error.strerror or error}\n")
+        sys.stderr.flush()
+    return 1
 
 
 def run(words: list[str], desk: object = None) -> int:

@@ -4,7 +4,7 @@ import click
 
 from weft.cli.desk import desk, echo_json, json_option
 from weft.cli.table import Column, table
-from weft.cli.wording import plain, share
+from weft.cli.wording import plain, several, share
 from weft.wire.machine import DeviceView, NodeView
 
 _COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
@@ -54,7 +54,8 @@ def node_text(node: NodeView, *, width: int, colour: bool) -> str:
     models = sorted({plain(each.model) for each in node.devices if each.model})
     kind = ", ".join(models) or plain(node.device_type)
     memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
-    head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {node.cores} cores{memory}"
+    cores = several(node.cores, "core")
+    head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}"
     rows = [_row(each) for each in node.devices]
     return f"{head}\n{table(_COLUMNS, rows, width=width, colour=colour)}"
 

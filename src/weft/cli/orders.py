@@ -1,11 +1,12 @@
 """`weft cancel`, `hold`, `release` and `priority`: orders about jobs, arrays, or all of a name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
-from weft.cli.choosing import confirm, is_identity, jobs_argument, many_jobs, yes_option
+from weft.cli.choosing import confirm, jobs_argument, many_jobs, whole, yes_option
 from weft.cli.desk import Desk, desk, note
+from weft.cli.following import Hope
 from weft.cli.wording import plain, several
 from weft.core.errors import WeftError
 from weft.wire.jobs import JobChange, JobView, State
@@ -79,7 +80,7 @@ def _each(
     refused: WeftError | None = None
     for word in words:
         try:
-            meant[word] = many_jobs(here.client, word, ended=False)
+            meant[word] = many_jobs(here, word, ended=False)
         except WeftError as error:
             refused = _told(refused, error, alone=len(words) == 1)
     views = [view for found in meant.values() for view in found]
@@ -87,9 +88,8 @@ def _each(
         note("nothing was changed")
         return 1
     for word, found in meant.items():
-        # An array is one order, however many members it has.
-        whole = is_identity(word) and not members
-        for identity in [word] if whole else [view.id for view in found]:
+        wanted = _held(here, word, found) if verb == "release" else found
+        for identity in [view.id for view in wanted] if members else whole(here, word, wanted):
             try:
                 changed = order(identity)
             except WeftError as error:
@@ -107,6 +107,31 @@ def _told(first: WeftError | None, error: WeftError, *, alone: bool) -> WeftErro
         return error
     note(plain(str(error)))
     return first
+
+
+def _is_held(here: Desk, view: JobView) -> bool:
+    """Held by its user, or by a job that it was to start after and that failed."""
+    if view.cause == "dependency":
+        return bool(Hope(here).lost(view))
+    return view.state is State.HELD or view.cause == "held"
+
+
+def _held(here: Desk, word: str, views: Sequence[JobView]) -> list[JobView]:
+    """Those that there is something to release of, an array as a whole; the others are told."""
+    kept = {view.id: view.array for view in views if _is_held(here, view)}
+    arrays = {array for array in kept.values() if array}
+    held = [view for view in views if view.id in kept or view.array in arrays]
+    if not held and len(views) > 1:
+        click.echo(f"none of the {several(len(views), 'job')} of {plain(word)} is held")
+        return []
+    for view in views:
+        if view not in held:
+            name = f" ({plain(view.name)})" if view.name else ""
+            state = f"is not held, it is {view.state.value}"
+            if view.state is State.HELD:  # by the jobs that it starts after
+                state = f"is not held by its user: {plain(view.because)}"
+            click.echo(f"job {plain(view.id)}{name} {state}")
+    return held
 
 
 def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:

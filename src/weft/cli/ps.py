@@ -5,8 +5,9 @@ from typing import NamedTuple
 import click
 
 from weft.cli.choosing import JOBS_MAX, PAGE, all_jobs
-from weft.cli.desk import Desk, desk, echo_json, json_option, my_name, remote
+from weft.cli.desk import Desk, desk, echo_json, json_option
 from weft.cli.job_rows import job_table
+from weft.cli.wording import several
 from weft.wire.jobs import JobPage, JobView, State
 
 ROWS = 50
@@ -43,8 +44,7 @@ def ps(
 ) -> None:
     """List jobs in the order in which they are scheduled."""
     here = desk()
-    # A token may be another user's, so that "mine" is only known on this machine's own socket.
-    mine = "" if everybody or remote() or array else my_name()
+    mine = "" if everybody or array else here.me
     wanted = _states(states)
     which = {
         "states": wanted,
@@ -84,7 +84,9 @@ def _text(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> 
         found.views, here.now(), width=here.width, expand=expand, user=everybody, colour=here.colour
     )
     if found.uncounted:
-        text += f"\n{found.uncounted:,} more jobs are not counted here; --json lists them"
+        more = several(found.uncounted, "more job")
+        verb = "is" if found.uncounted == 1 else "are"
+        text += f"\n{more} {verb} not counted here; --json lists them"
     elif found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):

@@ -12,11 +12,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from weft.cli.desk import Desk
+from weft.cli.desk import Desk, note
+from weft.cli.remembering import recall, remember
+from weft.client.address import default_socket
 from weft.client.errors import NoAnswerError, UnreachableError
 from weft.core.errors import WeftError
 from weft.wire.machine import Status
 
+STORE_VARIABLE = "WEFT_STORE"
 WAIT_MAX_S = 60.0
 LOG_BYTES_MAX = 10 << 20
 
@@ -46,11 +49,13 @@ def start_daemon(
     words: Sequence[str] = (),
     *,
     state: Path | None = None,
-    secrets: dict[str, str] | None = None,
+    store: str = "",
+    keep: bool = False,
 ) -> Status:
     """Start `weft up --foreground` with these options apart from this terminal; its status.
 
-    `secrets` go through the environment, since everybody can read a command line.
+    The store goes through the environment, since everybody can read a command line. With `keep`
+    the options are those of the next start as well.
     """
     folder = state_folder(state)
     log = folder / "daemon.log"
@@ -61,12 +66,44 @@ def start_daemon(
             if found is not None:
                 return found
             begins = _make_room(log)
-            process = _spawn(words, log, secrets or {})
-            return _await(here, process, log, begins)
+            process = _spawn(words, log, {STORE_VARIABLE: store} if store else {})
+            found = _await(here, process, log, begins)
+            if keep:
+                _keep(folder, words, store)
+            return found
     except OSError as error:
         raise NotStartedError(
             f"the daemon cannot be started in {folder}: {error.strerror or error}"
         ) from None
+
+
+def start_as_last(here: Desk) -> Status:
+    """Start it by itself: with the options of the last `weft up`, where this command looks."""
+    last = recall(state_folder())
+    words = [*_without(last.words, "--socket"), "--socket", str(default_socket().absolute())]
+    store = os.environ.get(STORE_VARIABLE) or last.store
+    return start_daemon(here, words, store=store)
+
+
+def _without(words: Sequence[str], *options: str) -> list[str]:
+    """The words but for those options, of which each has one value."""
+    kept = list(words)
+    for option in options:
+        if option in kept:
+            place = kept.index(option)
+            del kept[place : place + 2]
+    return kept
+
+
+def _keep(folder: Path, words: Sequence[str], store: str) -> None:
+    """Keep the options for the next start; the daemon runs, whatever becomes of this.
+
+    The folder is where the file lies, and the store keeps the policy, which may be switched.
+    """
+    try:
+        remember(folder, _without(words, "--state", "--policy", "--placement"), store)
+    except OSError as error:
+        note(f"the options are not kept for the next start: {error.strerror or error}")
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from weft.cli.choosing import all_jobs, one_job
+from weft.cli.choosing import all_jobs, jobs_before
 from weft.cli.desk import Desk, desk, echo_json, json_option, note, remote
-from weft.cli.ends import NOT_ENDED, end_sentence, exit_code, first_bad
-from weft.cli.following import Follower, Printer
+from weft.cli.ends import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
+from weft.cli.following import Follower, HopelessError, Printer
 from weft.cli.job_options import draft_of, job_options, present_folder, script_draft
 from weft.cli.table import pairs
 from weft.cli.wait import until_ended
@@ -25,7 +25,7 @@ from weft.client.gitstate import git_state
 from weft.client.jobfile import Draft, complete, read_head, read_job_file, read_text
 from weft.client.jobfile_script import read_script
 from weft.core.errors import InvalidInputError, WeftError
-from weft.wire.jobs import DryRun, JobRequest, State, Submitted
+from weft.wire.jobs import DryRun, JobRequest, State, Submitted, Why
 from weft.wire.problems import TooLargeError
 
 _COMMAND = "weft.command"
@@ -85,8 +85,8 @@ def submit(
     _reach(here)
     request = replace(
         request,
-        after=tuple(one_job(here.client, word) for word in request.after),
-        after_any=tuple(one_job(here.client, word) for word in request.after_any),
+        after=tuple(jobs_before(here, word) for word in request.after),
+        after_any=tuple(jobs_before(here, word) for word in request.after_any),
     )
     if dry_run:
         answer = here.client.dry_run(request)
@@ -101,7 +101,10 @@ def submit(
     elif quiet:
         click.echo(made.id)
     else:
-        click.echo(made_text(here, made, request))
+        now = _why(here, made)
+        click.echo(made_text(made, request, now))
+        if (attach or wait_) and now is not None and now.never:
+            return FAILED  # It has been said why.
     if attach:
         return _attach(here, made)
     return _wait(here, made, quiet=quiet or as_json) if wait_ else 0
@@ -156,10 +159,11 @@ def _reach(here: Desk) -> None:
     except UnreachableError:
         if remote():
             raise
-        from weft.cli.starting import start_daemon  # noqa: PLC0415
+        from weft.cli.starting import start_as_last  # noqa: PLC0415
 
-        found = start_daemon(here)
-        note(f"no daemon was running; started one (pid {found.pid}, {found.devices} devices)")
+        found = start_as_last(here)
+        devices = several(found.devices, "device")
+        note(f"no daemon was running; started one (pid {found.pid}, {devices})")
 
 
 def _send(here: Desk, request: JobRequest) -> Submitted:
@@ -172,7 +176,7 @@ def _send(here: Desk, request: JobRequest) -> Submitted:
         return here.client.submit(replace(request, code=replace(request.code, diff="", cut=True)))
 
 
-def made_text(here: Desk, made: Submitted, request: JobRequest) -> str:
+def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
     """What came of it, and what one may want next."""
     identity = plain(made.id)
     name = f" ({plain(request.name)})" if request.name else ""
@@ -180,26 +184,34 @@ def made_text(here: Desk, made: Submitted, request: JobRequest) -> str:
     if len(made.jobs) > 1:
         what = f"array {identity}{name} with {several(len(made.jobs), 'job')}"
     done = "was submitted before" if made.repeated else "submitted"
-    lines = [f"{what} {done}: {_when(here, made)}"]
-    lines += [f"  note: {plain(line)}" for line in made.notes]
+    lines = [f"{what} {done}: {_when(made, answer)}"]
     first = plain(made.jobs[0]) if made.jobs else identity
     next_up = [
         (f"weft logs -f {first}", "follow its output"),
         (f"weft why {first}", "why it waits, or has what it has"),
         (f"weft cancel {identity}", "stop it"),
     ]
+    if answer is not None and answer.never:
+        next_up = [(f"weft cancel {identity}", "remove it")]
+    else:
+        lines += [f"  note: {plain(line)}" for line in made.notes]
     width = max(len(words) for words, _ in next_up)
     return "\n".join([*lines, *(f"  {words.ljust(width)}  {told}" for words, told in next_up)])
 
 
-def _when(here: Desk, made: Submitted) -> str:
-    place = "" if made.position is None else f"{ordinal(made.position)} in the queue"
+def _why(here: Desk, made: Submitted) -> Why | None:
     try:
-        answer = here.client.why(made.jobs[0] if made.jobs else made.id)
+        return here.client.why(made.jobs[0] if made.jobs else made.id)
     except WeftError:
-        return place or "it is kept"  # That it is, whatever becomes of the question.
+        return None
+
+
+def _when(made: Submitted, answer: Why | None) -> str:
+    place = "" if made.position is None else f"{ordinal(made.position)} in the queue"
+    if answer is None:
+        return place or "it is kept"  # That it is, whatever became of the question.
     if answer.never:
-        return f"it can never run as it is: {plain(answer.because)}"
+        return f"it {never_text(answer)}"
     if answer.cause == "held":
         return f"held until weft release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
@@ -245,6 +257,9 @@ def _attach(here: Desk, made: Submitted) -> int:
             f"(weft logs -f {plain(identity)} follows it, weft cancel {plain(identity)} stops it)"
         )
         return NOT_ENDED
+    except HopelessError as error:
+        note(str(error))
+        return FAILED
     note(end_sentence(detail.job))
     return exit_code(detail.job)
 
@@ -254,7 +269,10 @@ def _wait(here: Desk, made: Submitted, *, quiet: bool) -> int:
         views = list(all_jobs(here.client, array=made.id, ended=True))
     else:
         views = [here.client.job(made.id).job]
-    ended, _ = until_ended(here, views)
-    for view in ended if not quiet else []:
-        click.echo(end_sentence(view))
-    return first_bad(ended)
+    found = until_ended(here, views)
+    for view in found.ended:
+        if view.id in found.never:
+            note(found.sentence(view))
+        elif not quiet:
+            click.echo(found.sentence(view))
+    return found.code

@@ -14,7 +14,7 @@ from weft.cli.desk import Desk, desk
 from weft.cli.job_rows import job_table
 from weft.cli.nodes import node_text
 from weft.cli.status import jobs_line
-from weft.cli.wording import plain, span
+from weft.cli.wording import plain, several, span
 from weft.client.errors import NoAnswerError, UnreachableError
 
 _EVERY_S = 1.0
@@ -38,7 +38,8 @@ def screen(here: Desk, *, colour: bool = False) -> str:
     draining = ", draining" if status.draining else ""
     head = (
         f"weft {plain(status.version)}, up {span(here.now() - status.since_at)}, "
-        f"policy {plain(status.policy)}: {status.free:,} of {status.devices:,} devices free, "
+        f"policy {plain(status.policy)}: "
+        f"{status.free:,} of {several(status.devices, 'device')} free, "
         f"{jobs_line(status)}{draining}"
     )
     nodes = [node_text(node, width=here.width, colour=colour) for node in here.client.nodes()]

@@ -14,14 +14,15 @@ import click
 
 from weft.cli.desk import desk, json_option, note, remote
 from weft.cli.desk import echo_json as print_json
-from weft.cli.starting import answer, start_daemon, state_folder
+from weft.cli.remembering import FILE, recall
+from weft.cli.starting import STORE_VARIABLE, answer, start_daemon, state_folder
 from weft.cli.status import status_lines
 from weft.cli.table import pairs
 from weft.cli.wording import plain, span
 from weft.client.address import SHARED_SOCKET, default_socket
 from weft.core.errors import InvalidInputError
 
-STORE_VARIABLE = "WEFT_STORE"
+_PLACES = ("socket", "state")
 
 
 @click.command()
@@ -48,11 +49,16 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         raise InvalidInputError(
             f"WEFT_URL is {os.environ['WEFT_URL']}, another server; unset it to start one here"
         )
+    given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
+    if not given and options["socket"] is None:
+        options = _as_last(options)
     options["store"] = options["store"] or os.environ.get(STORE_VARIABLE) or None
     _check(options)
     if options["socket"] is not None:
         options["socket"] = options["socket"].expanduser().absolute()
-        os.environ["WEFT_SOCKET"] = str(options["socket"])
+    if options["socket"] is not None or _shared(options) or os.environ.get("WEFT_SOCKET"):
+        # This command looks for the daemon where it will listen.
+        os.environ["WEFT_SOCKET"] = str(_socket(options))
     if foreground:
         return _run_here(options)
     here = desk()
@@ -63,14 +69,15 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
             here,
             _words(options),
             state=options["state"],
-            secrets={STORE_VARIABLE: store} if store else {},
+            store=store or "",
+            keep=True,
         )
         head = f"weft {plain(found.version)} is up, pid {found.pid}"
     else:
         found = running
         since = span(here.now() - found.since_at)
         head = f"weft {plain(found.version)} runs already, since {since}, pid {found.pid}"
-        if any(value for name, value in options.items() if name not in ("socket", "state")):
+        if given:
             note("the options given were not used; weft down stops it, weft policy switches")
     if as_json:
         print_json(found)
@@ -83,6 +90,33 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     return 0
 
 
+def _is_given(value: object) -> bool:
+    return value is not None and value is not False and value != ()
+
+
+def _as_last(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the last time, for a `weft up` that has none of its own."""
+    folder = state_folder(options["state"])
+    last = recall(folder)
+    try:
+        found = up.make_context("weft up", list(last.words)).params if last.words else options
+    except click.UsageError as error:
+        raise InvalidInputError(
+            f"the options of the last weft up in {folder / FILE} are not understood "
+            f"({error.format_message().rstrip('.')}); remove the file, or give the options again"
+        ) from None
+    if last.words:
+        note(f"with the options of the last time: {plain(' '.join(last.words))}")
+    kept = {name: found[name] for name in options} | {"state": options["state"]}
+    if os.environ.get("WEFT_SOCKET"):
+        kept["socket"] = None
+    return kept | {"store": os.environ.get(STORE_VARIABLE) or last.store or None}
+
+
+def _shared(options: Mapping[str, Any]) -> bool:
+    return bool(options["share"] or options["share_group"])
+
+
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself, before anything is started."""
     if options["gpus"] and options["avoid"]:
@@ -93,8 +127,8 @@ def _check(options: Mapping[str, Any]) -> None:
         raise click.UsageError("--listen has a port of its own; leave out --port")
     if options["listen"] is not None:
         host_and_port(options["listen"])
-    shared = options["share"] or options["share_group"]
-    if shared and options["socket"] is None and os.geteuid() != 0:
+    named = options["socket"] is not None or os.environ.get("WEFT_SOCKET")
+    if _shared(options) and not named and os.geteuid() != 0:
         raise click.UsageError(
             "--share needs --socket PATH in a folder that others may enter, such as /tmp/weft.sock"
         )
@@ -111,7 +145,7 @@ def _words(options: Mapping[str, Any]) -> list[str]:
     """The options again, for the process in the background; it starts in another folder."""
     words: list[str] = []
     for name, value in options.items():
-        if value is None or value is False:
+        if not _is_given(value):
             continue
         if isinstance(value, tuple):
             words += [word for each in value for word in (f"--{name}", each)]
@@ -162,5 +196,6 @@ def _socket(options: Mapping[str, Any]) -> Path:
     given: Path | None = options["socket"]
     if given is not None:
         return given
-    shared = options["share"] or options["share_group"]
-    return SHARED_SOCKET if shared and os.geteuid() == 0 else default_socket()
+    if os.environ.get("WEFT_SOCKET"):
+        return default_socket().absolute()
+    return SHARED_SOCKET if _shared(options) and os.geteuid() == 0 else default_socket()

@@ -42,7 +42,9 @@ def usage(since: str, as_csv: bool, as_json: bool) -> None:
     else:
         cells = [_row(row) for row in rows]
         click.echo(table(_COLUMNS, cells, width=here.width, colour=here.colour))
-        click.echo("in device-hours; USED counts the share of time that devices were busy")
+        used = any(row.used_h is not None for row in rows)
+        told = "; USED counts the share of time that devices were busy" if used else ""
+        click.echo(f"in device-hours{told}")
 
 
 def csv_text(rows: tuple[UsageRow, ...]) -> str:

@@ -29,7 +29,7 @@ _HEADS = {
 def why(job: str, as_json: bool) -> None:
     """Say why JOB waits, or holds what it holds."""
     here = desk()
-    answer = here.client.why(one_job(here.client, job))
+    answer = here.client.why(one_job(here, job))
     if as_json:
         echo_json(answer)
         return

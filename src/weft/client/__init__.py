@@ -7,15 +7,23 @@ if TYPE_CHECKING:
     from weft.client.address import default_socket
     from weft.client.asynchronous import AsyncClient
     from weft.client.client import Client
-    from weft.client.errors import NoAnswerError, UnreachableError
+    from weft.client.errors import NoAnswerError, UnreachableError, UntrustedError
 
-__all__ = ["AsyncClient", "Client", "NoAnswerError", "UnreachableError", "default_socket"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "NoAnswerError",
+    "UnreachableError",
+    "UntrustedError",
+    "default_socket",
+]
 
 _HOMES = {
     "AsyncClient": "weft.client.asynchronous",
     "Client": "weft.client.client",
     "NoAnswerError": "weft.client.errors",
     "UnreachableError": "weft.client.errors",
+    "UntrustedError": "weft.client.errors",
     "default_socket": "weft.client.address",
 }
 

@@ -3,7 +3,10 @@
 An answer may have fields that this client does not know; a newer server's are ignored.
 """
 
+import os
+import pwd
 import socket
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -11,11 +14,12 @@ import msgspec
 
 from weft.client.address import Address
 from weft.client.calls import Call
-from weft.client.errors import NoAnswerError, UnreachableError
+from weft.client.errors import NoAnswerError, UnreachableError, UntrustedError
 from weft.wire import problems
 from weft.wire.problems import RequestError
 
 KNOCK_S_MAX = 5.0
+TRUST_VARIABLE = "WEFT_TRUST"  # names of users whose sockets are trusted, with commas between
 ANSWER_BYTES_MAX = 256 * 2**20
 # Waits between tries of a call whose connection was lost, in seconds.
 RETRY_S = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -111,12 +115,36 @@ def knock(address: Address) -> None:
     leaving a socket open for each connection that is refused.
     """
     if address.socket:
+        check_owner(address)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(KNOCK_S_MAX)
             try:
                 probe.connect(address.socket)
             except OSError as error:
                 raise unreachable(address, error) from None
+
+
+def check_owner(address: Address, env: Mapping[str, str] = os.environ) -> None:
+    """Raise if the socket is neither the caller's nor root's, nor of somebody in WEFT_TRUST.
+
+    In a folder that everybody may write to, anybody could have put it there, and would be handed
+    commands, secrets and tokens.
+    """
+    try:
+        owner = os.stat(address.socket).st_uid  # noqa: PTH116  (what a link leads to is asked)
+    except OSError as error:
+        raise unreachable(address, error) from None
+    if owner in (0, os.geteuid()):
+        return
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        name = f"uid{owner}"
+    if name not in (word.strip() for word in env.get(TRUST_VARIABLE, "").split(",")):
+        raise UntrustedError(
+            f"the socket {address.socket} belongs to {name}, who would see what you submit; "
+            f"set {TRUST_VARIABLE}={name} if you trust them"
+        )
 
 
 def early(call: Call[Any]) -> NoAnswerError:
