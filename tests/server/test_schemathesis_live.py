@@ -1,0 +1,95 @@
+"""The same with the real controller behind the API; its one device is avoided, so nothing runs."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.core.result import Ok
+
+from tests.server.running import until
+from tests.server.test_live_api import DAEMON, _answers
+from tests.server.test_schemathesis import MODES, OPEN
+from weft.client import Client
+from weft.wire.jobs import JobRequest
+from weft.wire.machine import Role, TokenRequest
+
+VARIED, PLAIN = 30, 5  # requests of an operation in each mode
+CASES_MIN = 1000
+# One ends the daemon, and the streams of a job that waits have no end.
+LEFT_OUT = ("/shutdown", "/stream")
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with TemporaryDirectory(prefix="weft-") as folder:
+        path = Path(folder) / "s" / "weft.sock"
+        daemon = subprocess.Popen(
+            [sys.executable, "-c", DAEMON, str(Path(folder) / "state"), str(path)],
+            env={**os.environ, "PYTHONPATH": "src"},
+            stderr=subprocess.DEVNULL,
+        )
+        with Client(f"unix:{path}", timeout_s=60) as found, daemon:
+            try:
+                until(lambda: _answers(found), "the daemon did not come up")
+                for device in found.nodes()[0].devices:
+                    found.order_device(device.name, "avoid")
+                until(lambda: found.status().free == 0, "the devices are still used")
+                yield found
+                found.shut_down("cancel")
+                daemon.wait(60)
+            finally:
+                daemon.kill()
+
+
+def test_the_real_controller_answers_everything_without_an_error_of_ours(client: Client):
+    client.submit(JobRequest(command=("true",)))
+    token = client.make_token(TokenRequest(name="fuzz", role=Role.ADMIN)).token
+    url = client.status().url
+    session = requests.Session()
+    session.trust_env = False
+    session.headers["Authorization"] = f"Bearer {token}"
+    document = session.get(f"{url}/api/v1/openapi.json", timeout=30).json()
+    schema = schemathesis.openapi.from_dict(document)
+    statuses: Counter[int] = Counter()
+    for each in schema.get_all_operations():
+        if isinstance(each, Ok) and not each.ok().label.endswith(LEFT_OUT):
+            statuses += _fuzz(each.ok(), session, url)
+    assert statuses.total() >= CASES_MIN, statuses
+    assert min(statuses[200], statuses[201], statuses[422]) > 0, statuses
+    assert client.status().running == 0
+
+
+def _fuzz(operation: Any, session: requests.Session, url: str) -> Counter[int]:
+    statuses: Counter[int] = Counter()
+
+    def send(case: Any) -> None:
+        if statuses.total() % 2 and "identity" in (case.path_parameters or {}):
+            case.path_parameters = {"identity": "1"}
+        answer = case.call(base_url=url, session=session)
+        statuses[answer.status_code] += 1
+        assert answer.status_code < 500, (case.as_curl_command(), answer.text)
+
+    varied = bool(operation.body or operation.query or operation.path_parameters)
+    for mode in MODES:
+        if operation.label == OPEN and mode == GenerationMode.NEGATIVE:
+            continue  # there is nothing to get wrong
+        limits = settings(
+            max_examples=VARIED if varied else PLAIN,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        )
+        limits(given(case=operation.as_strategy(generation_mode=mode))(send))()
+    return statuses
