@@ -167,7 +167,10 @@ def test_programs_find_signals_as_they_should_be(tmp_path: Path):
         bench.job("a", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
         await bench.order(Start(0, "a", on(0)))
         await bench.ended()
-        assert [int(line.split()[1], 16) for line in bench.log("a").splitlines()] == [0, 0]
+        # The C library keeps signals 32 and 33 for itself: whatever became of them before us stays.
+        own = ~(0b11 << 31)
+        masks = [int(line.split()[1], 16) & own for line in bench.log("a").splitlines()]
+        assert masks == [0, 0]
 
     tell(tmp_path, story)
 
