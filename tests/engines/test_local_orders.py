@@ -1,6 +1,5 @@
 """Orders of the local engine: who waits for whom, and what a newer order does to an older one."""
 
-import asyncio
 import errno
 import os
 import resource
@@ -157,18 +156,6 @@ def test_two_jobs_share_a_device_in_different_turns(tmp_path: Path):
         view = bench.engine.view()
         assert view.devices[0].jobs == ("a", "b")
         assert [device.state for device in view.devices] == ["held", "free"]
-
-    tell(tmp_path, story)
-
-
-def test_a_job_that_failed_waits_before_it_is_launched_again(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "true", not_before_s=0.2)
-        loop_time = asyncio.get_running_loop().time
-        begun_at = loop_time()
-        await bench.order(Start(0, "a", on(0)))
-        assert isinstance(await bench.event(), JobStarted)
-        assert loop_time() - begun_at >= 0.2
 
     tell(tmp_path, story)
 

@@ -5,7 +5,7 @@ import json
 import logging
 import platform
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,6 @@ from weft.journal.codec import Noted
 from weft.store.rows import Batch
 from weft.store.store import Store
 from weft.version import __version__
-from weft.wire.jobs import JobView
 from weft.wire.machine import NodeView, Status, Who
 from weft.wire.problems import InvalidRequestError, NotFoundError
 
@@ -111,11 +110,13 @@ class Live:
         self.log, self.nodes, self.policy = self._reads.log, self._reads.nodes, self._reads.policy
         self.status, self.snapshot = self._reads.status, self._reads.snapshot
         self.submit, self.dry_run = self._wishes.submit, self._wishes.dry_run
-        self.hold, self.release = self._wishes.hold, self._wishes.release
+        self.cancel, self.hold = self._wishes.cancel, self._wishes.hold
+        self.release = self._wishes.release
         self.change, self.set_policy = self._wishes.change, self._wishes.set_policy
         self.report = self._watching.report
         self.events, self.events_last = self._history.events, self._history.events_last
         self.follow, self.usage = self._history.follow, self._history.usage
+        self.journal = self._history.journal
         self.who_of_uid, self.who_of_token = self._people.who_of_uid, self._people.who_of_token
         self.make_token, self.tokens = self._people.make_token, self._people.tokens
         self.revoke_token = self._people.revoke_token
@@ -245,9 +246,6 @@ class Live:
 
     # -- what needs more than one of them -------------------------------------------------------
 
-    async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        return await self._wishes.cancel(who, identity)
-
     async def manage(self, who: Who, device: str, order: str) -> NodeView:
         number = self._number(device)
         self._avoided_now.discard(number)
@@ -277,9 +275,6 @@ class Live:
         else:
             raise InvalidRequestError(f"mode is {mode[:40]!r}; expected leave, drain or cancel")
         return self._reads.status()
-
-    def journal(self) -> AsyncIterator[bytes]:
-        return self._history.journal()
 
     def figures(self) -> tuple[tuple[str, Mapping[str, str], float], ...]:
         return figures(self.desk, self._engine.view())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.control.clock import MonotonicClock, Stamp
-from weft.control.deciding import PLACEMENT, belief_on, make
+from weft.control.deciding import DEFAULT, PLACEMENT, belief_on, make
 from weft.control.desk import Desk
 from weft.control.profiles import PROFILES_MAX, Profiles
 from weft.control.records import kept_of, record_of
@@ -31,7 +31,6 @@ class Wanted(NamedTuple):
 
     policy: str = ""
     placement: str = ""
-    default: str = "afs"
 
 
 def open_desk(store: Store, root: Path, node: Node, wanted: Wanted, retry: Classified) -> Desk:
@@ -41,7 +40,7 @@ def open_desk(store: Store, root: Path, node: Node, wanted: Wanted, retry: Class
     clock = MonotonicClock(_now(kept.get("clock")))
     cluster = Cluster((node,))
     belief = belief_on(cluster)
-    name = wanted.policy or kept.get("policy") or wanted.default
+    name = wanted.policy or kept.get("policy") or DEFAULT
     place = wanted.placement or kept.get("placement") or PLACEMENT
     policy, decider = make(name, place, belief)
     scheduler = Scheduler(policy, cluster, retry=retry)

@@ -27,7 +27,6 @@ class Launch:
     stop_signal: str = "SIGTERM"
     grace_s: float = 30.0
     time_limit_s: float | None = None  # what is left of it
-    not_before_s: float = 0.0  # wait so long before launching (after a failure)
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
     resumed: bool = False  # an earlier attempt has run
 

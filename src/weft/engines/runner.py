@@ -36,7 +36,6 @@ class Workshop(Protocol):
     book: JobBook
 
     def report(self, event: Event) -> None: ...
-    async def sleep(self, seconds: float) -> None: ...
     # The attempts that must let go before that order is carried out.
     def in_the_way(self, order: Launching) -> list[LiveAttempt]: ...
     # Why nothing may be launched there now; empty if it may.
@@ -149,8 +148,6 @@ class JobRunner:
         launch: Launch | None = None
         try:
             launch = self._workshop.book.launch(self.job, order.id, order.allocation)
-            if launch.not_before_s > 0 and not await self._waited(launch.not_before_s):
-                return
             objection = await self._workshop.objection(order)
             if self._launch is not order:
                 return
@@ -167,13 +164,6 @@ class JobRunner:
         if self._launch is order:
             self._launch = None
         self.announce(live)
-
-    async def _waited(self, seconds: float) -> bool:
-        pause = asyncio.ensure_future(self._workshop.sleep(seconds))
-        try:
-            return await self._either(pause)
-        finally:
-            pause.cancel()
 
     def _started(self, live: LiveAttempt) -> None:
         """Its ranks run, or never will."""

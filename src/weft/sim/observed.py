@@ -40,11 +40,11 @@ class ObservedEngine:
     def __init__(self, journal: Journal) -> None:
         self._events = deque((step.now, event) for step in journal.steps for event in step.events)
         self._recorded: dict[int, _Ordinal] = {}
-        counts: Counter[JobId] = Counter()
+        self._then: Counter[JobId] = Counter()  # orders about each job in the record
         for step in journal.steps:
             for action in step.actions:
-                self._recorded[action.id] = (action.job, counts[action.job])
-                counts[action.job] += 1
+                self._recorded[action.id] = (action.job, self._then[action.job])
+                self._then[action.job] += 1
         self._given: dict[_Ordinal, int] = {}
         self._counts: Counter[JobId] = Counter()
         self.orders: list[tuple[str, JobId, int]] = []
@@ -62,7 +62,7 @@ class ObservedEngine:
             self._counts[action.job] += 1
             self._given[ordinal] = action.id
             self.orders.append(told(action))
-            if ordinal not in set(self._recorded.values()):
+            if self._counts[action.job] > self._then[action.job]:
                 raise DifferenceError(f"at {now:g} s an order that was not given then: {action}")
 
     def _again(self, event: "_Reports", at: float) -> Event:
