@@ -21,10 +21,10 @@ def test_a_lower_limit_holds_or_is_missed() -> None:
     assert lines[2].endswith("at least: MISSED")
 
 
-def test_optimus_decides_in_the_authors_rounds_and_the_others_at_every_event() -> None:
-    optimus = replace(aiturbo.SETTINGS, policy="optimus", time="rounds:300")
-    assert aiturbo.settings("optimus", {}) == optimus
-    for name in ("tiresias", "aiturbo?fidelity=raw"):
+def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
+    in_rounds = replace(aiturbo.SETTINGS, policy="optimus", time="rounds:300")
+    assert aiturbo.settings("optimus", {}) == in_rounds
+    for name in ("tiresias?promote=8", "aiturbo?fidelity=raw"):
         assert aiturbo.settings(name, {}) == replace(aiturbo.SETTINGS, policy=name)
 
 
@@ -35,6 +35,29 @@ def test_there_are_as_many_figures_as_announced(monkeypatch: pytest.MonkeyPatch)
     assert len(found) == aiturbo.PAPER.count
     judged = [row for _, row in found if row.at_least or row.at_most]
     assert len(judged) == 2 + 2 + 4 + 2
+
+
+def test_with_the_same_jobs_only_who_predicts_notices_the_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aiturbo, "JOBS", 40)
+    runs = aiturbo.Runs(cluster(aiturbo.PAPER.cluster), (1,))
+    found: dict[str, set[float]] = {"tiresias": set(), "aiturbo": set()}
+    for policy, averages in found.items():
+        for share in (0.0, 1.0):
+            case = aiturbo.Case(policy, share=share, durations=aiturbo.ALIKE)
+            averages.add(runs.mean_h(case))
+    assert len(found["tiresias"]) == 1
+    assert len(found["aiturbo"]) == 2
+
+
+def test_optimus_that_is_told_how_long_jobs_are_does_not_notice_the_share() -> None:
+    cases = [
+        aiturbo.Case("optimus", share=share, durations=aiturbo.ALIKE, lengths="known")
+        for share in (0.0, 1.0)
+    ]
+    runs = aiturbo.Runs(cluster(aiturbo.PAPER.cluster), (1,))
+    assert runs.mean_h(cases[0]) == runs.mean_h(cases[1])
 
 
 def test_aiturbo_beats_its_baselines_either_way_and_cpu_slots_help(

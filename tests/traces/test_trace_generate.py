@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, floor, log
 from statistics import median, stdev
@@ -231,7 +232,7 @@ def test_ten_thousand_jobs_are_drawn_within_their_budget():
             "philly?job=5",
             (
                 "generate:philly has no parameter 'job'; did you mean jobs? "
-                "(known: jobs, seed, load, arrivals, longest, unpredictable, cpu)"
+                "(known: jobs, seed, load, arrivals, longest, unpredictable, cpu, durations)"
             ),
         ),
         ("philly?jobs=5&jobs=6", "generate:philly is given jobs twice; keep one"),
@@ -253,7 +254,7 @@ def test_ten_thousand_jobs_are_drawn_within_their_budget():
             "philly?zz=5",
             (
                 "generate:philly has no parameter 'zz' (known: jobs, seed, load, arrivals, "
-                "longest, unpredictable, cpu)"
+                "longest, unpredictable, cpu, durations)"
             ),
         ),
         ("philly?longest=59", "longest is 59; expected 60 to 5,184,000 seconds"),
@@ -355,6 +356,47 @@ def test_aiturbo_with_the_tables_share_is_what_it_is_without_being_told():
     assert told == load("generate:aiturbo?jobs=500&seed=3").jobs
 
 
+def alike(share, cpu=0.0):
+    address = f"generate:aiturbo?jobs=500&seed=3&unpredictable={share}&cpu={cpu}&durations=alike"
+    return load(address).jobs
+
+
+def odd(jobs):
+    return {job.id for job in jobs if "unpredictable" in job.profile.model}
+
+
+@pytest.mark.parametrize("cpu", [0.0, 0.117])
+def test_aiturbo_jobs_that_are_alike_differ_in_nothing_but_their_kind(cpu):
+    def but_for_names(jobs):
+        return [replace(job, profile=replace(job.profile, model="")) for job in jobs]
+
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    found = [alike(share, cpu) for share in shares]
+    for jobs, share in zip(found, shares, strict=True):
+        assert but_for_names(jobs) == but_for_names(found[0])
+        assert len(odd(jobs)) / len(jobs) == pytest.approx(share, abs=0.01)
+        assert sum(job.profile.model.startswith("cpu-") for job in jobs) == sum(
+            job.profile.model.startswith("cpu-") for job in found[0]
+        )
+    for jobs, more in pairwise(found):
+        assert odd(jobs) <= odd(more)
+
+
+def test_aiturbo_jobs_that_are_alike_are_those_of_the_table():
+    plain = load("generate:aiturbo?jobs=500&seed=3").jobs
+    jobs = load("generate:aiturbo?jobs=500&seed=3&durations=alike").jobs
+    assert sorted(job.iterations for job in jobs) == sorted(job.iterations for job in plain)
+    assert len(odd(jobs)) == pytest.approx(len(odd(plain)), abs=5)
+    families = [len({job.profile.model for job in found}) for found in (jobs, plain)]
+    assert families[0] == families[1]
+
+
+def test_durations_by_kind_are_what_they_are_without_being_told():
+    told = load("generate:aiturbo?jobs=50&seed=3&durations=by-kind")
+    assert told == load("generate:aiturbo?jobs=50&seed=3")
+    assert load("generate:aiturbo?durations=alike").name.endswith("&durations=alike")
+
+
 def test_some_families_of_aiturbo_may_train_without_gpus():
     workload = load("generate:aiturbo?jobs=2000&seed=1&cpu=0.117")
     families = {job.profile.model for job in workload.jobs}
@@ -372,6 +414,8 @@ def test_some_families_of_aiturbo_may_train_without_gpus():
         ("aiturbo?cpu=nan", "cpu is nan; expected a share from 0 to 1"),
         ("philly?unpredictable=0.5", "unpredictable is for aiturbo; philly knows no such jobs"),
         ("poisson?cpu=0.5", "cpu is for aiturbo; poisson knows no such jobs"),
+        ("philly?durations=alike", "durations is for aiturbo; philly knows no such jobs"),
+        ("aiturbo?durations=odd", "durations is 'odd'; expected one of by-kind, alike"),
     ],
 )
 def test_shares_that_make_no_sense_are_refused(address, message):

@@ -9,6 +9,11 @@ reports nothing.
 `LossForecasts` is what a policy may ask. It looks at losses up to the iteration that a job has
 reached, and at what its owner declared: the loss to reach, and a limit of steps that is generous.
 What it answers between two refits rests on the last of them.
+
+`trusting` is the same for Optimus (Peng et al., EuroSys'18), which knows nothing of predictability:
+one form of curve for every job, believed as it comes. Of a job whose curve does not get to the
+target in time, or that has too few losses for a curve, its authors' code expects 20 epochs more,
+where the most are 100; of the declared limit that is a fifth.
 """
 
 from collections.abc import Iterable
@@ -23,7 +28,8 @@ from weft.core.job import Job, JobId, JobSpec
 from weft.models.draws import draw_normals, draw_numbers
 from weft.models.early_stop import LEAST, StopAdvice, stop_advice
 from weft.models.forecasts import Forecast
-from weft.models.losses import Fit, Numbers, fit
+from weft.models.losses import POINTS_MIN as CURVE_POINTS_MIN
+from weft.models.losses import Fit, Numbers, fit, fit_inverse
 from weft.models.predictability import POINTS_MIN, Evidence, Standing
 
 Kind = Literal["predictable", "plateau", "oscillation", "divergence"]
@@ -31,6 +37,7 @@ UNPREDICTABLE: tuple[Kind, ...] = ("plateau", "oscillation", "divergence")
 REPORTS = 200  # losses within the declared limit of steps
 REFIT = 1.3  # times as many losses as at the last refit
 REFIT_SETTLED = 1.6  # the same for a predictable job; at 2, one that diverges may never be noticed
+TRUSTED_REST = 0.2  # of the limit: what is left to Optimus where no curve says
 _LIMIT = (1.2, 3.0)  # declared steps over true ones
 _FAMILY_SPREAD = 0.05
 
@@ -150,6 +157,8 @@ class LossForecasts:
         self._refits: dict[JobId, list[_Refit]] = {}
         # The last answer about each job: most of those asked about wait and do not move.
         self._asked: dict[JobId, tuple[float, Forecast]] = {}
+        # By job: where the form that Optimus trusts ended last, after how many losses.
+        self._trusted: dict[JobId, tuple[int, float]] = {}
 
     def announced(self, spec: JobSpec) -> JobSpec:
         """The job as its owner describes it: with a limit where its length is not known."""
@@ -177,6 +186,22 @@ class LossForecasts:
         forecast = Forecast(max(end - done, losses.interval), predictable)
         self._asked[job.spec.id] = (done, forecast)
         return forecast
+
+    def trusting(self, job: Job, now: float) -> float:
+        losses = self._streams.get(job.spec.id)
+        if losses is None:
+            return job.remaining_at(now)
+        done = job.iterations_at(now)
+        count = _fitted_after(losses.count(done))
+        if not count:
+            return TRUSTED_REST * losses.limit
+        known = self._trusted.get(job.spec.id)
+        if known is None or known[0] != count:
+            end = fit_inverse(*losses.losses(count)).reaches(losses.target)
+            known = self._trusted[job.spec.id] = (count, end)
+        if known[1] > losses.limit:
+            return TRUSTED_REST * losses.limit
+        return max(known[1] - done, losses.interval)
 
     def interval(self, job: Job, now: float) -> tuple[float, float]:
         """The fewest and most iterations that are probably left."""
@@ -226,6 +251,14 @@ class LossForecasts:
             before = refits[-1].standing if refits else Standing()
             refits.append(_Refit(losses, due, before))
         return next((refit for refit in reversed(refits) if refit.count <= count), None)
+
+
+def _fitted_after(count: int) -> int:
+    """The last number of losses, up to this one, after which Optimus' curve is fitted; or 0."""
+    fitted, following = 0, CURVE_POINTS_MIN
+    while following <= count:
+        fitted, following = following, max(following + 1, int(following * REFIT))
+    return fitted
 
 
 def _between(low: float, high: float, share: float) -> float:

@@ -140,6 +140,11 @@ def fit(iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers
     return min(best, *others, key=lambda found: found.held_out_error)
 
 
+def fit_inverse(iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers) -> Curve:
+    """Optimus' form through these points, however badly it does."""
+    return _scored("inverse", *prepared(iterations, losses)).curve
+
+
 def prepared(
     iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers
 ) -> tuple[Numbers, Numbers]:

@@ -2,7 +2,8 @@
 
 Jobs get their smallest size, those that run first and then in order of arrival; those that do not
 fit are passed. The rest goes out step by step: the next to the job that gains most remaining time
-for each device it takes.
+for each device it takes. What is left of a job is what its losses say by one form of curve, without
+asking whether the job can be predicted.
 """
 
 from heapq import heapify, heappop, heappush
@@ -60,7 +61,7 @@ class Optimus(Sharing):
         larger = next((s for s in job.spec.sizes if s > size), None)
         if larger is None:
             return []
-        remaining = self._lengths.forecast(job, now).remaining
+        remaining = self._lengths.trusting(job, now)
         saved_s = remaining / self._belief.alone(job.spec, size) - remaining / self._belief.alone(
             job.spec, larger
         )

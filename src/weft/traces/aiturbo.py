@@ -4,9 +4,15 @@ A family is one training job that is submitted again and again: its jobs share a
 model's name and, give or take 5 %, a duration. The model's name says whether its loss can be
 predicted ("predictable-17", "unpredictable-3"), and with "cpu-" before it that the family trains
 without GPUs.
+
+In the table unpredictable jobs are short, so with their share everything changes. Where durations
+are to be alike, all jobs are the table's whatever the share, and a family's kind says nothing of
+its size, duration or arrivals: more unpredictable ones are the same jobs with other losses.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -28,6 +34,7 @@ from weft.traces.strata import Knots, quantiles, quotas, strata
 from weft.traces.workload import Workload
 
 ARRIVALS = ("bursts", "daily", "poisson")
+DURATIONS = ("by-kind", "alike")
 _FAMILIES_PER_OWNER = 3
 
 
@@ -48,19 +55,29 @@ def draw_aiturbo(
     *,
     unpredictable: float | None = None,
     cpu_only: float = 0.0,
+    durations: str = DURATIONS[0],
 ) -> Workload:
     """Jobs like the table's, in bursts like Philly's, by the hour of the day, or evenly.
 
     `unpredictable` is the share of such jobs if it is not to be the table's, `cpu_only` that of
-    families without use for a GPU. The load is what the jobs offer to the cluster's GPUs.
+    families without use for a GPU. With durations that are alike the share changes losses alone.
+    The load is what the jobs offer to the cluster's GPUs.
     """
-    if arrivals not in ARRIVALS:
-        raise InvalidInputError(f"arrivals is {arrivals!r}; expected one of {', '.join(ARRIVALS)}")
+    for name, word, words in (
+        ("arrivals", arrivals, ARRIVALS),
+        ("durations", durations, DURATIONS),
+    ):
+        if word not in words:
+            raise InvalidInputError(f"{name} is {word!r}; expected one of {', '.join(words)}")
     for name, share in (("unpredictable", unpredictable), ("cpu", cpu_only)):
         if share is not None and not 0 <= share <= 1:
             raise InvalidInputError(f"{name} is {share:g}; expected a share from 0 to 1")
-    odds = _odd_shares(unpredictable)
+    alike = durations == "alike"
+    odds = _odd_shares(None if alike else unpredictable)
     drawn = _draw_jobs(random, jobs, cluster, odds, cpu_only)
+    if alike:
+        table = (1 - REPEATED) * odds[0] + REPEATED * odds[1]
+        drawn = _relabelled(random, drawn, table if unpredictable is None else unpredictable)
     span_s = max(1, round(_span_s(drawn, cluster, load)))
     specs = tuple(
         JobSpec(
@@ -175,6 +192,25 @@ def _without_gpus(random: Random, families: list[_Family], share: float) -> list
         for family, size in zip(families, slots, strict=False)
     ]
     return [*changed, *families[count:]]
+
+
+def _relabelled(
+    random: Random, drawn: list[tuple[_Family, int]], share: float
+) -> list[tuple[_Family, int]]:
+    """The same jobs, about that share of them unpredictable; with a larger one, these and more."""
+    counts = Counter(family for family, _ in drawn)
+    families = sorted(counts, key=lambda family: family.profile.model)
+    random.shuffle(families)
+    renamed: dict[_Family, _Family] = {}
+    before = 0
+    for number, family in enumerate(families):
+        odd = before + counts[family] / 2 < share * len(drawn)  # its middle lies within the share
+        before += counts[family]
+        model = f"{'un' if odd else ''}predictable-{number}"
+        if family.cpu_only:
+            model = f"cpu-{model}"
+        renamed[family] = family._replace(profile=replace(family.profile, model=model))
+    return [(renamed[family], seconds) for family, seconds in drawn]
 
 
 def _moments(random: Random, jobs: int, span_s: int, arrivals: str) -> Sequence[int]:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from weft.core.cluster import Cluster
 from weft.core.errors import InvalidInputError
 from weft.traces.advance import Advance, ignore
-from weft.traces.aiturbo import ARRIVALS, draw_aiturbo
+from weft.traces.aiturbo import ARRIVALS, DURATIONS, draw_aiturbo
 from weft.traces.collector import SUBMIT_MAX_S
 from weft.traces.philly_durations import LONGEST_S
 from weft.traces.philly_like import draw_philly
@@ -28,7 +28,7 @@ Number = TypeVar("Number", int, float)
 
 JOBS_MAX = 5_000_000
 LOAD_MIN, LOAD_MAX = 0.001, 1000.0
-_PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest", "unpredictable", "cpu")
+_PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest", "unpredictable", "cpu", "durations")
 
 # name -> one line for people
 KINDS = {
@@ -49,6 +49,7 @@ def generate(  # noqa: PLR0913  # all but the first by name
     longest_s: int | None = None,
     unpredictable: float | None = None,
     cpu_only: float = 0.0,
+    durations: str = "",
     advance: Advance = ignore,
 ) -> Workload:
     """Draw jobs that offer the cluster this load; none is larger than the cluster.
@@ -58,7 +59,11 @@ def generate(  # noqa: PLR0913  # all but the first by name
     _check(kind, jobs, load, cluster)
     if arrivals and kind != "aiturbo":
         raise InvalidInputError(f"arrivals is for aiturbo; {kind} has its own, leave it out")
-    for given, title in ((unpredictable is not None, "unpredictable"), (cpu_only, "cpu")):
+    for given, title in (
+        (unpredictable is not None, "unpredictable"),
+        (cpu_only, "cpu"),
+        (durations, "durations"),
+    ):
         if given and kind != "aiturbo":
             raise InvalidInputError(f"{title} is for aiturbo; {kind} knows no such jobs")
     if longest_s is not None and kind != "philly":
@@ -81,10 +86,12 @@ def generate(  # noqa: PLR0913  # all but the first by name
                 arrivals or ARRIVALS[0],
                 unpredictable=unpredictable,
                 cpu_only=cpu_only,
+                durations=durations or DURATIONS[0],
             )
             name += f"&arrivals={arrivals or ARRIVALS[0]}"
             name += "" if unpredictable is None else f"&unpredictable={unpredictable:g}"
             name += f"&cpu={cpu_only:g}" if cpu_only else ""
+            name += f"&durations={durations}" if durations not in {"", DURATIONS[0]} else ""
     _check_span(drawn)
     note = f"drawn for {cluster.device_count:,} devices at load {load:g}: {KINDS[kind]}"
     return replace(drawn, name=name, notes=(note, *drawn.notes))
@@ -122,6 +129,7 @@ def from_address(address: str, cluster: Cluster) -> Workload:
             _number(given, "unpredictable", "0.25", float) if "unpredictable" in given else None
         ),
         cpu_only=_number(given, "cpu", "0", float),
+        durations=given.get("durations", ""),
     )
 
 

@@ -113,6 +113,37 @@ def test_a_job_that_diverges_loses_its_standing():
     assert lost > 0
 
 
+def test_optimus_expects_a_fifth_of_the_limit_where_it_has_no_curve():
+    lengths, job = seen(spec("predictable-1"), 0.0)
+    assert lengths.trusting(job, 0.0) == pytest.approx(0.2 * job.spec.iterations)
+
+
+def test_optimus_is_right_about_most_predictable_jobs_by_half_time():
+    found = [seen(spec(f"predictable-{number}"), 0.6) for number in range(40)]
+    left = [lengths.trusting(job, 0.0) / (0.4 * LENGTH) for lengths, job in found]
+    assert np.median(left) == pytest.approx(1.0, abs=0.1)
+
+
+def test_optimus_believes_its_curve_whether_or_not_the_job_can_be_predicted():
+    """A fifth of the limit where the curve does not get there, else what the curve says."""
+    curves = 0
+    for job in [job for jobs in kinds().values() for job in jobs]:
+        lengths, now = seen(job, 0.5)
+        left, limit = lengths.trusting(now, 0.0), now.spec.iterations
+        assert 0.0 < left <= limit - 0.5 * LENGTH or left == pytest.approx(0.2 * limit)
+        curves += left != pytest.approx(0.2 * limit)
+    assert curves > 0
+
+
+def test_what_optimus_believes_does_not_depend_on_when_it_was_asked():
+    job = spec("unpredictable-5")
+    asked_often, now = seen(job, 0.5)
+    for share in (0.1, 0.2, 0.7, 0.3):
+        asked_often.trusting(row(now.spec, share * LENGTH), 0.0)
+    asked_once, _ = seen(job, 0.5)
+    assert asked_often.trusting(now, 0.0) == asked_once.trusting(now, 0.0)
+
+
 def test_the_interval_lies_around_the_forecast_and_within_the_limit():
     lengths, job = seen(spec("predictable-1"), 0.7)
     low, high = lengths.interval(job, 0.0)
@@ -129,6 +160,7 @@ def test_jobs_that_declare_their_steps_are_predictable_by_construction():
     assert now.spec is job
     assert lengths.forecast(now, 0.0) == Forecast(750.0, predictable=True)
     assert lengths.interval(now, 0.0) == (750.0, 750.0)
+    assert lengths.trusting(now, 0.0) == 750.0
     assert lengths.reason(now, 0.0) == ""
     assert len(lengths.observed(now, 0.0)[0]) == 0
 
@@ -136,6 +168,7 @@ def test_jobs_that_declare_their_steps_are_predictable_by_construction():
 def test_a_belief_without_an_opinion_leaves_lengths_as_they_are():
     job = row(spec("predictable-1"), 100.0)
     assert forecaster(ScalingModel()).forecast(job, 0.0) == Forecast(900.0, predictable=True)
+    assert forecaster(ScalingModel()).trusting(job, 0.0) == 900.0
 
 
 def test_a_belief_with_forecasts_answers_about_speeds_as_before():
@@ -144,6 +177,7 @@ def test_a_belief_with_forecasts_answers_about_speeds_as_before():
     belief = Forecasting(model, lengths)
     assert forecaster(belief) is belief
     assert belief.forecast(now, 0.0) == lengths.forecast(now, 0.0)
+    assert belief.trusting(now, 0.0) == lengths.trusting(now, 0.0)
     assert belief.alone(job, 1) == model.alone(job, 1)
     assert belief.kind(job) == model.kind(job)
     pair = [job, replace(job, id="k")]

@@ -32,6 +32,9 @@ class Blind:
     def forecast(self, job: Job, now: float) -> Forecast:
         return Forecast(1.0, predictable=False)
 
+    def trusting(self, job: Job, now: float) -> float:
+        return 1.0
+
 
 def policy(*, blind: bool = False, **parameters: object) -> AITurbo:
     model = TokenModel(ScalingModel(), StageTimes())
