@@ -139,14 +139,15 @@ class FreeDevices:
         return None
 
     def least_used(self, size: int) -> int | None:
-        """The node with the fewest devices held that has room; the first of equals."""
+        """The node with the smallest share of its devices held that has room; first of equals."""
         capacity = self.capacity
-        smallest = [
-            min(positions, key=capacity.__getitem__)
-            for positions in self._by_count[size:]
+        smallest = [  # Of those with as many free, the smallest node has the most of it free.
+            (min(positions, key=capacity.__getitem__), count)
+            for count, positions in enumerate(self._by_count[size:], size)
             if positions
         ]
-        return min(smallest, key=lambda p: (capacity[p] - self.count(p), p), default=None)
+        found = min(smallest, key=lambda node: (-node[1] / capacity[node[0]], node), default=None)
+        return None if found is None else found[0]
 
     def whole(self, devices_each: int) -> Sequence[int]:
         """Nodes of exactly that many devices with every one of them free."""

@@ -1,11 +1,11 @@
 """Philly's scheduler, as far as its study tells (Jeon et al., ATC'19).
 
 Every tenant has a quota of the devices and a queue in order of submission; what is idle others may
-borrow while nobody within its quota waits. Jobs get all they ask for or nothing, on as few nodes as
-they need. A job that does not fit blocks nobody. It tries again every few minutes, and after so
-many failed tries it puts up with more nodes of one rack, and then with any. Only for fair share is
-anybody preempted: if the cluster is nearly full and a tenant within its quota has waited for long,
-the youngest jobs on borrowed devices go.
+borrow while nobody within its quota waits, up to a limit if there is one. Jobs get all they ask for
+or nothing, on as few nodes as they need, in one rack. A job that does not fit blocks nobody. It
+tries again every few minutes, and after so many failed tries it puts up with more nodes of one
+rack, and then with any. Only for fair share is anybody preempted: if the cluster is nearly full and
+a tenant within its quota has waited for long, the youngest jobs on borrowed devices go.
 
 A job that waits does so for its tenant's share ("fair share") or for want of a place. When it tries
 next, and after how many failed tries, is handed from decision to decision as the schedule's memory;
@@ -50,6 +50,8 @@ class Rules(NamedTuple):
     """The parameters, checked."""
 
     weights: Mapping[str, float]  # of tenants; empty: everybody's is the same
+    granted: float  # all quotas together, in clusters
+    most: float  # that a tenant may hold, in quotas
     tries: tuple[int, int]  # failed tries before up to twice the nodes will do, and before any
     retry_s: float
     tick_s: float
@@ -70,6 +72,8 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
     belief: PerformanceModel,  # noqa: ARG001
     *,
     quotas: str = "equal",
+    granted: float = 1.0,
+    most: float = inf,
     r1: int = 3,
     r2: int = 8,
     retry_s: float = 180.0,
@@ -80,6 +84,7 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
     """Quotas by tenant, with borrowing; gangs that give up locality after failed tries.
 
     quotas: equal, philly (nodes of the log's virtual clusters), or weights as name:2:other:1.
+    granted: how many times the cluster all quotas are. most: quotas a tenant may hold by borrowing.
     r1, r2: failed tries after which twice the nodes in one rack, and any, will do.
     retry_s: between two tries. tick_s: tries after the first are made in steps of this.
     full, patience_s: when to take back borrowed devices. The placement is for first tries.
@@ -88,7 +93,13 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
         raise InvalidInputError(f"philly r1 and r2 must ascend from 0, not {r1} and {r2}")
     if not (0 < retry_s < inf and 0 < tick_s < inf):
         raise InvalidInputError("philly retry_s and tick_s must be above 0")
-    return Philly(placement, Rules(_weights(quotas), (r1, r2), retry_s, tick_s, full, patience_s))
+    if not 0 < granted < inf:
+        raise InvalidInputError(f"philly granted must be above 0, not {granted:g}")
+    if not most >= 1:
+        raise InvalidInputError(f"philly most must be 1 (no borrowing) or above, not {most:g}")
+    weights = _weights(quotas)
+    rules = Rules(weights, granted, most, (r1, r2), retry_s, tick_s, full, patience_s)
+    return Philly(placement, rules)
 
 
 class Philly(Policy):
@@ -108,10 +119,14 @@ class Philly(Policy):
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        decision = _Decision(snapshot, self._rules, self._places)
-        decision.run()
-        until = min((wait.next_try_at for wait in decision.waits.values()), default=inf)
-        return Schedule(decision.changes, until, decision.waits)
+        queues, waits = _due(snapshot)
+        changes: Mapping[JobId, Allocation | None] = {}
+        if queues:
+            decision = _Decision(snapshot, self._rules, self._places, waits)
+            decision.run(queues)
+            changes = decision.changes
+        until = min((wait.next_try_at for wait in waits.values()), default=inf)
+        return Schedule(changes, until, waits)
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         jobs = snapshot.jobs
@@ -127,11 +142,12 @@ class Philly(Policy):
             return why_waiting(snapshot, job, self._places.ideal, in_order=False)
         tenant, size = row.spec.tenant, row.spec.asked
         if wait.fair_share:
-            shares = Shares(snapshot, self._rules.weights)
+            shares = Shares(snapshot, self._rules)
+            over = "borrow what others want" if shares.allowed(tenant, size) else "hold too many"
             return Reason(
                 "fair share",
                 f"tenant {tenant or '(none)'} has {shares.used[tenant]} devices of a quota of "
-                f"{shares.quota[tenant]:.4g}; with {size} more it would borrow what others want",
+                f"{shares.quota(tenant):.4g}; with {size} more it would {over}",
             )
         level = self._rules.tries
         puts_up = "any place" if wait.tries >= level[1] else "up to twice the nodes it needs"
@@ -147,42 +163,63 @@ class Philly(Policy):
 class Shares:
     """What tenants use, want and are entitled to."""
 
-    def __init__(self, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        self._most = rules.most
+        self._snapshot = snapshot
+        self._started: list[Job] = []
+        # Jobs that wait by tenant and size; None: nobody has asked yet.
+        self._wanted: dict[str, Counter[int]] | None = None
         self.used: Counter[str] = Counter()
-        self._wanted: dict[str, Counter[int]] = {}  # tenant -> jobs that wait, by size
-        for job in snapshot.jobs.values():
+        jobs, used = snapshot.jobs.values(), self.used
+        for job in jobs:
             held = job.allocation
-            self.used[job.spec.tenant] += 0 if held is None else len(held.devices)
-        known = weights or dict.fromkeys(self.used, 1.0)
-        least = min(known.values(), default=1.0)
-        whole = sum(known.values()) or 1.0
+            if held is not None:
+                used[job.spec.tenant] += len(held.devices)
+        self._weights = rules.weights or {job.spec.tenant: 1.0 for job in jobs}
         # Tenants without a quota have one like the smallest, beyond what is shared out.
-        self.quota = {
-            tenant: snapshot.cluster.device_count * known.get(tenant, least) / whole
-            for tenant in self.used
-        }
+        self._least = min(self._weights.values(), default=1.0)
+        whole = sum(self._weights.values()) or 1.0
+        self._each = snapshot.cluster.device_count * rules.granted / whole
+
+    def quota(self, tenant: str) -> float:
+        """Devices that a tenant is entitled to."""
+        return self._each * self._weights.get(tenant, self._least)
 
     def load(self, tenant: str) -> float:
-        return self.used[tenant] / max(self.quota[tenant], _ROUNDING)
+        return self.used[tenant] / max(self.quota(tenant), _ROUNDING)
 
     def within(self, tenant: str, size: int) -> bool:
         """Whether so many more would still be within the quota."""
-        return self.used[tenant] + size <= self.quota[tenant] + _ROUNDING
+        return self.used[tenant] + size <= self.quota(tenant) + _ROUNDING
+
+    def allowed(self, tenant: str, size: int) -> bool:
+        """Whether so many more would be within what it may hold, borrowed ones included.
+
+        A job that is larger than that runs when its tenant holds nothing else.
+        """
+        used = self.used[tenant]
+        return not used or used + size <= self._most * self.quota(tenant) + _ROUNDING
 
     def wanted(self, but: str) -> bool:
         """Whether another tenant waits for devices that it is entitled to."""
-        return any(self._waits(tenant) for tenant in self._wanted if tenant != but)
-
-    def want(self, job: Job, count: int) -> None:
-        """So many more, or fewer, jobs like this wait."""
-        self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += count
+        if self._wanted is None:
+            self._wanted = {}
+            for job in self._snapshot.waiting():
+                self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += 1
+        while self._started:
+            spec = self._started.pop().spec
+            self._wanted[spec.tenant][spec.asked] -= 1
+        return any(
+            self._fits(tenant, sizes) for tenant, sizes in self._wanted.items() if tenant != but
+        )
 
     def start(self, job: Job) -> None:
         self.used[job.spec.tenant] += job.spec.asked
+        self._started.append(job)
 
-    def _waits(self, tenant: str) -> bool:
-        room = self.quota[tenant] - self.used[tenant] + _ROUNDING
-        sizes = self._wanted[tenant]
+    def _fits(self, tenant: str, sizes: Mapping[int, int]) -> bool:
+        """Whether some such job would be within the quota."""
+        room = self.quota(tenant) - self.used[tenant] + _ROUNDING
         return room >= 1 and any(size <= room for size, count in sizes.items() if count)
 
 
@@ -201,22 +238,25 @@ class Places:
         """The best place that the level allows."""
         if size > free.total:
             return None
-        devices = self.ideal.place(free, size)
+        nodes = -(-size // free.largest)
+        if nodes == 1:
+            devices = self.ideal.place(free, size)
+        else:
+            devices = self._in_a_rack(cluster, free, size, nodes)
         if devices is None and level >= 1:
-            devices = self._in_a_rack(cluster, free, size)
+            devices = self._in_a_rack(cluster, free, size, 2 * nodes)
         if devices is None and level >= 2:
             devices = self._any.place(free, size)
         return devices
 
     def _in_a_rack(
-        self, cluster: Cluster, free: FreeDevices, size: int
+        self, cluster: Cluster, free: FreeDevices, size: int, most: int
     ) -> tuple[Device, ...] | None:
-        """Up to twice the nodes that are needed, in the rack that needs the fewest."""
+        """Up to so many nodes, in the rack that needs the fewest."""
         if cluster is not self._cluster:
             self._cluster, self._racks = cluster, {}
             for node in cluster.nodes:
                 self._racks.setdefault(node.rack, []).append(node.name)
-        most = 2 * -(-size // free.largest)
         best: list[tuple[int, str]] | None = None
         for names in self._racks.values():
             counts = sorted(((free.count_on(name), name) for name in names), reverse=True)[:most]
@@ -236,28 +276,22 @@ class Places:
 class _Decision:
     """One look at those who may try now."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules, places: Places) -> None:
+    def __init__(
+        self, snapshot: Snapshot, rules: Rules, places: Places, waits: dict[JobId, Wait]
+    ) -> None:
         self.changes: dict[JobId, Allocation | None] = {}
-        self.waits: dict[JobId, Wait] = {}
+        self.waits = waits  # of those that do not try now, and whoever fails
         self._snapshot = snapshot
         self._rules = rules
         self._places = places
-        self._shares = Shares(snapshot, rules.weights)
+        self._shares = Shares(snapshot, rules)
         self._free = snapshot.free.copy()
         self._denied: set[tuple[int, int]] = set()  # (size, level) for which there is no place
         self._unfair: set[tuple[str, int]] = set()  # (tenant, size) that would borrow too much
 
-    def run(self) -> None:
+    def run(self, queues: Mapping[str, deque[Job]]) -> None:
         """Tenants by what they use of their quotas, the least first; in a tenant by rank."""
-        before, now = _waits(self._snapshot), self._snapshot.now
-        queues: dict[str, deque[Job]] = {}
-        for job in self._snapshot.waiting():
-            wait = before.get(job.id)
-            self._shares.want(job, 1)
-            if wait is None or wait.next_try_at <= now:
-                queues.setdefault(job.spec.tenant, deque()).append(job)
-            else:
-                self.waits[job.id] = wait
+        before = _waits(self._snapshot)
         heap = [(self._shares.load(tenant), tenant) for tenant in queues]
         heapify(heap)
         while heap:
@@ -282,16 +316,16 @@ class _Decision:
             self.waits[job.id] = Wait(self._at(rules.retry_s), tries + 1, fair_share=False)
             return
         self._free.take(devices)
-        self._shares.want(job, -1)
         self._shares.start(job)
         self._unfair.clear()
         self.changes[job.id] = Allocation(devices)
 
     def _may_borrow(self, tenant: str, size: int) -> bool:
-        """Whether so many are idle, and nobody within its quota waits."""
+        """Whether it may hold so many more, so many are idle, and nobody within its quota waits."""
         if (tenant, size) in self._unfair:
             return False
-        if size > self._free.total or self._shares.wanted(tenant):
+        shares = self._shares
+        if not shares.allowed(tenant, size) or size > self._free.total or shares.wanted(tenant):
             self._unfair.add((tenant, size))
             return False
         return True
@@ -322,7 +356,7 @@ class _Decision:
         running = [job for job in self._snapshot.holding() if job.id not in self.changes]
         for job in sorted(running, key=lambda job: (-job.begun_at, -job.sequence)):
             tenant = job.spec.tenant
-            if used[tenant] <= self._shares.quota[tenant]:
+            if used[tenant] <= self._shares.quota(tenant):
                 continue
             assert job.allocation is not None, "holding jobs hold"
             free.give(job.allocation.devices)
@@ -336,6 +370,21 @@ class _Decision:
                 self.changes |= {victim.id: None for victim in victims}
                 return devices
         return None
+
+
+def _due(snapshot: Snapshot) -> tuple[dict[str, deque[Job]], dict[JobId, Wait]]:
+    """The jobs that try now, by tenant, and what is known of the others that wait."""
+    before, now = _waits(snapshot), snapshot.now
+    queues: dict[str, deque[Job]] = {}
+    waits: dict[JobId, Wait] = {}
+    for job in snapshot.waiting():
+        identity = job.spec.id
+        wait = before.get(identity)
+        if wait is None or wait.next_try_at <= now:
+            queues.setdefault(job.spec.tenant, deque()).append(job)
+        else:
+            waits[identity] = wait
+    return queues, waits
 
 
 def _waits(snapshot: Snapshot) -> Mapping[JobId, Wait]:

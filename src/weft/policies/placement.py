@@ -74,7 +74,7 @@ class FirstFit(Placement):
 
 
 class Balance(Placement):
-    """The node with the fewest devices in use that has room; whole empty nodes for larger jobs.
+    """The node with the smallest share in use that has room; whole empty nodes for larger jobs.
 
     Servers then wear alike and none stays empty for long, so that large jobs wait for one.
     """

@@ -1,6 +1,8 @@
 """What the Philly study counted: waits by cause, empty servers, and trials that failed."""
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from weft.core.actions import Action, Start
 from weft.core.events import Event, JobFailed, JobSubmitted
@@ -12,14 +14,22 @@ from weft.reports.recorder import Recorder
 from weft.sim.faults import CLASSES
 
 
+class _Wait(NamedTuple):
+    """One that is over."""
+
+    seconds: float
+    tenant: str
+    tries: list[bool]  # that failed; whether fair share stopped them
+
+
 class Waits:
-    """Waits from a submission or failure to the start, by what most of their tries failed for."""
+    """Waits from a submission or failure to the start, by what their tries failed for."""
 
     def __init__(self) -> None:
         self._begin_at = 0.0
         self._open: dict[JobId, list[bool]] = {}  # waiting now -> tries that fair share stopped
         self._last: dict[JobId, Wait] = {}
-        self._over: dict[str, list[tuple[float, list[bool]]]] = {}  # bucket -> (seconds, tries)
+        self._over: dict[str, list[_Wait]] = {}  # by bucket
         self._nodes: dict[str, list[int]] = {}  # bucket -> nodes of each start
 
     def begin(self, at: float) -> None:
@@ -47,24 +57,30 @@ class Waits:
                 row = scheduler.jobs[action.job]
                 bucket = size_bucket(row.spec.asked)
                 tries = self._open.pop(action.job)
-                self._over.setdefault(bucket, []).append((row.last_wait_s, tries))
+                over = _Wait(row.last_wait_s, row.spec.tenant, tries)
+                self._over.setdefault(bucket, []).append(over)
                 self._nodes.setdefault(bucket, []).append(len(action.allocation.nodes()))
 
     def count(self, bucket: str) -> int:
-        return sum(1 for _, tries in self._over.get(bucket, ()) if tries)
+        return sum(1 for wait in self._over.get(bucket, ()) if wait.tries)
 
-    def fair_share(self, bucket: str) -> float:
-        """Of 100 waits of a size, those for a tenant's share at most of their tries.
+    def fragmentation(self, bucket: str) -> float:
+        """Of 100 causes of waits of a size, those that were the want of a place.
 
-        One with as many tries of either sort counts half.
+        A wait counts once for each cause that it met.
         """
-        tries = [tries for _, tries in self._over.get(bucket, ()) if tries]
-        most = (2 * sum(wait) - len(wait) for wait in tries)
-        held = sum(1.0 if more > 0 else 0.5 if more == 0 else 0.0 for more in most)
-        return 100 * held / max(len(tries), 1)
+        causes = Counter(
+            cause for wait in self._over.get(bucket, ()) for cause in dict.fromkeys(wait.tries)
+        )
+        return 100 * causes[False] / max(causes.total(), 1)
 
-    def minutes(self, bucket: str, percent: float) -> float:
-        waited_s = sorted(s for s, _ in self._over.get(bucket, ()))
+    def minutes(self, bucket: str, percent: float, tenant: str | None = None) -> float:
+        """Of all starts, at once or not; of one tenant or of everybody."""
+        waited_s = sorted(
+            wait.seconds
+            for wait in self._over.get(bucket, ())
+            if tenant is None or wait.tenant == tenant
+        )
         return (percentile(waited_s, percent) or 0.0) / 60
 
     def nodes(self, bucket: str) -> float:
@@ -72,20 +88,20 @@ class Waits:
         counts = self._nodes.get(bucket, [])
         return sum(counts) / max(len(counts), 1)
 
-    @property
-    def median_min(self) -> float:
-        """Of all that wait."""
-        waited_s = sorted(s for waits in self._over.values() for s, tries in waits if tries)
+    def median_min(self, *, waited: bool = False) -> float:
+        """Of jobs of several devices: of all of them, or of those that waited."""
+        several = [wait for bucket, over in self._over.items() if bucket != "1" for wait in over]
+        waited_s = sorted(wait.seconds for wait in several if wait.tries or not waited)
         return (percentile(waited_s, 50) or 0.0) / 60
 
     @property
     def waiting_share(self) -> float:
-        waits = [tries for waits in self._over.values() for _, tries in waits]
-        return 100 * sum(map(bool, waits)) / max(len(waits), 1)
+        waits = [bool(wait.tries) for waits in self._over.values() for wait in waits]
+        return 100 * sum(waits) / max(len(waits), 1)
 
     @property
     def placeless_tries(self) -> float:
-        tries = [t for waits in self._over.values() for _, tries in waits for t in tries]
+        tries = [t for waits in self._over.values() for wait in waits for t in wait.tries]
         return 100 * tries.count(False) / max(len(tries), 1)
 
 

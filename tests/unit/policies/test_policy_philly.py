@@ -67,6 +67,33 @@ def test_tenants_borrow_what_nobody_wants_and_not_what_somebody_does() -> None:
     assert found[3:] == ["10 start b1 n0:3", "37 start r3 n0:3"]
 
 
+def test_a_tenant_holds_no_more_than_its_limit_whatever_is_idle() -> None:
+    """Half of eight devices is red's quota; with most=1 it never borrows, with 1.5 up to six."""
+    jobs = [job(f"r{n}", size=2, tenant="red") for n in range(4)]
+    quotas = "philly?quotas=red:1:blue:1&retry_s=9&tick_s=1"
+    at_once = [line for line in started(quotas, jobs) if line.startswith("0 ")]
+    assert len(at_once) == 4
+    for most, count in ((1, 2), (1.5, 3)):
+        found = started(f"{quotas}&most={most}", jobs)
+        assert [line.startswith("0 ") for line in found].count(True) == count
+        assert len(found) == 4
+    assert len([line for line in started(f"{quotas}&most=1&granted=2", jobs) if "0 " in line]) == 4
+
+
+def test_a_job_beyond_the_limit_runs_when_its_tenant_holds_nothing_else() -> None:
+    jobs = [job("a", size=1, tenant="red"), job("b", size=8, tenant="red", at=1.0)]
+    found = started("philly?quotas=red:1:blue:3&most=1&retry_s=9&tick_s=1", jobs)
+    assert found[1] == "100 start b n1:0,1,2,3 n0:0,1,2,3"
+
+
+def test_a_job_of_several_nodes_waits_for_a_rack_that_has_them() -> None:
+    cluster = Cluster(tuple(Node(f"n{i}", 2, rack=f"r{i // 2}") for i in range(4)))
+    free, places = FreeDevices.of(cluster), Places(Consolidate())
+    free.take([device for device in free if device.node in {"n1", "n3"}])
+    assert places.find(cluster, free, 4, 1) is None
+    assert len(places.find(cluster, free, 4, 2) or ()) == 4
+
+
 def test_waiting_for_a_share_is_named_and_counted() -> None:
     story = Story("philly?quotas=red:1:blue:3", "1x4")
     story.tell(0.0, JobSubmitted(job("a", size=4, tenant="red")))
@@ -105,7 +132,20 @@ def test_whoever_failed_joins_the_end_of_its_queue() -> None:
     assert [action.job for action in actions] == ["b"]
 
 
-@pytest.mark.parametrize("text", ["quotas=a", "quotas=a:x", "quotas=a:0", "r1=5&r2=2", "tick_s=0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "quotas=a",
+        "quotas=a:x",
+        "quotas=a:0",
+        "r1=5&r2=2",
+        "tick_s=0",
+        "granted=0",
+        "granted=inf",
+        "most=0.5",
+        "most=nan",
+    ],
+)
 def test_parameters_without_sense_are_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="philly"):
         policy(f"philly?{text}")

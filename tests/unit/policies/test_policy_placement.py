@@ -65,14 +65,15 @@ def test_whole_nodes_without_a_place_for_the_remainder_are_no_use() -> None:
     assert placed("consolidate", cluster, 7, *held) is None
 
 
-def test_balance_takes_the_node_with_the_fewest_devices_in_use() -> None:
+def test_balance_takes_the_node_with_the_smallest_share_in_use() -> None:
     assert placed("balance", TWO, 2, "n0:0") == "n1:0 n1:1"
     assert placed("balance", TWO, 4, "n0:0", "n1:0") is None
     mixed = Cluster((Node("a", 4), Node("b", 2), Node("c", 2)))
     assert placed("balance", mixed, 1) == "a:0"
     assert placed("balance", mixed, 1, "a:0") == "b:0"
     assert placed("balance", mixed, 1, "a:0", "b:0", "c:0") == "a:1"
-    assert placed("balance", mixed, 1, "a:0", "a:1", "b:0", "c:0") == "b:1"
+    assert placed("balance", mixed, 1, "a:0", "a:1", "b:0", "c:0") == "a:2"
+    assert placed("balance", mixed, 1, "a:0", "a:1", "a:2", "b:0", "c:0") == "b:1"
 
 
 def test_spread_takes_one_after_another_from_the_emptiest() -> None:
