@@ -231,32 +231,36 @@ class Places:
         self._any = Count()
         self._cluster: Cluster | None = None
         self._racks: dict[str, list[str]] = {}
+        self._least: dict[int, int] = {}  # by size: the first level with a place if all is free
 
     def find(
         self, cluster: Cluster, free: FreeDevices, size: int, level: int
     ) -> tuple[Device, ...] | None:
-        """The best place that the level allows."""
+        """The best place that the level allows; nobody waits for one that can never be."""
         if size > free.total:
             return None
+        if cluster is not self._cluster:
+            self._cluster, self._racks, self._least = cluster, {}, {}
+            for node in cluster.nodes:
+                self._racks.setdefault(node.rack, []).append(node.name)
+        if size not in self._least:
+            all_free = free.emptied()
+            levels = (least for least in (0, 1) if self._place(all_free, size, least))
+            self._least[size] = next(levels, 2)
+        return self._place(free, size, max(level, self._least[size]))
+
+    def _place(self, free: FreeDevices, size: int, level: int) -> tuple[Device, ...] | None:
         nodes = -(-size // free.largest)
-        if nodes == 1:
-            devices = self.ideal.place(free, size)
-        else:
-            devices = self._in_a_rack(cluster, free, size, nodes)
+        single = nodes == 1
+        devices = self.ideal.place(free, size) if single else self._in_a_rack(free, size, nodes)
         if devices is None and level >= 1:
-            devices = self._in_a_rack(cluster, free, size, 2 * nodes)
+            devices = self._in_a_rack(free, size, 2 * nodes)
         if devices is None and level >= 2:
             devices = self._any.place(free, size)
         return devices
 
-    def _in_a_rack(
-        self, cluster: Cluster, free: FreeDevices, size: int, most: int
-    ) -> tuple[Device, ...] | None:
+    def _in_a_rack(self, free: FreeDevices, size: int, most: int) -> tuple[Device, ...] | None:
         """Up to so many nodes, in the rack that needs the fewest."""
-        if cluster is not self._cluster:
-            self._cluster, self._racks = cluster, {}
-            for node in cluster.nodes:
-                self._racks.setdefault(node.rack, []).append(node.name)
         best: list[tuple[int, str]] | None = None
         for names in self._racks.values():
             counts = sorted(((free.count_on(name), name) for name in names), reverse=True)[:most]
@@ -352,8 +356,15 @@ class _Decision:
     def _take_back(self, size: int, level: int) -> tuple[Device, ...] | None:
         """Stop the youngest jobs on borrowed devices until there is a place, or nobody."""
         free, used = self._free.copy(), Counter(self._shares.used)
+        above = {tenant for tenant in used if used[tenant] > self._shares.quota(tenant)}
+        if not above:
+            return None
         victims: list[Job] = []
-        running = [job for job in self._snapshot.holding() if job.id not in self.changes]
+        running = [
+            job
+            for job in self._snapshot.holding()
+            if job.spec.tenant in above and job.id not in self.changes
+        ]
         for job in sorted(running, key=lambda job: (-job.begun_at, -job.sequence)):
             tenant = job.spec.tenant
             if used[tenant] <= self._shares.quota(tenant):

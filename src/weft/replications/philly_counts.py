@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from weft.core.actions import Action, Start
@@ -65,14 +66,14 @@ class Waits:
         return sum(1 for wait in self._over.get(bucket, ()) if wait.tries)
 
     def fragmentation(self, bucket: str) -> float:
-        """Of 100 causes of waits of a size, those that were the want of a place.
+        """Of 100 spells of waiting for one cause, by jobs of a size, those for want of a place.
 
-        A wait counts once for each cause that it met.
+        A wait whose tries fail for one cause, then the other, then the first again is three.
         """
-        causes = Counter(
-            cause for wait in self._over.get(bucket, ()) for cause in dict.fromkeys(wait.tries)
+        spells = Counter(
+            cause for wait in self._over.get(bucket, ()) for cause, _ in groupby(wait.tries)
         )
-        return 100 * causes[False] / max(causes.total(), 1)
+        return 100 * spells[False] / max(spells.total(), 1)
 
     def minutes(self, bucket: str, percent: float, tenant: str | None = None) -> float:
         """Of all starts, at once or not; of one tenant or of everybody."""

@@ -18,7 +18,6 @@ from weft.core.job import JobSpec, Profile
 from weft.traces.advance import Advance, ignore
 from weft.traces.arrivals import burst_sizes, fill, place_bursts
 from weft.traces.calibration import (
-    BURST_JOBS,
     BURST_SAME_SIZE,
     ENDS,
     SIZE_SHARES,
@@ -29,9 +28,9 @@ from weft.traces.strata import quotas
 from weft.traces.workload import Workload
 
 SHORTEST_LONGEST_S = 60
-# No burst asks for more devices than the largest of single ones does. The log's jobs of 8 wait for
-# an hour at the 95th percentile, and would for days after a burst of hundreds.
-_BURST_DEVICES = BURST_JOBS[-1][1]
+# Sweeps are of single-device jobs. Of the log's bursts of larger ones all but one of a hundred ask
+# for at most 32 devices (jobs of 2-4), 53 (5-8) or 89 (more).
+_BURST_DEVICES = 64
 _LEAST_WORK = 0.03  # of the GPU time is too small to matter for how ends share it
 
 
@@ -98,7 +97,9 @@ def _deal_sizes(random: Random, counts: dict[int, int], bursts: Sequence[int]) -
     while waiting and waiting[-1] > 1:
         count = waiting.pop()
         fitting = [
-            size for size in left if left[size] >= count and size * count <= _BURST_DEVICES
+            size
+            for size in left
+            if left[size] >= count and (size == 1 or size * count <= _BURST_DEVICES)
         ] or [max(left, key=left.__getitem__)]
         size = random.choices(fitting, [left[size] for size in fitting])[0]
         taken = min(count, left[size])

@@ -92,6 +92,8 @@ def test_a_job_of_several_nodes_waits_for_a_rack_that_has_them() -> None:
     free.take([device for device in free if device.node in {"n1", "n3"}])
     assert places.find(cluster, free, 4, 1) is None
     assert len(places.find(cluster, free, 4, 2) or ()) == 4
+    free.give([device for device in free.emptied() if device.node in {"n1", "n3"}])
+    assert len(places.find(cluster, free, 6, 0) or ()) == 6, "no rack has six"
 
 
 def test_waiting_for_a_share_is_named_and_counted() -> None:
