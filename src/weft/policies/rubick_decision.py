@@ -323,6 +323,8 @@ class Decision:
         while target > floor:
             target = max(curve.below(target), floor)
             left = less(counts, size - target, node)
+            if any(name not in self.books.free for name in left):
+                continue  # Whoever is changed may not stay on a node that is being drained.
             found = self._curves.speed(spec, shape(left)) if target else None
             if target and (found is None or (self.promised(spec) and found.value < ENOUGH)):
                 continue

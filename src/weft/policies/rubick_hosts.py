@@ -105,8 +105,12 @@ class Hosts:
         host = allocation.host
         has = least if fresh or host is None else host.cores
         at = max((i for i, step in enumerate(steps) if step.cores <= has), default=0)
-        tuned = self._tuned[job.id] = _Tuned(job, allocation, counts, steps, at, fresh)
+        tuned = _Tuned(job, allocation, counts, steps, at, fresh)
         self._use(tuned, steps[at].cores - least)
+        if all(node in self._with_devices for node in counts):
+            self._tuned[job.id] = (
+                tuned  # Others, on nodes that are being drained, stay as they are.
+            )
 
     def _deal(self) -> None:
         """Cores to jobs that are placed anew, the one that makes the most of them first."""
