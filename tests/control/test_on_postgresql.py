@@ -8,7 +8,7 @@ import pytest
 
 from tests.control.asking import end_all, runs, waits
 from tests.control.living import ME, bash, ended, living, view_of
-from tests.store.postgres import MISSING, PostgresServer, programs
+from tests.store.postgres import PostgresServer, running
 from weft.testing.checks import check
 from weft.wire.jobs import State
 from weft.wire.problems import UnavailableError
@@ -18,13 +18,7 @@ NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    if programs() is None:
-        pytest.skip(MISSING)
-    server = PostgresServer()
-    try:
-        yield server.start()
-    finally:
-        server.remove()
+    yield from running()
 
 
 def test_a_database_that_is_restarted_costs_nothing_but_time(

@@ -5,7 +5,7 @@ every twentieth the answer is held against what the document promises.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     # It has no end; test_streams.py is about it.
     operations = [each for each in operations if not each.label.endswith("/events/stream")]
     # Those with something to vary first, so that the shards are alike.
-    operations.sort(key=lambda each: (not _varied(each), each.label))
+    operations.sort(key=lambda each: (not varied(each), each.label))
     statuses: Counter[int] = Counter()
     with _session() as session:
         for operation in operations[shard::SHARDS]:
@@ -71,7 +71,7 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     assert min(statuses[200], statuses[422]) > 0, statuses
 
 
-def _varied(operation: Any) -> bool:
+def varied(operation: Any) -> bool:
     return bool(operation.body or operation.query or operation.path_parameters)
 
 
@@ -100,11 +100,17 @@ def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter
             nobodys = case.call(base_url=server.url, session=session)
             assert 400 <= nobodys.status_code < 500, case.as_curl_command()
 
+    try_out(operation, send, VARIED if varied(operation) else PLAIN)
+    return statuses
+
+
+def try_out(operation: Any, send: Callable[[Any], None], most: int) -> None:
+    """Send so many requests that are right, and as many that are not."""
     for mode in MODES:
         if operation.label == OPEN and mode == GenerationMode.NEGATIVE:
             continue  # there is nothing to get wrong
         limits = settings(
-            max_examples=VARIED if _varied(operation) else PLAIN,
+            max_examples=most,
             derandomize=True,
             database=None,
             deadline=None,
@@ -112,4 +118,3 @@ def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter
             phases=[Phase.generate],
         )
         limits(given(case=operation.as_strategy(generation_mode=mode))(send))()
-    return statuses

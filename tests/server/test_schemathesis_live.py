@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
 from tests.server.running import until
 from tests.server.test_live_api import DAEMON, _answers
-from tests.server.test_schemathesis import MODES, OPEN
+from tests.server.test_schemathesis import try_out, varied
 from weft.client import Client
 from weft.wire.jobs import JobRequest
 from weft.wire.machine import Role, TokenRequest
@@ -79,17 +77,5 @@ def _fuzz(operation: Any, session: requests.Session, url: str) -> Counter[int]:
         statuses[answer.status_code] += 1
         assert answer.status_code < 500, (case.as_curl_command(), answer.text)
 
-    varied = bool(operation.body or operation.query or operation.path_parameters)
-    for mode in MODES:
-        if operation.label == OPEN and mode == GenerationMode.NEGATIVE:
-            continue  # there is nothing to get wrong
-        limits = settings(
-            max_examples=VARIED if varied else PLAIN,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-        )
-        limits(given(case=operation.as_strategy(generation_mode=mode))(send))()
+    try_out(operation, send, VARIED if varied(operation) else PLAIN)
     return statuses

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.store.postgres import MISSING, PostgresServer, programs
+from tests.store.postgres import PostgresServer, running
 from weft.store.store import Store
 
 _numbers = count(1)
@@ -16,13 +16,7 @@ _numbers = count(1)
 @pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
     """A running PostgreSQL; tests that stop it start it again."""
-    if programs() is None:
-        pytest.skip(MISSING)
-    server = PostgresServer()
-    try:
-        yield server.start()
-    finally:
-        server.remove()
+    yield from running()
 
 
 def make_schema(server: PostgresServer) -> str:

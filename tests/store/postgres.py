@@ -6,10 +6,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from typing import Self
+
+import pytest
 
 MISSING = "PostgreSQL is not installed"
 WAIT_S = 60
@@ -19,6 +22,17 @@ def programs() -> Path | None:
     """The folder of the newest server on this machine, if there is one."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     return max(found, key=lambda path: int(path.parent.name.split(".")[0]), default=None)
+
+
+def running() -> Iterator["PostgresServer"]:
+    """What a fixture yields: a server that runs, gone afterwards; skipped where there is none."""
+    if programs() is None:
+        pytest.skip(MISSING)
+    server = PostgresServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()
 
 
 class PostgresServer:

@@ -4,15 +4,16 @@ The study's log is not released with placements and reasons, so everything here 
 workloads like it. The first part is the scheduler of the study on the machines that its log of
 utilisation shows. With two thirds of its devices in use, hardly a server of the study was empty, so
 its small jobs cannot have been packed well: here every job goes to the server with the smallest
-share in use. Quotas are not published. Behind limits that nothing is lent beyond, the tenants of
-the released log would wait about as long as they did, so quotas here are such limits: what a tenant
-asks for in the generated workload, times what another simulator gives it for each device that it
-asked for in the log, times one factor for all. The others take one guideline at a time, with and
-without, on a sixteenth of the cluster: there a job that crosses nodes or racks runs slower as in
-the study, and a job that is moved pays for it.
+share in use. Quotas are not published. Single-device jobs of the log waited for long while devices
+were idle, so quotas here are limits and nothing is lent: what a tenant asks for in the generated
+workload, times what another simulator gives it for each device that it asked for in the log, times
+one factor for all, which was chosen for the outcome.
+
+The others take one guideline at a time, with and without, on a sixteenth of the cluster: there a
+job that crosses nodes or racks runs slower as in the study, and a job that is moved pays for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from weft.core.cluster import Cluster
@@ -43,12 +44,9 @@ _LEAST = 1.1  # times what it asks for; with less a tenant's queue would grow fo
 
 def _quotas() -> dict[str, float]:
     """The most that a tenant may hold, in clusters."""
-    hours = sum(GPU_HOURS.values())
-    return {
-        tenant: _LOAD * GPU_HOURS[tenant] / hours * max(_TIGHT * nodes * _NODE / asked, _LEAST)
-        for tenant, asked in ASKED.items()
-        for nodes in [PHILLY_NODES[tenant]]
-    }
+    each = _LOAD / sum(GPU_HOURS.values())
+    times = {t: _TIGHT * PHILLY_NODES[t] * _NODE / asked for t, asked in ASKED.items()}
+    return {t: each * GPU_HOURS[t] * max(most, _LEAST) for t, most in times.items()}
 
 
 def _limits() -> str:
@@ -120,18 +118,18 @@ def settings(name: str, options: Mapping[str, str]) -> Settings:  # noqa: ARG001
 
 def figures(find: Find, cluster: Cluster) -> Iterator[tuple[str, Row]]:  # noqa: ARG001
     """Every figure under its heading; the workloads are generated and not looked for."""
-    yield from _scheduler([load(_STUDY.format(s), cluster=cluster) for s in _SEEDS], cluster)
+    yield from _scheduler((load(_STUDY.format(s), cluster=cluster) for s in _SEEDS), cluster)
     yield from _relaxing(load(_SWEPT, cluster=cluster), cluster)
     mini = parse_cluster(_MINI)
     yield from _guidelines(load(_GUIDED, cluster=mini), mini)
     yield from _failures(load(_FAILING, cluster=mini), mini)
 
 
-def _scheduler(workloads: Sequence[Workload], cluster: Cluster) -> Iterator[tuple[str, Row]]:
+def _scheduler(workloads: Iterable[Workload], cluster: Cluster) -> Iterator[tuple[str, Row]]:
     waits, empty = Waits(), Empty()
     for workload in workloads:
         _watched_arrivals(workload, cluster, PHILLY, waits, empty)
-    heading = "philly: waits that fragmentation caused, % of the waits of a size (within 10 points)"
+    heading = "philly: spells of waiting that fragmentation caused, % of a size (within 10 points)"
     for bucket, published in _FRAGMENTATION.items():
         what = f"{bucket} devices, {waits.count(bucket)} waits"
         yield heading, Row(what, waits.fragmentation(bucket), published, 10.0 / published)
