@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test check bench replications hooks ci clean
 
 demo: $(STAMP)
-	$(BIN)/weft demo
+	$(BIN)/treadle demo
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n auto
@@ -23,11 +23,11 @@ bench: $(STAMP)
 
 replications: $(STAMP)
 	$(BIN)/python replications/run.py
-	$(BIN)/weft replicate afs
-	$(BIN)/weft replicate aiturbo
-	$(BIN)/weft replicate muri
-	$(BIN)/weft replicate rubick
-	$(BIN)/weft replicate philly
+	$(BIN)/treadle replicate afs
+	$(BIN)/treadle replicate aiturbo
+	$(BIN)/treadle replicate muri
+	$(BIN)/treadle replicate rubick
+	$(BIN)/treadle replicate philly
 
 hooks:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit

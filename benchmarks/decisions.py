@@ -9,13 +9,13 @@ they wear live.
 import sys
 import time
 
-from weft.control.deciding import PLACEMENT, belief_on, make
-from weft.core.actions import Action, Start
-from weft.core.cluster import Cluster, Node
-from weft.core.events import Event, JobStarted, JobSubmitted
-from weft.core.job import JobSpec, Profile
-from weft.core.scheduler import Scheduler
-from weft.policies.registry import BUILT_IN
+from treadle.control.deciding import PLACEMENT, belief_on, make
+from treadle.core.actions import Action, Start
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import Event, JobStarted, JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.policies.registry import BUILT_IN
 
 QUEUED = 10_000
 BUDGET_S = 0.2

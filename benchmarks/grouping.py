@@ -4,7 +4,7 @@
 
 Random jobs of one size, up to ten of them on as few devices as groups of four allow. The best
 groups come from trying every partition. Jobs are drawn from Muri's catalogue, or with stage times
-that are drawn one by one, and judged by Muri's model and by Weft's own.
+that are drawn one by one, and judged by Muri's model and by Treadle's own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from functools import cache
 from random import Random
 from statistics import mean, quantiles
 
-from weft.core.job import JobSpec, Profile
-from weft.core.ports import InterleavingModel
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.staggered import StaggeredModel
-from weft.models.tokens import TokenModel
-from weft.policies.grouping import Grouping
+from treadle.core.job import JobSpec, Profile
+from treadle.core.ports import InterleavingModel
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.staggered import StaggeredModel
+from treadle.models.tokens import TokenModel
+from treadle.policies.grouping import Grouping
 
 LARGEST = 4
 MODELS = ("staggered", "tokens")

@@ -26,8 +26,8 @@ from types import FrameType
 
 import httpx2
 
-from weft.client.client import Client
-from weft.wire.jobs import JobRequest
+from treadle.client.client import Client
+from treadle.wire.jobs import JobRequest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import slurm
@@ -50,7 +50,7 @@ def main() -> int:
     if options.noop:
         print(f"\n{options.noop} no-op jobs through {SLOTS} slots, jobs a second")
         with daemon(options.policy) as (client, _, _):
-            row("weft", options.noop / weft_noop(client, options.noop))
+            row("treadle", options.noop / treadle_noop(client, options.noop))
         compare_spooler(options.noop)
         compare_slurm(options.noop)
     return 1 if missed else 0
@@ -78,7 +78,7 @@ def queued(client: Client, pid: int, environment: dict[str, str], count: int) ->
         "submit p50 ms": 1e3 * cuts[49],
         "submit p99 ms": 1e3 * cuts[98],
         "ps s": elapsed(
-            [sys.executable, "-m", "weft", "ps", "--all", "--limit", "20000"], environment
+            [sys.executable, "-m", "treadle", "ps", "--all", "--limit", "20000"], environment
         ),
         "decision s": decision_s(client),
         "memory MB": memory_mb(pid),
@@ -98,12 +98,12 @@ def decision_s(client: Client) -> float:
     """The longest of a few decisions, as the controller itself measured them."""
     for number in range(5):
         client.submit(JobRequest(command=("true",), name=f"late-{number}"))
-    return max(seconds for name, seconds in figures(client) if name == "weft_decision_seconds")
+    return max(seconds for name, seconds in figures(client) if name == "treadle_decision_seconds")
 
 
 def figures(client: Client) -> Iterator[tuple[str, float]]:
     transport = httpx2.HTTPTransport(uds=client.address.socket)
-    with httpx2.Client(transport=transport, base_url="http://weft") as raw:
+    with httpx2.Client(transport=transport, base_url="http://treadle") as raw:
         text = raw.get("/api/v1/metrics").raise_for_status().text
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -124,7 +124,7 @@ def elapsed(command: list[str], environment: dict[str, str]) -> float:
     return time.perf_counter() - begun
 
 
-def weft_noop(client: Client, count: int) -> float:
+def treadle_noop(client: Client, count: int) -> float:
     begun = time.perf_counter()
     jobs = [client.submit(JobRequest(command=("true",), retries=0)).id for _ in range(count)]
     while client.status().running + client.status().waiting:
@@ -188,11 +188,20 @@ def row(name: str, value: float) -> None:
 @contextmanager
 def daemon(policy: str) -> Iterator[tuple[Client, int, dict[str, str]]]:
     """A daemon of its own, and a client to it."""
-    with tempfile.TemporaryDirectory(prefix="weft-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="treadle-", ignore_cleanup_errors=True) as folder:
         socket = Path(folder) / "s"
-        environment = {**os.environ, "WEFT_SOCKET": str(socket), "XDG_STATE_HOME": folder}
-        environment.pop("WEFT_URL", None)
-        command = [sys.executable, "-m", "weft", "up", "--devices", str(SLOTS), "--policy", policy]
+        environment = {**os.environ, "TREADLE_SOCKET": str(socket), "XDG_STATE_HOME": folder}
+        environment.pop("TREADLE_URL", None)
+        command = [
+            sys.executable,
+            "-m",
+            "treadle",
+            "up",
+            "--devices",
+            str(SLOTS),
+            "--policy",
+            policy,
+        ]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         client = Client(f"unix:{socket}", timeout_s=60.0)
         pid = client.status().pid
@@ -200,7 +209,7 @@ def daemon(policy: str) -> Iterator[tuple[Client, int, dict[str, str]]]:
             yield client, pid, environment
         finally:
             subprocess.run(
-                [sys.executable, "-m", "weft", "down", "--cancel", "--yes"],
+                [sys.executable, "-m", "treadle", "down", "--cancel", "--yes"],
                 env=environment,
                 check=False,
                 stdout=subprocess.DEVNULL,

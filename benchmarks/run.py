@@ -3,8 +3,9 @@
     make bench            all rows
     make bench ROWS=fast  without the 66,280-job file and AITurbo's 5,000 jobs
 
-A row is one `weft` process; its CPU time is what the operating system charged for it. The budgets
-hold for a machine on which the calibration loop takes about 0.6 s; compare machines by that.
+A row is one `treadle` process; its CPU time is what the operating system charged for it. The
+budgets hold for a machine on which the calibration loop takes about 0.6 s; compare machines by
+that.
 """
 
 import argparse
@@ -17,23 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from weft.core.cluster import Cluster
-from weft.core.events import JobFinished, JobStarted, JobSubmitted
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL
-from weft.core.scheduler import Scheduler
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.plan_space import dense
-from weft.models.planned import offering, standard
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.policies.afs import Ladder, shares
-from weft.policies.placement import placement
-from weft.policies.registry import policy as make_policy
+from treadle.core.cluster import Cluster
+from treadle.core.events import JobFinished, JobStarted, JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.scheduler import Scheduler
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.plan_space import dense
+from treadle.models.planned import offering, standard
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.afs import Ladder, shares
+from treadle.policies.placement import placement
+from treadle.policies.registry import policy as make_policy
 
 ROOT = Path(__file__).parents[1]
-TRACES = Path(os.environ.get("WEFT_SHARED", ROOT.parent / "shared")) / "traces"
+TRACES = Path(os.environ.get("TREADLE_SHARED", ROOT.parent / "shared")) / "traces"
 POLICIES = [
     "fifo",
     "backfill",
@@ -63,7 +64,7 @@ class Row:
 def rows() -> list[Row]:
     common = str(TRACES / "common960.csv.gz")
     philly = str(TRACES / "philly_dev_aug14_oct31.csv.gz")
-    listed = [Row("weft --help", ("--help",), 0.2)]
+    listed = [Row("treadle --help", ("--help",), 0.2)]
     listed += [
         Row(
             f"common960 {policy}",
@@ -104,10 +105,10 @@ def measure(words: tuple[str, ...]) -> tuple[float, float]:
     """CPU seconds and peak megabytes of one process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "weft", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "treadle", *words], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(f"weft {' '.join(words)} failed: {done.stderr}")
+        raise SystemExit(f"treadle {' '.join(words)} failed: {done.stderr}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return spent_s, after.ru_maxrss / 1024

@@ -18,8 +18,8 @@ from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from weft.store.rows import AttemptRow, Batch, JobFilter, JobRow, JournalRow
-from weft.store.store import Store
+from treadle.store.rows import AttemptRow, Batch, JobFilter, JobRow, JournalRow
+from treadle.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -3,17 +3,17 @@
 python examples/largest_first.py
 """
 
-from weft import Cluster, Job, JobSpec, Policy, Rank, Schedule, Snapshot
-from weft.core.allocation import Allocation
-from weft.core.ports import PerformanceModel
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import ScalingModel
-from weft.policies.placement import Fit, Placement, placement
-from weft.reports.recorder import Recorder
-from weft.sim.engine import SimulatedEngine
-from weft.sim.experiment import recording
-from weft.sim.run import Simulation
-from weft.testing.builders import job
+from treadle import Cluster, Job, JobSpec, Policy, Rank, Schedule, Snapshot
+from treadle.core.allocation import Allocation
+from treadle.core.ports import PerformanceModel
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.policies.placement import Fit, Placement, placement
+from treadle.reports.recorder import Recorder
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.experiment import recording
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job
 
 
 class LargestFirst(Policy):

@@ -6,14 +6,14 @@ python examples/what_if.py
 import time
 from collections.abc import Sequence
 
-from weft.core.actions import Action
-from weft.core.events import Event, JobFinished
-from weft.core.scheduler import Scheduler
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.testing.builders import policy
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.core.actions import Action
+from treadle.core.events import Event, JobFinished
+from treadle.core.scheduler import Scheduler
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.testing.builders import policy
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     make replications
 
 `peers/expected.csv` holds averages that other public simulators print for the same workloads under
-the same semantics; Weft must give every printed digit (tolerance: half of the last one).
+the same semantics; Treadle must give every printed digit (tolerance: half of the last one).
 """
 
 import csv
@@ -12,13 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 HERE = Path(__file__).parent
-TRACES = Path(os.environ.get("WEFT_SHARED", HERE.parents[1] / "shared")) / "traces"
+TRACES = Path(os.environ.get("TREADLE_SHARED", HERE.parents[1] / "shared")) / "traces"
 TOLERANCE_S = 0.005
 
 
@@ -46,7 +46,7 @@ def agrees(row: dict[str, str], jct_mean_s: float, end_s: float) -> bool:
 
 def main() -> int:
     if not TRACES.is_dir():
-        print(f"no traces at {TRACES}; set WEFT_SHARED to the folder that holds traces/")
+        print(f"no traces at {TRACES}; set TREADLE_SHARED to the folder that holds traces/")
         return 0
     wrong = 0
     print(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(os.environ.get("WEFT_SHARED", Path(__file__).parents[2] / "shared"))
+SHARED = Path(os.environ.get("TREADLE_SHARED", Path(__file__).parents[2] / "shared"))
 
 
 def trace(name: str) -> Path:
     """A trace of the shared folder; the test is skipped where it is absent."""
     path = SHARED / "traces" / name
     if not path.exists():
-        pytest.skip(f"no {path}; set WEFT_SHARED to the folder that holds traces/")
+        pytest.skip(f"no {path}; set TREADLE_SHARED to the folder that holds traces/")
     return path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import weft
+import treadle
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -29,7 +29,7 @@ CLOCK_READERS |= {"cli/analyze.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
 CLOCK_READERS |= {"engines/supervisor.py", "engines/capture.py", "store/deadline.py"}
 CLOCK_READERS |= {"client/pace.py", "cli/moments.py", "report.py"}
-# What `import weft` offers; growing it is a visible act.
+# What `import treadle` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",
     "AsyncClient",
@@ -53,7 +53,7 @@ PUBLIC = {
     "Snapshot",
     "Start",
     "Stop",
-    "WeftError",
+    "TreadleError",
     "__version__",
     "report",
 }
@@ -93,7 +93,7 @@ def test_names_say_what_things_are(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_only_a_few_files_read_a_clock(path: Path) -> None:
-    inside = str(path.relative_to(ROOT / "src" / "weft"))
+    inside = str(path.relative_to(ROOT / "src" / "treadle"))
     if re.search(
         r"^\s*(import time\b|from time import|import datetime\b)", path.read_text(), re.MULTILINE
     ):
@@ -120,8 +120,8 @@ def test_a_page_has_one_title_and_links_that_lead_somewhere(path: Path) -> None:
 
 
 def test_every_policy_and_verb_is_documented() -> None:
-    from weft.cli.main import VERBS
-    from weft.policies.registry import BUILT_IN
+    from treadle.cli.main import VERBS
+    from treadle.policies.registry import BUILT_IN
 
     readme = (ROOT / "README.md").read_text()
     missing = [name for name in [*BUILT_IN, *VERBS] if f"`{name}`" not in readme]
@@ -129,5 +129,5 @@ def test_every_policy_and_verb_is_documented() -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert set(weft.__all__) == PUBLIC
-    assert all(hasattr(weft, name) for name in PUBLIC)
+    assert set(treadle.__all__) == PUBLIC
+    assert all(hasattr(treadle, name) for name in PUBLIC)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from weft.cli.desk import Desk
-from weft.cli.main import run
-from weft.wire.jobs import (
+from treadle.cli.desk import Desk
+from treadle.cli.main import run
+from treadle.wire.jobs import (
     AttemptView,
     DryRun,
     JobChange,
@@ -18,7 +18,7 @@ from weft.wire.jobs import (
     Submitted,
     Why,
 )
-from weft.wire.machine import (
+from treadle.wire.machine import (
     DeviceView,
     EventPage,
     EventView,
@@ -31,7 +31,7 @@ from weft.wire.machine import (
     TokenView,
     UsageRow,
 )
-from weft.wire.problems import NotFoundError
+from treadle.wire.problems import NotFoundError
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -80,7 +80,7 @@ STATUS = Status(
     pid=4242,
     since_at=NOW - 7500,
     store="sqlite",
-    socket="/run/user/1000/weft/weft.sock",
+    socket="/run/user/1000/treadle/treadle.sock",
     url="",
     policy="afs",
     devices=8,
@@ -249,7 +249,7 @@ class ValueClient:
             created_at=NOW,
             expires_at=None if request.days is None else NOW + 86_400 * request.days,
         )
-        return TokenMade(token="weft_user_t1_secret", view=view)
+        return TokenMade(token="treadle_user_t1_secret", view=view)
 
     def tokens(self) -> tuple[TokenView, ...]:
         ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
@@ -275,7 +275,7 @@ class Moment:
         self.s += seconds
 
 
-def weft(client: ValueClient, *words: str, columns: int = 80, user: str = "anna") -> int:
+def treadle(client: ValueClient, *words: str, columns: int = 80, user: str = "anna") -> int:
     """Run one command against those values; its exit code."""
     moment = Moment()
     desk = Desk(

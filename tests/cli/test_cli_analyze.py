@@ -1,4 +1,4 @@
-"""`weft analyze` as a person meets it."""
+"""`treadle analyze` as a person meets it."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weft.cli.main import run
+from treadle.cli.main import run
 
 TRACE = """id,submit_s,sizes,iterations,status
 first,0,2,100,passed
@@ -79,7 +79,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert run(["analyze", *words]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    return said.err.removeprefix("weft: ").removesuffix("\n")
+    return said.err.removeprefix("treadle: ").removesuffix("\n")
 
 
 def analysed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -174,7 +174,7 @@ def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: s
     )
     bad.write_bytes(first.replace(b'"policy":"philly"', b'"policy":7') + b"".join(lines))
     assert refused(capsys, "bad.jsonl").startswith(
-        "bad.jsonl line 1: the settings are not Weft's: "
+        "bad.jsonl line 1: the settings are not Treadle's: "
     )
 
 
@@ -221,6 +221,6 @@ def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str])
     assert run([*words, "--report", "out.html"]) == 0
     assert capsys.readouterr().out == TEXT + "report   out.html\n"
     page = Path("out.html").read_text()
-    command = "weft analyze three.csv --cluster 2x2 --no-guidelines --report out.html"
+    command = "treadle analyze three.csv --cluster 2x2 --no-guidelines --report out.html"
     assert command in page
     assert [path.name for path in Path().iterdir() if "out.html" in path.name] == ["out.html"]

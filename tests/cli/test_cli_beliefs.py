@@ -2,11 +2,11 @@
 
 import pytest
 
-from weft.cli.compare import notes
-from weft.core.cluster import Cluster
-from weft.sim.settings import Settings
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.cli.compare import notes
+from treadle.core.cluster import Cluster
+from treadle.sim.settings import Settings
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 
 def said(**settings: object) -> list[str]:

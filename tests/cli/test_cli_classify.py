@@ -1,4 +1,4 @@
-"""`weft classify` as a person meets it."""
+"""`treadle classify` as a person meets it."""
 
 import json
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from weft.cli.classify import classify
-from weft.core.errors import InvalidInputError
+from treadle.cli.classify import classify
+from treadle.core.errors import InvalidInputError
 
 KEY = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'lr'\n"
 OOM = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nbye\n"
@@ -25,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(classify, list(words), prog_name="weft classify")
+    return CliRunner().invoke(classify, list(words), prog_name="treadle classify")
 
 
 def refused(*words: str) -> str:
@@ -99,7 +99,7 @@ def test_the_rules_are_listed() -> None:
 
 
 def test_mistakes_are_one_sentence() -> None:
-    assert refused() == "no log is given; write weft classify LOG, or --list-rules"
+    assert refused() == "no log is given; write treadle classify LOG, or --list-rules"
     assert refused("no.log") == "cannot read no.log: No such file or directory"
     assert refused(".") == "cannot read .: it is a directory; expected a file"
     assert refused("key.log", "key.log") == "key.log is given twice; give each rank's log once"

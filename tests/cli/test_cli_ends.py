@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli.main import run
+from treadle.cli.main import run
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 
@@ -24,7 +24,7 @@ def trace(tmp_path: Path) -> str:
 def plugins(tmp_path: Path) -> dict[str, str]:
     """An environment in which a package with three bad policies is installed."""
     (tmp_path / "bad_policies.py").write_text(
-        "from weft import Policy\n"
+        "from treadle import Policy\n"
         "class Boom(Policy):\n"
         "    def decide(self, snapshot):\n"
         "        raise KeyError('boom')\n"
@@ -42,21 +42,22 @@ def plugins(tmp_path: Path) -> dict[str, str]:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad-policies\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[weft.policies]\nboom = bad_policies:boom\nnothing = bad_policies:nothing\n"
+        "[treadle.policies]\nboom = bad_policies:boom\nnothing = bad_policies:nothing\n"
         "absent = no_such_module:make\n"
     )
     return {**os.environ, "PYTHONPATH": str(tmp_path)}
 
 
-def weft(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "weft", *words]
+def treadle(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "treadle", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_a_usage_error_is_one_line(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", trace, "--seed", "x"]) == 2
     assert capsys.readouterr().err == (
-        "weft: Invalid value for '--seed': 'x' is not a valid integer (see weft simulate --help)\n"
+        "treadle: Invalid value for '--seed': 'x' is not a valid integer (see treadle simulate "
+        "--help)\n"
     )
 
 
@@ -72,7 +73,7 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     journal = tmp_path / "run.jsonl"
     words = ["simulate", "generate:poisson?jobs=200000", "--journal", str(journal)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "weft", *words],
+        [sys.executable, "-m", "treadle", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -82,12 +83,12 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert complaint.strip() == "weft: interrupted"
+    assert complaint.strip() == "treadle: interrupted"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, str]) -> None:
-    listed = weft(plugins, "policies")
+    listed = treadle(plugins, "policies")
     assert listed.returncode == 0
     assert "boom        Raises when it is asked." in listed.stdout
     assert "absent      (policy absent (no_such_module:make) cannot be loaded:" in listed.stdout
@@ -96,15 +97,15 @@ def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, st
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("boom", "weft: policy boom failed at 0 s: KeyError('boom')\n"),
+        ("boom", "treadle: policy boom failed at 0 s: KeyError('boom')\n"),
         (
             "nothing",
-            "weft: policy nothing gave None at 0 s, where a Schedule was expected\n",
+            "treadle: policy nothing gave None at 0 s, where a Schedule was expected\n",
         ),
         (
             "absent",
             (
-                "weft: policy absent (no_such_module:make) cannot be loaded: "
+                "treadle: policy absent (no_such_module:make) cannot be loaded: "
                 "ModuleNotFoundError(\"No module named 'no_such_module'\")\n"
             ),
         ),
@@ -113,17 +114,18 @@ def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, st
 def test_a_broken_policy_is_one_sentence(
     plugins: dict[str, str], trace: str, name: str, sentence: str
 ) -> None:
-    done = weft(plugins, "simulate", trace, "--policy", name)
+    done = treadle(plugins, "simulate", trace, "--policy", name)
     assert (done.returncode, done.stderr) == (1, sentence)
 
 
 def test_a_sweep_keeps_what_worked(plugins: dict[str, str], trace: str) -> None:
     words = ("--policies", "fifo,boom,srtf", "--workers", "1")
-    done = weft(plugins, "sweep", trace, *words)
+    done = treadle(plugins, "sweep", trace, *words)
     assert done.returncode == 1
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["policy", "fifo", "srtf"]
     assert done.stderr == (
-        "weft: 1 of 3 runs failed, the first because policy boom failed at 0 s: KeyError('boom')\n"
+        "treadle: 1 of 3 runs failed, the first because policy boom failed at 0 s: "
+        "KeyError('boom')\n"
     )
 
 
@@ -137,15 +139,16 @@ def test_a_job_that_can_never_keep_anything_ends_the_run(
 
 def test_completion_offers_policies_and_placements() -> None:
     for typed, expected in (("--policy ti", "tiresias"), ("--placement con", "consolidate")):
-        words = ["weft", "simulate", "x", *typed.split()]
+        words = ["treadle", "simulate", "x", *typed.split()]
         environment = {
             **os.environ,
-            "_WEFT_COMPLETE": "bash_complete",
+            "_TREADLE_COMPLETE": "bash_complete",
             "COMP_WORDS": " ".join(words),
             "COMP_CWORD": str(len(words) - 1),
         }
         code = (
-            "import sys; sys.argv = ['weft']; from weft.cli.main import cli; cli(prog_name='weft')"
+            "import sys; sys.argv = ['treadle']; from treadle.cli.main import cli; "
+            "cli(prog_name='treadle')"
         )
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cli.live_desk import ValueClient, job, weft
+from tests.cli.live_desk import ValueClient, job, treadle
 
-from weft.cli.main import LIVE
-from weft.wire.jobs import State, Why
+from treadle.cli.main import LIVE
+from treadle.wire.jobs import State, Why
 
 VERBS = sorted(set(LIVE) - {"up"})  # which would start a daemon
 WORDS = [
@@ -29,7 +29,7 @@ WORDS = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("typed")
     (made / "a.yaml").write_text("run: true\n")
-    (made / "a.sh").write_text("#WEFT --devices 2\ntrue\n")
+    (made / "a.sh").write_text("#TREADLE --devices 2\ntrue\n")
     return made
 
 
@@ -43,7 +43,7 @@ def printed() -> io.TextIOWrapper:
 @given(st.sampled_from(VERBS), st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=6))
 def test_any_words_are_answered_with_an_exit_code(folder, monkeypatch, verb, words) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.delenv("WEFT_URL", raising=False)
+    monkeypatch.delenv("TREADLE_URL", raising=False)
     client = ValueClient(
         views=[
             job("1", State.SUCCEEDED, name="x", attempts=1, code=0),
@@ -55,7 +55,7 @@ def test_any_words_are_answered_with_an_exit_code(folder, monkeypatch, verb, wor
     client.details["12"] = client.job("1")
     out, err = printed(), printed()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = weft(client, verb, *words)
+        code = treadle(client, verb, *words)
     assert 0 <= code <= 130
     err.seek(0)
     assert "\x1b" not in err.read()

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import NOW, STATUS, ValueClient, detail, job, running, weft
+from tests.cli.live_desk import NOW, STATUS, ValueClient, detail, job, running, treadle
 
-from weft.version import __version__
-from weft.wire.jobs import AttemptView, Code, FailureView, Progress, State
-from weft.wire.machine import DeviceView, EventView, NodeView, ProcessView, UsageRow
+from treadle.version import __version__
+from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
+from treadle.wire.machine import DeviceView, EventView, NodeView, ProcessView, UsageRow
 
 BERT = running(
     "9",
@@ -45,14 +45,14 @@ JOBS = [
 @pytest.fixture(autouse=True)
 def _in_greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.delenv("WEFT_URL", raising=False)
+    monkeypatch.delenv("TREADLE_URL", raising=False)
     time.tzset()
 
 
 def printed(
     capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, columns: int = 80
 ) -> str:
-    assert weft(client, *words, columns=columns) == 0
+    assert treadle(client, *words, columns=columns) == 0
     return capsys.readouterr().out
 
 
@@ -104,29 +104,30 @@ def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> N
     assert printed(capsys, client, "ps", "-u", "anna") == (
         "ID  NAME  STATE    DEVICES  TIME  REASON\n"
         "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
-        "1 more of other users; weft ps --all shows them\n"
+        "1 more of other users; treadle ps --all shows them\n"
     )
 
 
 def test_ps_without_jobs_says_what_to_do(capsys) -> None:
     empty = ValueClient()
     assert printed(capsys, empty, "ps", "--all") == (
-        "no jobs; weft submit -- python train.py submits one, weft ps -a shows those that ended\n"
+        "no jobs; treadle submit -- python train.py submits one, treadle ps -a shows those "
+        "that ended\n"
     )
     assert printed(capsys, empty, "ps", "--name", "x") == "no such jobs\n"
     others = ValueClient(views=JOBS)
     assert printed(capsys, others, "ps", "-u", "carl") == (
-        "no jobs of carl; 24 of others (weft ps --all)\n"
+        "no jobs of carl; 24 of others (treadle ps --all)\n"
     )
 
 
 def test_ps_knows_its_states(capsys) -> None:
     client = ValueClient(views=JOBS)
     assert "14" in printed(capsys, client, "ps", "--all", "--state", "failed,timeout")
-    assert weft(client, "ps", "--state", "done") == 2
+    assert treadle(client, "ps", "--state", "done") == 2
     assert capsys.readouterr().err == (
-        "weft: there is no state 'done' (known: pending, held, starting, running, resizing, "
-        "stopping, succeeded, failed, cancelled, timeout) (see weft ps --help)\n"
+        "treadle: there is no state 'done' (known: pending, held, starting, running, resizing, "
+        "stopping, succeeded, failed, cancelled, timeout) (see treadle ps --help)\n"
     )
 
 
@@ -229,23 +230,24 @@ def test_describe_tells_why_a_job_failed_and_what_to_do(capsys) -> None:
 
 
 def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
-    assert weft(ValueClient(), "status") == 0
+    assert treadle(ValueClient(), "status") == 0
     assert capsys.readouterr().err == (
-        f"weft: this command is of version {__version__}; weft down and weft up renew the daemon\n"
+        f"treadle: this command is of version {__version__}; treadle down and treadle up renew "
+        "the daemon\n"
     )
-    assert weft(ValueClient(found=replace(STATUS, version=__version__)), "status") == 0
+    assert treadle(ValueClient(found=replace(STATUS, version=__version__)), "status") == 0
     assert capsys.readouterr().err == ""
 
 
 def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
     client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True))
     assert printed(capsys, client, "status") == (
-        "weft 1.2.3 runs since 2h05m, pid 4242\n"
+        "treadle 1.2.3 runs since 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
         "  jobs     5 running, 12 waiting, 1 held; draining: nothing new is started\n"
         "  policy   afs\n"
         "  store    sqlite\n"
-        "  socket   /run/user/1000/weft/weft.sock\n"
+        "  socket   /run/user/1000/treadle/treadle.sock\n"
         "  url      http://127.0.0.1:8437\n"
     )
 
@@ -361,12 +363,13 @@ def test_tokens_are_listed_made_and_revoked(capsys) -> None:
         "t1  ci    anna  user  1d00h ago  never   never\n"
         "t2  old   anna  user  1d00h ago  1m ago  expired\n"
     )
-    assert weft(client, "token", "make", "ci", "--role", "viewer", "--days", "2") == 0
+    assert treadle(client, "token", "make", "ci", "--role", "viewer", "--days", "2") == 0
     out, err = capsys.readouterr()
-    assert out == "weft_user_t1_secret\n"
+    assert out == "treadle_user_t1_secret\n"
     assert err == (
-        "weft: a viewer's token for anna for 2d00h, shown only now; use it as WEFT_TOKEN, revoke "
-        "it with weft token revoke t1\n"
+        "treadle: a viewer's token for anna for 2d00h, shown only now; use it as "
+        "TREADLE_TOKEN, revoke "
+        "it with treadle token revoke t1\n"
     )
     assert printed(capsys, client, "token", "revoke", "t1") == "token t1 is revoked\n"
 
@@ -374,7 +377,7 @@ def test_tokens_are_listed_made_and_revoked(capsys) -> None:
 def test_top_is_printed_once_where_nobody_watches(capsys) -> None:
     client = ValueClient(views=[BIG], machines=(replace(BOX, devices=BOX.devices[3:]),))
     assert printed(capsys, client, "top") == (
-        "weft 1.2.3, up 2h05m, policy afs: 3 of 8 devices free, 5 running, 12 waiting, 1 held\n"
+        "treadle 1.2.3, up 2h05m, policy afs: 3 of 8 devices free, 5 running, 12 waiting, 1 held\n"
         "\n"
         "box: 1 x H100, 96 cores, 1,024 GiB\n"
         "DEVICE  STATE\n"
@@ -389,7 +392,7 @@ def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Pat
     client = ValueClient()
     live, packed = tmp_path / "live.jsonl", tmp_path / "debug.tar.gz"
     assert printed(capsys, client, "journal", "-o", str(live)) == (
-        f"wrote {live} (16 bytes); weft analyze {live} studies it\n"
+        f"wrote {live} (16 bytes); treadle analyze {live} studies it\n"
     )
     assert live.read_bytes() == b'{"a":1}\n{"b":2}\n'
     told = printed(capsys, client, "debug-bundle", "-o", str(packed))
@@ -398,7 +401,7 @@ def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Pat
         f"wrote {packed} (2 files, {size:,} bytes); look into it before you pass it on\n"
     )
     with tarfile.open(packed) as archive:
-        assert archive.getnames() == ["weft-debug/daemon.log", "weft-debug/status.json"]
+        assert archive.getnames() == ["treadle-debug/daemon.log", "treadle-debug/status.json"]
     assert {path.stat().st_mode & 0o777 for path in (live, packed)} == {0o600}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["debug.tar.gz", "live.jsonl"]
     assert printed(capsys, client, "snapshot") == '{\n "now": 12.5\n}\n'
@@ -406,9 +409,9 @@ def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Pat
 
 def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path) -> None:
     missing = tmp_path / "none" / "x.jsonl"
-    assert weft(ValueClient(), "journal", "-o", str(missing)) == 2
+    assert treadle(ValueClient(), "journal", "-o", str(missing)) == 2
     assert capsys.readouterr().err == (
-        f"weft: {missing} cannot be written: No such file or directory\n"
+        f"treadle: {missing} cannot be written: No such file or directory\n"
     )
 
 
@@ -417,8 +420,8 @@ def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
         def debug(self) -> dict[str, str]:
             return {"../../.bashrc": "x"}
 
-    assert weft(Hostile(), "debug-bundle", "-o", str(tmp_path / "x.tar.gz")) == 2
+    assert treadle(Hostile(), "debug-bundle", "-o", str(tmp_path / "x.tar.gz")) == 2
     assert capsys.readouterr().err == (
-        "weft: the daemon names a file ../../.bashrc, which is no plain name\n"
+        "treadle: the daemon names a file ../../.bashrc, which is no plain name\n"
     )
     assert not list(tmp_path.iterdir())

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.live_desk import NOW, Moment, ValueClient, detail, job, running, weft
+from tests.cli.live_desk import NOW, Moment, ValueClient, detail, job, running, treadle
 
-from weft.cli.desk import Desk
-from weft.cli.following import AWAY_MAX_S, Follower, Printer, tail_offset
-from weft.cli.table import Column, table
-from weft.cli.wording import cut, log_text, plain, span, width_of
-from weft.client.errors import UnreachableError
-from weft.wire.jobs import AttemptView, JobDetail, LogPiece, State
-from weft.wire.problems import TooManyError
+from treadle.cli.desk import Desk
+from treadle.cli.following import AWAY_MAX_S, Follower, Printer, tail_offset
+from treadle.cli.table import Column, table
+from treadle.cli.wording import cut, log_text, plain, span, width_of
+from treadle.client.errors import UnreachableError
+from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
+from treadle.wire.problems import TooManyError
 
 DONE = replace(running("9", name="big"), state=State.SUCCEEDED)
 
@@ -27,33 +27,33 @@ def attempts(*ended: float | None) -> tuple[AttemptView, ...]:
 
 def test_logs_are_printed_as_they_are(capsys) -> None:
     client = ValueClient(views=[DONE], logs={(1, 0): "one\ntwo\nthree"})
-    assert weft(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "one\ntwo\nthree"
-    assert weft(client, "logs", "big", "--tail", "2") == 0
+    assert treadle(client, "logs", "big", "--tail", "2") == 0
     assert capsys.readouterr().out == "two\nthree"
-    assert weft(client, "logs", "9", "-f") == 0
+    assert treadle(client, "logs", "9", "-f") == 0
     assert capsys.readouterr().out == "one\ntwo\nthree"
 
 
 def test_a_file_gets_every_byte_and_a_terminal_does_not(capsys, monkeypatch) -> None:
     client = ValueClient(views=[DONE], logs={(1, 0): "\x1b[31mred\x1b[0m\x1b[2J\x07\n"})
-    assert weft(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
     monkeypatch.setattr(Desk, "terminal", property(lambda _: True))
-    assert weft(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\n"
-    assert weft(client, "logs", "9", "--raw") == 0
+    assert treadle(client, "logs", "9", "--raw") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
 
 
 def test_several_ranks_have_their_number_before_each_line(capsys) -> None:
     client = ValueClient(details={"9": detail(DONE, ranks=2)})
     client.logs = {(1, 0): "a\nb\n", (1, 1): "c\nlast"}
-    assert weft(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "[0] a\n[0] b\n[1] c\n[1] last\n"
-    assert weft(client, "logs", "9", "--no-prefix") == 0
+    assert treadle(client, "logs", "9", "--no-prefix") == 0
     assert capsys.readouterr().out == "a\nb\nc\nlast"
-    assert weft(client, "logs", "9", "--rank", "1") == 0
+    assert treadle(client, "logs", "9", "--rank", "1") == 0
     assert capsys.readouterr().out == "c\nlast"
 
 
@@ -61,31 +61,31 @@ def test_attempts_by_number_and_by_time(capsys) -> None:
     runs = attempts(NOW - 3000, NOW - 100, None)
     client = ValueClient(details={"9": detail(running("9"), attempts=runs)})
     client.logs = {(1, 0): "first\n", (2, 0): "second\n", (3, 0): "third\n"}
-    assert weft(client, "logs", "9") == 0
-    assert weft(client, "logs", "9", "--attempt", "1") == 0
+    assert treadle(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9", "--attempt", "1") == 0
     assert capsys.readouterr().out == "third\nfirst\n"
-    assert weft(client, "logs", "9", "--since", "10m") == 0
+    assert treadle(client, "logs", "9", "--since", "10m") == 0
     out, err = capsys.readouterr()
     assert out == "second\nthird\n"
     assert err == (
-        "weft: lines carry no times: 2 attempts ran in the last 10m, the first begun 15m ago\n"
-        "weft: attempt 2 of job 9\n"
-        "weft: attempt 3 of job 9\n"
+        "treadle: lines carry no times: 2 attempts ran in the last 10m, the first begun 15m ago\n"
+        "treadle: attempt 2 of job 9\n"
+        "treadle: attempt 3 of job 9\n"
     )
 
 
 def test_what_is_not_there_is_said(capsys) -> None:
     client = ValueClient(views=[job("11", because="8 are asked for and 3 are free"), DONE])
     client.logs = {(1, 0): "x"}
-    assert weft(client, "logs", "11") == 0
-    assert weft(client, "logs", "9", "--rank", "3") == 102
-    assert weft(client, "logs", "9", "--rank", "x") == 2
-    assert weft(client, "logs", "9", "--attempt", "1", "--since", "1h") == 2
+    assert treadle(client, "logs", "11") == 0
+    assert treadle(client, "logs", "9", "--rank", "3") == 102
+    assert treadle(client, "logs", "9", "--rank", "x") == 2
+    assert treadle(client, "logs", "9", "--attempt", "1", "--since", "1h") == 2
     assert capsys.readouterr().err == (
-        "weft: job 11 has not run yet and printed nothing: 8 are asked for and 3 are free\n"
-        "weft: attempt 1 of job 9 has no rank 3\n"
-        "weft: --rank is x; expected a number from 0, or all (see weft logs --help)\n"
-        "weft: --attempt and --since say two things; keep one (see weft logs --help)\n"
+        "treadle: job 11 has not run yet and printed nothing: 8 are asked for and 3 are free\n"
+        "treadle: attempt 1 of job 9 has no rank 3\n"
+        "treadle: --rank is x; expected a number from 0, or all (see treadle logs --help)\n"
+        "treadle: --attempt and --since say two things; keep one (see treadle logs --help)\n"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_long_log_is_read_in_larger_pieces_and_patiently(capsys) -> None:
     content = "0123456789\n" * 200_000
     client = Busy(views=[DONE], logs={(1, 0): content})
     client.limits = []
-    assert weft(client, "logs", "9") == 0
+    assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == content
     assert client.limits == [64, 1 << 16, 1 << 20, 1 << 20, 1 << 20, 1 << 20]
 
@@ -127,14 +127,14 @@ class Living(ValueClient):
 
 
 def test_following_goes_over_attempts_and_ends_with_the_job(capsys) -> None:
-    assert weft(Living(), "logs", "9", "-f") == 0
+    assert treadle(Living(), "logs", "9", "-f") == 0
     out, err = capsys.readouterr()
     assert out == "half a line\nagain\nend\n"
-    assert err == "weft: attempt 2 of job 9\nweft: job 9 (big) succeeded\n"
+    assert err == "treadle: attempt 2 of job 9\ntreadle: job 9 (big) succeeded\n"
 
 
 def test_following_one_attempt_ends_with_it(capsys) -> None:
-    assert weft(Living(), "logs", "9", "-f", "--attempt", "1") == 0
+    assert treadle(Living(), "logs", "9", "-f", "--attempt", "1") == 0
     assert capsys.readouterr().out == "half a line\n"
 
 
@@ -143,7 +143,7 @@ def test_following_says_why_a_job_has_not_started(capsys) -> None:
     desk = Desk(connect=lambda: client, pause=lambda _: None)
     Follower(desk, "9", Printer(raw=True)).run()
     assert capsys.readouterr().err.splitlines()[0] == (
-        "weft: job 9 has not started: 3 go before it"
+        "treadle: job 9 has not started: 3 go before it"
     )
 
 
@@ -157,11 +157,11 @@ def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> N
                 raise UnreachableError("nobody")
             return super().job(identity)
 
-    assert weft(Restarting(), "logs", "9", "-f") == 0
+    assert treadle(Restarting(), "logs", "9", "-f") == 0
     out, err = capsys.readouterr()
     assert out == "half a line\nagain\nend\n"
     assert err.splitlines()[0] == (
-        "weft: the daemon does not answer; jobs run on, and this waits a minute for it"
+        "treadle: the daemon does not answer; jobs run on, and this waits a minute for it"
     )
 
 
@@ -183,8 +183,10 @@ def test_ctrl_c_leaves_the_job_running(capsys) -> None:
             raise KeyboardInterrupt
 
     client = Interrupted(views=[running("9")])
-    assert weft(client, "logs", "9", "-f") == 101
-    assert capsys.readouterr().err == ("weft: detached; job 9 runs on (weft cancel 9 stops it)\n")
+    assert treadle(client, "logs", "9", "-f") == 101
+    assert capsys.readouterr().err == (
+        "treadle: detached; job 9 runs on (treadle cancel 9 stops it)\n"
+    )
 
 
 @given(

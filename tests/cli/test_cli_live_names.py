@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import ValueClient, job, running, weft
+from tests.cli.live_desk import ValueClient, job, running, treadle
 
-from weft.wire.jobs import JobRequest, JobView, State, Why
+from treadle.wire.jobs import JobRequest, JobView, State, Why
 
 AFTER = {"cause": "dependency", "because": "it starts after job 9"}
 SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
@@ -16,8 +16,8 @@ SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
 
 def test_a_name_means_ones_own_jobs_and_an_id_anybodys(capsys) -> None:
     client = ValueClient(views=[job("11", name="sleep"), job("12", name="sleep", user="bob")])
-    assert weft(client, "cancel", "sleep", user="bob") == 0
-    assert weft(client, "cancel", "11", user="bob") == 0
+    assert treadle(client, "cancel", "sleep", user="bob") == 0
+    assert treadle(client, "cancel", "11", user="bob") == 0
     assert client.asked == [("cancel", "12"), ("cancel", "11")]
     assert capsys.readouterr().out == "job 12 (sleep) cancelled\njob 11 (sleep) cancelled\n"
 
@@ -25,35 +25,35 @@ def test_a_name_means_ones_own_jobs_and_an_id_anybodys(capsys) -> None:
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "why", "logs", "describe", "wait"])
 def test_a_name_that_only_others_use_is_refused_with_the_id_to_say(capsys, verb) -> None:
     client = ValueClient(views=[job("11", name="sleep")])
-    assert weft(client, verb, "sleep", user="root") == 102
+    assert treadle(client, verb, "sleep", user="root") == 102
     assert client.asked == []
     assert capsys.readouterr().err == (
-        "weft: no job of yours has the name sleep, but job 11 of anna has; "
+        "treadle: no job of yours has the name sleep, but job 11 of anna has; "
         "say the id if you mean that one\n"
     )
 
 
 def test_over_the_network_a_name_of_two_users_is_refused(capsys, monkeypatch) -> None:
-    monkeypatch.setenv("WEFT_URL", "http://box:8437")
+    monkeypatch.setenv("TREADLE_URL", "http://box:8437")
     client = ValueClient(views=[job("11", name="sleep"), job("12", name="sleep", user="bob")])
-    assert weft(client, "cancel", "sleep") == 2
+    assert treadle(client, "cancel", "sleep") == 2
     assert client.asked == []
     assert capsys.readouterr().err == (
-        "weft: sleep is the name of jobs of anna and bob; say which by id\n"
+        "treadle: sleep is the name of jobs of anna and bob; say which by id\n"
     )
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold"])
 def test_an_array_by_its_name_is_one_order(capsys, verb) -> None:
     client = ValueClient(views=[*SWEEP, job("15", name="sweep")])
-    assert weft(client, verb, "sweep") == 0
+    assert treadle(client, verb, "sweep") == 0
     assert client.asked == [(verb, "13"), (verb, "15")]
     assert capsys.readouterr().out.startswith("3 jobs of 13 ")
 
 
 def test_an_array_with_a_renamed_member_is_ordered_by_its_members() -> None:
     client = ValueClient(views=[*SWEEP[:2], job("13_2", name="other", array="13", index=2)])
-    assert weft(client, "cancel", "sweep") == 0
+    assert treadle(client, "cancel", "sweep") == 0
     assert client.asked == [("cancel", "13_0"), ("cancel", "13_1")]
 
 
@@ -61,16 +61,16 @@ def test_a_job_may_start_after_an_array_by_its_id_or_name(capsys) -> None:
     ended = job("13_3", State.SUCCEEDED, name="sweep", array="13", index=3)
     client = ValueClient(views=[*SWEEP, ended, job("15", name="two"), job("16", name="two")])
     words = ("--after", "13", "--after", "sweep", "--after-any", "13_1", "--", "x")
-    assert weft(client, "submit", "--no-git", *words) == 0
+    assert treadle(client, "submit", "--no-git", *words) == 0
     request = client.asked[0][1]
     assert isinstance(request, JobRequest)
     assert (request.after, request.after_any) == (("13", "13"), ("13_1",))
     capsys.readouterr()
-    assert weft(client, "submit", "--after", "two", "--", "x") == 2
+    assert treadle(client, "submit", "--after", "two", "--", "x") == 2
     assert capsys.readouterr().err == (
-        "weft: two is the name of 2 jobs (15, 16); say which by id\n"
+        "treadle: two is the name of 2 jobs (15, 16); say which by id\n"
     )
-    assert weft(client, "submit", "--after", "nobody", "--", "x") == 102
+    assert treadle(client, "submit", "--after", "nobody", "--", "x") == 102
 
 
 def test_only_what_is_held_is_released(capsys) -> None:
@@ -79,7 +79,7 @@ def test_only_what_is_held_is_released(capsys) -> None:
     never = Why(id="15", state=State.PENDING, cause="dependency", because="9 failed", never=True)
     views = [job("11", name="big"), running("12"), *SWEEP, held, broken, gated]
     client = ValueClient(views=views, whys={"15": never, "16": replace(never, never=False)})
-    assert weft(client, "release", "big", "12", "sweep", "14", "15", "16") == 0
+    assert treadle(client, "release", "big", "12", "sweep", "14", "15", "16") == 0
     assert capsys.readouterr().out == (
         "job 11 (big) is not held, it is PENDING\n"
         "job 12 is not held, it is RUNNING\n"
@@ -90,7 +90,7 @@ def test_only_what_is_held_is_released(capsys) -> None:
     )
     assert client.asked == [("release", "14"), ("release", "15")]
     client = ValueClient(views=[replace(SWEEP[0], state=State.HELD), *SWEEP[1:], *_named("sweep")])
-    assert weft(client, "release", "sweep") == 0
+    assert treadle(client, "release", "sweep") == 0
     assert client.asked == [("release", "13"), ("release", "21")]
     assert "job 20 (sweep) is not held, it is PENDING\n" in capsys.readouterr().out
 
@@ -102,7 +102,10 @@ def _named(name: str) -> list[JobView]:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("events", "--job", "nosuch"), "no job has the id or name nosuch; weft ps -a lists them"),
+        (
+            ("events", "--job", "nosuch"),
+            "no job has the id or name nosuch; treadle ps -a lists them",
+        ),
         (("events", "--job", "99"), "there is no job 99"),
         (("logs", "9", "--attempt", "9"), "job 9 has no attempt 9; the newest is 1"),
         (("logs", "9", "--attempt", "9", "--json"), "job 9 has no attempt 9; the newest is 1"),
@@ -112,16 +115,16 @@ def _named(name: str) -> list[JobView]:
 )
 def test_what_is_not_there_is_said_not_to_be(capsys, words, sentence) -> None:
     client = ValueClient(views=[running("9"), job("11")])
-    assert weft(client, *words) == 102
+    assert treadle(client, *words) == 102
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"weft: {sentence}\n")
+    assert (out, err) == ("", f"treadle: {sentence}\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_output_that_cannot_be_written_is_one_sentence() -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "weft", "policies"],
+            [sys.executable, "-m", "treadle", "policies"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -129,15 +132,15 @@ def test_output_that_cannot_be_written_is_one_sentence() -> None:
         )
     assert (ended.returncode, ended.stderr) == (
         1,
-        "weft: the output cannot be written: No space left on device\n",
+        "treadle: the output cannot be written: No space left on device\n",
     )
 
 
 def test_an_empty_name_is_refused(capsys) -> None:
     client = ValueClient(views=[job("11")])
     for verb in ("describe", "why", "logs", "cancel", "wait"):
-        assert weft(client, verb, "") == 2
+        assert treadle(client, verb, "") == 2
         assert capsys.readouterr().err == (
-            "weft: the job's id or name is empty; weft ps -a lists them\n"
+            "treadle: the job's id or name is empty; treadle ps -a lists them\n"
         )
     assert client.asked == []

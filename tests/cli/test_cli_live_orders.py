@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import click
 import pytest
-from tests.cli.live_desk import NOW, STATUS, Moment, ValueClient, detail, job, running, weft
+from tests.cli.live_desk import NOW, STATUS, Moment, ValueClient, detail, job, running, treadle
 
-from weft.cli.desk import Desk
-from weft.cli.ends import exit_code
-from weft.cli.main import run
-from weft.client.errors import NoAnswerError, UnreachableError
-from weft.wire.jobs import JobDetail, JobView, State
-from weft.wire.machine import Status
-from weft.wire.problems import (
+from treadle.cli.desk import Desk
+from treadle.cli.ends import exit_code
+from treadle.cli.main import run
+from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.wire.jobs import JobDetail, JobView, State
+from treadle.wire.machine import Status
+from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
@@ -26,7 +26,7 @@ SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
 
 def test_one_order_for_a_job_an_array_and_a_name(capsys) -> None:
     client = ValueClient(views=[job("11", name="big"), *SWEEP, job("14"), job("15", name="big")])
-    assert weft(client, "cancel", "14", "13", "big") == 0
+    assert treadle(client, "cancel", "14", "13", "big") == 0
     assert capsys.readouterr().out == (
         "job 14 cancelled\n3 jobs of 13 cancelled\njob 11 (big) cancelled\njob 15 (big) cancelled\n"
     )
@@ -38,36 +38,37 @@ def test_a_job_that_is_still_stopping_is_said_to_be(capsys) -> None:
         def cancel(self, identity: str) -> tuple[JobView, ...]:
             return (replace(running(identity), state=State.STOPPING),)
 
-    assert weft(Slow(views=[running("9")]), "cancel", "9") == 0
+    assert treadle(Slow(views=[running("9")]), "cancel", "9") == 0
     assert capsys.readouterr().out == "job 9 cancelled, now STOPPING\n"
 
 
 def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
     client = ValueClient(views=[job("11", name="big")])
-    assert weft(client, "hold", "11") == 0
+    assert treadle(client, "hold", "11") == 0
     client.views = [job("11", State.HELD, name="big")]
-    assert weft(client, "release", "big") == 0
-    assert weft(client, "priority", "11", "high") == 0
-    assert weft(client, "priority", "11", "-5") == 0
+    assert treadle(client, "release", "big") == 0
+    assert treadle(client, "priority", "11", "high") == 0
+    assert treadle(client, "priority", "11", "-5") == 0
     assert capsys.readouterr().out == (
         "job 11 (big) held\n"
         "job 11 (big) released\n"
         "job 11 (big) changed: priority 10\n"
         "job 11 (big) changed: priority -5\n"
     )
-    assert weft(client, "priority", "11", "asap") == 2
+    assert treadle(client, "priority", "11", "asap") == 2
     assert capsys.readouterr().err == (
-        'weft: priority is "asap"; expected a whole number, or low, normal, high, urgent\n'
+        'treadle: priority is "asap"; expected a whole number, or low, normal, high, urgent\n'
     )
 
 
 def test_a_job_that_is_not_there_does_not_keep_the_others_from_it(capsys) -> None:
     client = ValueClient(views=[job("11")])
-    assert weft(client, "cancel", "98", "11", "nobody") == 102
+    assert treadle(client, "cancel", "98", "11", "nobody") == 102
     out, err = capsys.readouterr()
     assert out == "job 11 cancelled\n"
     assert err == (
-        "weft: no job has the id or name nobody; weft ps -a lists them\nweft: there is no job 98\n"
+        "treadle: no job has the id or name nobody; treadle ps -a lists them\ntreadle: there "
+        "is no job 98\n"
     )
 
 
@@ -81,13 +82,13 @@ def test_many_jobs_are_asked_about_on_a_terminal(capsys, monkeypatch) -> None:
 
     monkeypatch.setattr(click, "confirm", no)
     client = ValueClient(views=[*SWEEP])
-    assert weft(client, "cancel", "13") == 1
+    assert treadle(client, "cancel", "13") == 1
     assert asked == ["cancel 3 jobs?"]
-    assert capsys.readouterr().err == "weft: nothing was changed\n"
-    assert weft(client, "cancel", "13", "-y") == 0
-    assert weft(client, "cancel", "13_0") == 0
+    assert capsys.readouterr().err == "treadle: nothing was changed\n"
+    assert treadle(client, "cancel", "13", "-y") == 0
+    assert treadle(client, "cancel", "13_0") == 0
     assert len(asked) == 1
-    assert weft(client, "down", "--cancel") == 1
+    assert treadle(client, "down", "--cancel") == 1
     assert asked[-1] == "cancel 18 jobs?"
 
 
@@ -119,23 +120,23 @@ def test_wait_ends_as_the_first_job_that_did_not_succeed(capsys) -> None:
             job("4", State.TIMEOUT),
         ]
     )
-    assert weft(client, "wait", "1", "3", "2", "4") == 103
+    assert treadle(client, "wait", "1", "3", "2", "4") == 103
     assert capsys.readouterr().out == (
         "job 1 (ok) succeeded\n"
         "job 3 was cancelled: by anna\n"
         "job 2 failed with exit code 3: a bug\n"
         "job 4 reached its time limit\n"
     )
-    assert weft(client, "wait", "1") == 0
+    assert treadle(client, "wait", "1") == 0
 
 
 def test_wait_gives_up_after_its_time(capsys) -> None:
     client = ValueClient(views=[running("9"), job("1", State.SUCCEEDED)])
-    assert weft(client, "wait", "9", "1", "--timeout", "1m") == 101
+    assert treadle(client, "wait", "9", "1", "--timeout", "1m") == 101
     out, err = capsys.readouterr()
     assert out == "job 1 succeeded\n"
-    assert err == "weft: 1 job not ended yet: 9\n"
-    assert weft(client, "wait", "9", "--timeout", "soon") == 2
+    assert err == "treadle: 1 job not ended yet: 9\n"
+    assert treadle(client, "wait", "9", "--timeout", "soon") == 2
 
 
 def test_wait_sees_the_end_of_a_job_that_runs(capsys) -> None:
@@ -147,7 +148,7 @@ def test_wait_sees_the_end_of_a_job_that_runs(capsys) -> None:
             state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
             return detail(replace(running(identity), state=state))
 
-    assert weft(Ending(), "wait", "9") == 0
+    assert treadle(Ending(), "wait", "9") == 0
     assert capsys.readouterr().out == "job 9 succeeded\n"
 
 
@@ -162,30 +163,30 @@ def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
             state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
             return detail(replace(running(identity), state=state))
 
-    assert weft(Restarting(), "wait", "9") == 0
+    assert treadle(Restarting(), "wait", "9") == 0
     out, err = capsys.readouterr()
     assert out == "job 9 succeeded\n"
     assert err == (
-        "weft: the daemon does not answer; jobs run on, and this waits a minute for it\n"
+        "treadle: the daemon does not answer; jobs run on, and this waits a minute for it\n"
     )
 
 
 def test_words_that_are_no_text_are_refused(capsys) -> None:
-    assert weft(ValueClient(), "ps", "--name", "\udcff") == 2
-    assert capsys.readouterr().err == "weft: a word of the command is not UTF-8 text\n"
+    assert treadle(ValueClient(), "ps", "--name", "\udcff") == 2
+    assert capsys.readouterr().err == "treadle: a word of the command is not UTF-8 text\n"
 
 
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (UnreachableError("no server answers"), 110, "weft: no server answers\n"),
-        (NoAnswerError("the answer was lost"), 1, "weft: the answer was lost\n"),
-        (NotAllowedError("job 9 is bob's"), 111, "weft: job 9 is bob's\n"),
-        (NotKnownError("no such token"), 111, "weft: no such token\n"),
-        (InvalidRequestError("bad", hint="try\x1b this"), 2, "weft: bad\n  try? this\n"),
-        (RequestError("bad"), 2, "weft: bad\n"),
-        (ConflictError("it has ended"), 1, "weft: it has ended\n"),
-        (UnavailableError("the disk is full"), 1, "weft: the disk is full\n"),
+        (UnreachableError("no server answers"), 110, "treadle: no server answers\n"),
+        (NoAnswerError("the answer was lost"), 1, "treadle: the answer was lost\n"),
+        (NotAllowedError("job 9 is bob's"), 111, "treadle: job 9 is bob's\n"),
+        (NotKnownError("no such token"), 111, "treadle: no such token\n"),
+        (InvalidRequestError("bad", hint="try\x1b this"), 2, "treadle: bad\n  try? this\n"),
+        (RequestError("bad"), 2, "treadle: bad\n"),
+        (ConflictError("it has ended"), 1, "treadle: it has ended\n"),
+        (UnavailableError("the disk is full"), 1, "treadle: the disk is full\n"),
     ],
 )
 def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
@@ -193,14 +194,14 @@ def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
         def status(self) -> Status:
             raise error
 
-    assert weft(Refusing(), "status") == code
+    assert treadle(Refusing(), "status") == code
     assert capsys.readouterr().err == text
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], ("the daemon has left; jobs stay (5 running on, 13 waiting), and weft up takes "
+        ([], ("the daemon has left; jobs stay (5 running on, 13 waiting), and treadle up takes "
              "them back\n")),
         (["--drain"], ("the daemon starts nothing more and leaves when all have ended: 5 running, "
                       "12 waiting, 1 held\n")),
@@ -209,7 +210,7 @@ def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
 )  # fmt: skip
 def test_down_says_what_becomes_of_the_jobs(words, told, capsys) -> None:
     client = ValueClient()
-    assert weft(client, "down", *words) == 0
+    assert treadle(client, "down", *words) == 0
     assert capsys.readouterr().out == told
 
 
@@ -218,30 +219,30 @@ def test_down_without_a_daemon_or_jobs(capsys) -> None:
         def status(self) -> Status:
             raise UnreachableError("nobody")
 
-    assert weft(Gone(), "down") == 0
+    assert treadle(Gone(), "down") == 0
     idle = ValueClient(found=replace(STATUS, running=0, waiting=0, held=0))
-    assert weft(idle, "down") == 0
+    assert treadle(idle, "down") == 0
     assert capsys.readouterr().out == (
         "no daemon runs here; nothing to stop\nthe daemon has left; there were no jobs\n"
     )
 
 
 def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
-    monkeypatch.delenv("WEFT_URL", raising=False)
+    monkeypatch.delenv("TREADLE_URL", raising=False)
     client = ValueClient()
-    assert weft(client, "up", "--state", str(tmp_path), "--policy", "fifo", columns=200) == 0
+    assert treadle(client, "up", "--state", str(tmp_path), "--policy", "fifo", columns=200) == 0
     out, err = capsys.readouterr()
     assert out == (
-        "weft 1.2.3 runs already, since 2h05m, pid 4242\n"
+        "treadle 1.2.3 runs already, since 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
         "  jobs     5 running, 12 waiting, 1 held\n"
         "  policy   afs\n"
         "  store    sqlite\n"
-        "  socket   /run/user/1000/weft/weft.sock\n"
+        "  socket   /run/user/1000/treadle/treadle.sock\n"
         f"  log      {tmp_path}/daemon.log\n"
     )
     assert err == (
-        "weft: the options given were not used; weft down stops it, weft policy switches\n"
+        "treadle: the options given were not used; treadle down stops it, treadle policy switches\n"
     )
 
 
@@ -255,24 +256,24 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_up_refuses_what_contradicts_itself(words, sentence, capsys, monkeypatch) -> None:
-    monkeypatch.delenv("WEFT_URL", raising=False)
-    assert weft(ValueClient(), "up", *words) == 2
-    assert capsys.readouterr().err == f"weft: {sentence} (see weft up --help)\n"
+    monkeypatch.delenv("TREADLE_URL", raising=False)
+    assert treadle(ValueClient(), "up", *words) == 2
+    assert capsys.readouterr().err == f"treadle: {sentence} (see treadle up --help)\n"
 
 
 def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypatch) -> None:
-    monkeypatch.delenv("WEFT_URL", raising=False)
-    assert weft(ValueClient(), "up", "--listen", "nowhere") == 2
-    monkeypatch.setenv("WEFT_URL", "http://far:1")
-    assert weft(ValueClient(), "up") == 2
+    monkeypatch.delenv("TREADLE_URL", raising=False)
+    assert treadle(ValueClient(), "up", "--listen", "nowhere") == 2
+    monkeypatch.setenv("TREADLE_URL", "http://far:1")
+    assert treadle(ValueClient(), "up") == 2
     assert capsys.readouterr().err == (
-        "weft: --listen is nowhere; expected HOST:PORT, as 0.0.0.0:8437\n"
-        "weft: WEFT_URL is http://far:1, another server; unset it to start one here\n"
+        "treadle: --listen is nowhere; expected HOST:PORT, as 0.0.0.0:8437\n"
+        "treadle: TREADLE_URL is http://far:1, another server; unset it to start one here\n"
     )
 
 
 def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypatch) -> None:
-    from weft.cli.choosing import complete_jobs
+    from treadle.cli.choosing import complete_jobs
 
     client = ValueClient(views=[job("11", name="big"), job("12", name="x\x1b"), *SWEEP])
     context = click.Context(click.Command("x"), obj=Desk(connect=lambda: client, now=lambda: NOW))
@@ -296,4 +297,4 @@ def test_a_command_is_interrupted_in_one_line(capsys) -> None:
 
     desk = Desk(connect=Interrupted, now=lambda: NOW, stopwatch=Moment().stopwatch)
     assert run(["status"], desk) == 130
-    assert capsys.readouterr().err == "\nweft: interrupted\n"
+    assert capsys.readouterr().err == "\ntreadle: interrupted\n"

@@ -1,19 +1,19 @@
-"""What is kept of the last `weft up`."""
+"""What is kept of the last `treadle up`."""
 
 import os
 
 import pytest
-from tests.cli.live_desk import ValueClient, weft
+from tests.cli.live_desk import ValueClient, treadle
 
-from weft.cli.remembering import FILE, Remembered, recall, remember
-from weft.core.errors import InvalidInputError
+from treadle.cli.remembering import FILE, Remembered, recall, remember
+from treadle.core.errors import InvalidInputError
 
 
 def test_what_was_kept_comes_back_and_only_its_owner_may_read_it(tmp_path) -> None:
     assert recall(tmp_path) == Remembered()
     remember(tmp_path, ["--devices", "4"], "")
-    remember(tmp_path, ["--devices", "8"], "postgresql://me:secret@box/weft")
-    assert recall(tmp_path) == Remembered(("--devices", "8"), "postgresql://me:secret@box/weft")
+    remember(tmp_path, ["--devices", "8"], "postgresql://me:secret@box/treadle")
+    assert recall(tmp_path) == Remembered(("--devices", "8"), "postgresql://me:secret@box/treadle")
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
@@ -41,13 +41,13 @@ def test_what_somebody_else_wrote_is_not_used(tmp_path) -> None:
 )
 def test_a_file_that_is_damaged_is_said_to_be(tmp_path, content) -> None:
     (tmp_path / FILE).write_text(content)
-    with pytest.raises(InvalidInputError, match="it is not what weft up wrote"):
+    with pytest.raises(InvalidInputError, match="it is not what treadle up wrote"):
         recall(tmp_path)
 
 
 def test_options_that_are_no_longer_known_are_said_to_be(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.delenv("WEFT_URL", raising=False)
+    monkeypatch.delenv("TREADLE_URL", raising=False)
     remember(tmp_path, ["--gone", "4"], "")
-    assert weft(ValueClient(), "up", "--state", str(tmp_path)) == 2
+    assert treadle(ValueClient(), "up", "--state", str(tmp_path)) == 2
     assert "are not understood (No such option" in capsys.readouterr().err
-    assert weft(ValueClient(), "up", "--state", str(tmp_path), "--port", "0") == 0
+    assert treadle(ValueClient(), "up", "--state", str(tmp_path), "--port", "0") == 0

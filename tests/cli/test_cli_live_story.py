@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli.main import run
+from treadle.cli.main import run
 
 # The HTTP library leaves the socket of a connection that is refused to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -60,7 +60,7 @@ class Home:
 
     def start(self, *words: str, **how: object) -> "subprocess.Popen[str]":
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-            [sys.executable, "-m", "weft", *words],
+            [sys.executable, "-m", "treadle", *words],
             env=self.env,
             cwd=self.folder,
             text=True,
@@ -68,7 +68,7 @@ class Home:
             | how,
         )
 
-    def weft(self, *words: str) -> Answer:
+    def treadle(self, *words: str) -> Answer:
         """Run a command here: a process of its own would spend most of its time on imports."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -77,7 +77,7 @@ class Home:
 
     def done(self, *words: str) -> str:
         """What a command prints that must succeed."""
-        answer = self.weft(*words)
+        answer = self.treadle(*words)
         assert answer.code == 0, answer
         return answer.out
 
@@ -104,16 +104,16 @@ class Home:
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A short path, since a socket's may have a hundred bytes; whatever runs there is ended."""
-    folder = Path(tempfile.mkdtemp(prefix="weft", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="treadle", dir="/tmp"))
     made = Home(folder)
-    for name in ("WEFT_URL", "WEFT_SOCKET", "WEFT_TOKEN", "WEFT_STORE"):
+    for name in ("TREADLE_URL", "TREADLE_SOCKET", "TREADLE_TOKEN", "TREADLE_STORE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in made.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
     yield made
-    active = json.loads(made.weft("ps", "--json").out or '{"jobs": []}')["jobs"]
-    made.weft("down", *(["--cancel", "-y"] if active else []))
+    active = json.loads(made.treadle("ps", "--json").out or '{"jobs": []}')["jobs"]
+    made.treadle("down", *(["--cancel", "-y"] if active else []))
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -132,11 +132,12 @@ def test_submit_starts_the_daemon_by_itself_and_two_at_once_start_one(home: Home
     told = "".join(err for _, err in answers)
     pid = json.loads(home.done("status", "--json"))["pid"]
     assert f"no daemon was running; started one (pid {pid}," in told
-    assert home.weft("wait", "1", "2") == Answer(
+    assert home.treadle("wait", "1", "2") == Answer(
         0, "job 1 (true) succeeded\njob 2 (true) succeeded\n", ""
     )
     assert home.done("ps") == (
-        "no jobs; weft submit -- python train.py submits one, weft ps -a shows those that ended\n"
+        "no jobs; treadle submit -- python train.py submits one, treadle ps -a shows those "
+        "that ended\n"
     )
     assert "SUCCEEDED" in home.done("ps", "-a")
 
@@ -149,7 +150,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     queued = machine.submit("-n", "queued", "--", "true")
     held = machine.submit("-n", "held", "--hold", "--", "true")
     after = machine.submit("-n", "after", "--after", "wide", "--", "true")
-    index = 'echo "member $WEFT_ARRAY_INDEX"'
+    index = 'echo "member $TREADLE_ARRAY_INDEX"'
     array = machine.submit("-n", "sweep", "-a", "0-2%1", "--", "bash", "-c", index)
     never = machine.submit("-n", "never", "--devices", "5", "--", "true")
     assert (wide, queued, held, after, array, never) == ("1", "2", "3", "4", "5", "6")
@@ -175,30 +176,30 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     ]
     assert machine.done("cancel", never) == "job 6 (never) cancelled\n"
     machine.open("wide")
-    waited = machine.weft("wait", wide, queued, held, after, array)
+    waited = machine.treadle("wait", wide, queued, held, after, array)
     assert (waited.code, waited.err) == (0, "")
     assert waited.out.splitlines()[-1] == "job 5_2 (sweep) succeeded"
     assert machine.done("logs", "5_2") == "member 2\n"
-    assert machine.weft("wait", never).code == 103
-    assert machine.weft("why", "77") == Answer(
-        102, "", "weft: there is no job '77'\n  weft ps -a lists all\n"
+    assert machine.treadle("wait", never).code == 103
+    assert machine.treadle("why", "77") == Answer(
+        102, "", "treadle: there is no job '77'\n  treadle ps -a lists all\n"
     )
 
 
 def test_commands_that_wait_end_as_the_job_did(machine: Home) -> None:
     failing = machine.submit("--retries", "0", "--", "bash", "-c", "echo oops; exit 7")
     killed = machine.submit("--retries", "0", "--", "bash", "-c", "kill -9 $$")
-    assert machine.weft("wait", failing).code == 7
-    assert machine.weft("wait", killed).code == 100
+    assert machine.treadle("wait", failing).code == 7
+    assert machine.treadle("wait", killed).code == 100
     slow = machine.submit("-n", "slow", *machine.gate("slow"))
     machine.ready("slow")
-    late = machine.weft("wait", "slow", "--timeout", "0.2s")
-    assert (late.code, late.err) == (101, f"weft: 1 job not ended yet: {slow}\n")
-    assert machine.weft("cancel", "slow").code == 0
-    assert machine.weft("wait", slow).code == 103
+    late = machine.treadle("wait", "slow", "--timeout", "0.2s")
+    assert (late.code, late.err) == (101, f"treadle: 1 job not ended yet: {slow}\n")
+    assert machine.treadle("cancel", "slow").code == 0
+    assert machine.treadle("wait", slow).code == 103
     limited = machine.submit("--time-limit", "0.5s", "--grace", "1s", *machine.gate("limited"))
-    assert machine.weft("wait", limited).code == 104
-    attached = machine.weft("submit", "-q", "--attach", "--retries", "0", "--",
+    assert machine.treadle("wait", limited).code == 104
+    attached = machine.treadle("submit", "-q", "--attach", "--retries", "0", "--",
                             "bash", "-c", "echo one; echo two; exit 3")  # fmt: skip
     assert (attached.code, attached.out) == (3, f"{int(limited) + 1}\none\ntwo\n")
 
@@ -213,11 +214,11 @@ def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
     leaving.send_signal(signal.SIGINT)
     _, err = leaving.communicate(timeout=PATIENCE_S)
     assert leaving.returncode == 101
-    assert err.endswith(f"weft: detached; job {job} runs on (weft cancel {job} stops it)\n")
+    assert err.endswith(f"treadle: detached; job {job} runs on (treadle cancel {job} stops it)\n")
     machine.open("talker")
     out, err = follower.communicate(timeout=PATIENCE_S)
     assert (follower.returncode, out) == (0, "in\nout\n")
-    assert err.endswith(f"weft: job {job} (talker) succeeded\n")
+    assert err.endswith(f"treadle: job {job} (talker) succeeded\n")
     assert machine.done("logs", "talker", "--tail", "1") == "out\n"
 
 
@@ -229,9 +230,9 @@ def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> Non
     machine.ready("long")
     before = json.loads(machine.done("status", "--json"))
     assert machine.done("down") == (
-        "the daemon has left; jobs stay (1 running on, 1 waiting), and weft up takes them back\n"
+        "the daemon has left; jobs stay (1 running on, 1 waiting), and treadle up takes them back\n"
     )
-    assert machine.weft("ps").code == 110
+    assert machine.treadle("ps").code == 110
     assert machine.done("down") == "no daemon runs here; nothing to stop\n"
     up = machine.done("up", "--devices", "2")
     assert "policy   fifo" in up
@@ -239,7 +240,7 @@ def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> Non
     assert before["pid"] != after["pid"]
     assert machine.state(job) == "RUNNING"
     machine.open("long")
-    assert machine.weft("wait", job, waiting).code == 0
+    assert machine.treadle("wait", job, waiting).code == 0
     assert machine.done("logs", job, "--rank", "0") == "in\nout\n"
     assert machine.done("logs", waiting) == "once\n"
     described = json.loads(machine.done("describe", job, "--json"))
@@ -247,26 +248,26 @@ def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> Non
 
 
 def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Home) -> None:
-    """1. `weft up` with options. 2. The daemon is killed. 3. A submission starts it as it was,
-    with the policy that was switched to. 4. So does `weft up`. 5. Other options replace them."""
+    """1. `treadle up` with options. 2. The daemon is killed. 3. A submission starts it as it was,
+    with the policy that was switched to. 4. So does `treadle up`. 5. Other options replace them."""
     store = f"sqlite:///{home.folder}/own.db"
     home.done("up", "--devices", "3", "--policy", "fifo", "--store", store)
     home.done("policy", "srtf")
-    kept = home.folder / "weft" / "up.json"
+    kept = home.folder / "treadle" / "up.json"
     assert json.loads(kept.read_text()) == {"words": ["--devices", "3"], "store": store}
     assert kept.stat().st_mode & 0o777 == 0o600
     first = json.loads(home.done("status", "--json"))
     os.kill(first["pid"], signal.SIGKILL)
-    until(lambda: home.weft("status").code == 110)
-    answer = home.weft("submit", "-q", "--", "true")
+    until(lambda: home.treadle("status").code == 110)
+    answer = home.treadle("submit", "-q", "--", "true")
     assert (answer.code, answer.out) == (0, "1\n"), answer
     assert answer.err.endswith(" 3 devices)\n")
     second = json.loads(home.done("status", "--json"))
     assert (second["devices"], second["policy"]) == (3, "srtf")
-    assert home.weft("wait", "1").code == 0
+    assert home.treadle("wait", "1").code == 0
     home.done("down")
-    answer = home.weft("up")
-    assert answer.err == "weft: with the options of the last time: --devices 3\n"
+    answer = home.treadle("up")
+    assert answer.err == "treadle: with the options of the last time: --devices 3\n"
     assert "devices  3" in answer.out
     home.done("down")
     home.done("up", "--devices", "2", "--store", f"sqlite:///{home.folder}/other.db")
@@ -278,27 +279,27 @@ def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Ho
 def test_a_shared_daemon_listens_where_it_is_told(home: Home, monkeypatch, words) -> None:
     path = str(home.folder / "mine.sock")
     if words:
-        monkeypatch.setenv("WEFT_SOCKET", str(home.folder / "unused.sock"))
+        monkeypatch.setenv("TREADLE_SOCKET", str(home.folder / "unused.sock"))
         words = ("--socket", path)
     else:
-        monkeypatch.setenv("WEFT_SOCKET", path)
+        monkeypatch.setenv("TREADLE_SOCKET", path)
     home.done("up", "--share", "--devices", "1", *words)
     assert json.loads(home.done("status", "--json"))["socket"] == path
     assert not (home.folder / "unused.sock").exists()
 
 
 def test_a_daemon_that_cannot_start_says_why(home: Home) -> None:
-    answer = home.weft("up", "--devices", "2", "--policy", "nonsense")
+    answer = home.treadle("up", "--devices", "2", "--policy", "nonsense")
     assert answer.code == 1
     assert answer.err.startswith(
-        "weft: the daemon did not start: there is no policy 'nonsense'; did you mean"
+        "treadle: the daemon did not start: there is no policy 'nonsense'; did you mean"
     )
-    assert home.weft("status").code == 110
+    assert home.treadle("status").code == 110
 
 
 def test_what_was_recorded_can_be_studied(machine: Home) -> None:
     machine.submit("-n", "a", "--", "true")
-    assert machine.weft("wait", "a").code == 0
+    assert machine.treadle("wait", "a").code == 0
     machine.done("journal", "-o", "live.jsonl")
     assert machine.done("analyze", "live.jsonl").startswith("Analysis of live.jsonl\n1 job")
     assert "JobFinished" in machine.done("events", "--job", "1")
@@ -308,9 +309,9 @@ def test_what_was_recorded_can_be_studied(machine: Home) -> None:
     machine.done("debug-bundle", "-o", "bundle.tar.gz")
     machine.done("policy", "srtf")
     assert machine.done("policy").startswith("policy srtf\n")
-    words = {**machine.env, "_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft hold "}
+    words = {**machine.env, "_TREADLE_COMPLETE": "bash_complete", "COMP_WORDS": "treadle hold "}
     offered = subprocess.run(
-        [sys.executable, "-m", "weft"],
+        [sys.executable, "-m", "treadle"],
         env={**words, "COMP_CWORD": "2"},
         capture_output=True,
         text=True,
@@ -324,7 +325,7 @@ def test_secrets_reach_the_job_and_nothing_else(machine: Home) -> None:
     (machine.folder / "key").write_text(f"{secret}\n")
     script = 'test ${#KEY} = 14 && echo "$KEY" > seen'
     job = machine.submit("--secret-file", "KEY=key", "--", "bash", "-c", script)
-    assert machine.weft("wait", job).code == 0
+    assert machine.treadle("wait", job).code == 0
     assert (machine.folder / "seen").read_text() == f"{secret}\n"
     (machine.folder / "key").unlink()
     (machine.folder / "seen").unlink()

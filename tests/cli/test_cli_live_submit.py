@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import ValueClient, detail, job, running, weft
+from tests.cli.live_desk import ValueClient, detail, job, running, treadle
 
-from weft.client.errors import UnreachableError
-from weft.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why
-from weft.wire.machine import Status
-from weft.wire.problems import TooLargeError
+from treadle.client.errors import UnreachableError
+from treadle.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why
+from treadle.wire.machine import Status
+from treadle.wire.problems import TooLargeError
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder of one's own, outside git, and an environment of one variable."""
     monkeypatch.chdir(tmp_path)
     for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG", "LC_ALL",
-                 "CUDA_HOME", "CONDA_DEFAULT_ENV", "WEFT_URL"):  # fmt: skip
+                 "CUDA_HOME", "CONDA_DEFAULT_ENV", "TREADLE_URL"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 
@@ -33,7 +33,7 @@ def sent(client: ValueClient) -> JobRequest:
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     client = ValueClient()
-    assert weft(client, "submit", *words) == 2
+    assert treadle(client, "submit", *words) == 2
     assert not client.asked
     return capsys.readouterr().err
 
@@ -51,7 +51,7 @@ def test_every_flag_reaches_the_request(tmp_path: Path, monkeypatch) -> None:
         "--opportunistic --resumable --time-limit 12h --grace 2m --stop-signal usr1 --retries 5 "
         "--after 12 --after 13,14 --after-any 15 --array 0-9%2 --model bert --estimate 3h --hold"
     )
-    assert weft(client, "submit", *words.split(), "--", "python", "train.py", "--name", "x") == 0
+    assert treadle(client, "submit", *words.split(), "--", "python", "train.py", "--name", "x") == 0
     assert sent(client) == JobRequest(
         command=("python", "train.py", "--name", "x"),
         name="bert",
@@ -82,12 +82,12 @@ def test_flags_win_over_a_file_and_the_command_line_over_its_run(tmp_path: Path)
         "name: a\ndevices: 4\nrun: echo hi\nworkdir: .\nenv: {A: 1, B: 2}\n"
     )
     client = ValueClient()
-    assert weft(client, "submit", "train.yaml", "--devices", "2", "-e", "B=3") == 0
+    assert treadle(client, "submit", "train.yaml", "--devices", "2", "-e", "B=3") == 0
     request = sent(client)
     assert request.command == ("/bin/bash", "-c", "echo hi")
     assert (request.name, request.devices, request.workdir) == ("a", "2", str(tmp_path))
     assert (request.env["A"], request.env["B"]) == ("1", "3")
-    assert weft(client, "submit", "-f", "train.yaml", "--", "true") == 0
+    assert treadle(client, "submit", "-f", "train.yaml", "--", "true") == 0
     assert sent(client).command == ("true",)
 
 
@@ -95,50 +95,52 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     script = tmp_path / "train.sh"
     script.write_text(
         "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G\n#SBATCH -J slurm\n"
-        "#WEFT --name own --time-limit 2h\npython train.py\n"
+        "#TREADLE --name own --time-limit 2h\npython train.py\n"
     )
     client = ValueClient()
-    assert weft(client, "submit", "train.sh", "--time-limit", "1h", "--", "--lr", "1") == 0
+    assert treadle(client, "submit", "train.sh", "--time-limit", "1h", "--", "--lr", "1") == 0
     request = sent(client)
     assert request.command == ("/bin/sh", str(script), "--lr", "1")
     assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
     assert capsys.readouterr().err == (
-        "weft: train.sh line 2: #SBATCH --mem=4G is not understood and left out\n"
+        "treadle: train.sh line 2: #SBATCH --mem=4G is not understood and left out\n"
     )
 
 
 def test_a_long_script_and_a_program_are_run_as_they_are(tmp_path: Path) -> None:
     long, program = tmp_path / "long.py", tmp_path / "a.out"
-    long.write_text("#WEFT --name own\n" + "x = 1\n" * 20_000)
+    long.write_text("#TREADLE --name own\n" + "x = 1\n" * 20_000)
     program.write_bytes(b"\x7fELF\0\xff\xfe")
     program.chmod(0o755)
     client = ValueClient()
-    assert weft(client, "submit", "long.py") == 0
+    assert treadle(client, "submit", "long.py") == 0
     assert (sent(client).name, sent(client).command) == ("own", ("python3", str(long)))
-    assert weft(client, "submit", "./a.out", "--", "-v") == 0
+    assert treadle(client, "submit", "./a.out", "--", "-v") == 0
     assert sent(client).command == (str(program), "-v")
 
 
 def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:
     assert refused(capsys, "--workdir", "~nobody-at-all/x", "--", "x") == (
-        'weft: --workdir is "~nobody-at-all/x", which leads nowhere\n'
+        'treadle: --workdir is "~nobody-at-all/x", which leads nowhere\n'
     )
     (tmp_path / "a.yaml").write_text("run: x\nworkdir: ~nobody-at-all\n")
     assert refused(capsys, "a.yaml") == (
-        'weft: a.yaml line 2: workdir is "~nobody-at-all", which leads nowhere\n'
+        'treadle: a.yaml line 2: workdir is "~nobody-at-all", which leads nowhere\n'
     )
-    assert refused(capsys, "x" * 5000).startswith("weft: there is no file xxx")
+    assert refused(capsys, "x" * 5000).startswith("treadle: there is no file xxx")
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert refused(capsys, "--", "x") == ("weft: the present folder is gone; change to another\n")
+    assert refused(capsys, "--", "x") == (
+        "treadle: the present folder is gone; change to another\n"
+    )
 
 
 def test_a_script_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     (tmp_path / "eval.py").write_text("print(1)\n")
     client = ValueClient()
-    assert weft(client, "submit", "eval.py") == 0
+    assert treadle(client, "submit", "eval.py") == 0
     assert (sent(client).name, sent(client).command) == (
         "eval",
         ("python3", str(tmp_path / "eval.py")),
@@ -158,19 +160,19 @@ def test_a_script_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_a_script_are_named_by_line(line, sentence, tmp_path: Path, capsys) -> None:
-    (tmp_path / "job.sh").write_text(f"#WEFT {line}\ntrue\n")
-    assert refused(capsys, "job.sh").startswith(f"weft: {sentence}")
+    (tmp_path / "job.sh").write_text(f"#TREADLE {line}\ntrue\n")
+    assert refused(capsys, "job.sh").startswith(f"treadle: {sentence}")
 
 
 def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
-    help_ = "(see weft submit --help)\n"
+    help_ = "(see treadle submit --help)\n"
     for words, sentence in (
-        ((), ("there is no command to run; write it after --, as in weft submit -- python "
+        ((), ("there is no command to run; write it after --, as in treadle submit -- python "
              "train.py, or as run: in a file\n")),
         (("python", "train.py"), ("Got unexpected extra argument (train.py); the job's command "
                                  f"goes after -- {help_}")),
-        (("train.sh",), ("there is no file train.sh; a command goes after --, as in weft submit -- "
-                        "train.sh\n")),
+        (("train.sh",), ("there is no file train.sh; a command goes after --, as in treadle "
+                        "submit -- train.sh\n")),
         (("--secret", "A=b", "--", "x"), ("--secret takes only the name of a variable, as others "
          "can read a command line; export the value, or use --secret-file NAME=PATH\n")),
         (("--secret", "NOT_SET", "--", "x"), ("--secret NOT_SET: NOT_SET must come from your "
@@ -187,7 +189,7 @@ def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
         (("--workdir", "none", "--", "x"), f"workdir {tmp_path}/none is not a folder\n"),
         (("-f", "none.yaml"), '"none.yaml" cannot be read: No such file or directory\n'),
     ):  # fmt: skip
-        assert refused(capsys, *words) == f"weft: {sentence}"
+        assert refused(capsys, *words) == f"treadle: {sentence}"
 
 
 def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> None:
@@ -201,13 +203,13 @@ def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> 
     )
     made = Submitted(id="12", jobs=("12",), position=3, notes=("it stays at the size it gets",))
     client = ValueClient(made=made, whys={"12": waits})
-    assert weft(client, "submit", "-n", "big", "--", "x") == 0
+    assert treadle(client, "submit", "-n", "big", "--", "x") == 0
     assert capsys.readouterr().out == (
         "job 12 (big) submitted: 3rd in the queue, starts in 5m to 20m\n"
         "  note: it stays at the size it gets\n"
-        "  weft logs -f 12  follow its output\n"
-        "  weft why 12      why it waits, or has what it has\n"
-        "  weft cancel 12   stop it\n"
+        "  treadle logs -f 12  follow its output\n"
+        "  treadle why 12      why it waits, or has what it has\n"
+        "  treadle cancel 12   stop it\n"
     )
 
 
@@ -215,17 +217,17 @@ def test_a_job_that_can_never_run_is_told_at_once(capsys) -> None:
     never = Why(id="12", state=State.PENDING, cause="never fits", because="16 are asked for, 8 are "
                 "there", never=True)  # fmt: skip
     made = Submitted(id="12", jobs=("12",), position=1)
-    assert weft(ValueClient(made=made, whys={"12": never}), "submit", "--", "x") == 0
+    assert treadle(ValueClient(made=made, whys={"12": never}), "submit", "--", "x") == 0
     assert capsys.readouterr().out == (
         "job 12 submitted: it can never run: 16 are asked for, 8 are there\n"
-        "  weft cancel 12  remove it\n"
+        "  treadle cancel 12  remove it\n"
     )
     again = replace(never, because=f"it can never run here: {never.because}")
-    assert weft(ValueClient(made=made, whys={"12": again}), "submit", "--", "x") == 0
+    assert treadle(ValueClient(made=made, whys={"12": again}), "submit", "--", "x") == 0
     assert capsys.readouterr().out.count("can never run") == 1
     for how in ("--wait", "--attach"):
         client = ValueClient(made=made, whys={"12": again})
-        assert weft(client, "submit", how, "--", "x") == 100
+        assert treadle(client, "submit", how, "--", "x") == 100
         said = capsys.readouterr()
         assert (said.out + said.err).count("can never run") == 1
 
@@ -244,9 +246,11 @@ def test_nothing_waits_for_a_job_that_can_never_run(capsys, words) -> None:
     never = Why(id="12", state=State.PENDING, cause="never fits", never=True,
                 because="it can never run here: it needs 16 devices and there are 8")  # fmt: skip
     client = ValueClient(views=[job("12", cause="never fits")], whys={"12": never})
-    assert weft(client, *words) == 100
+    assert treadle(client, *words) == 100
     out, err = capsys.readouterr()
-    told = out + err.removeprefix("weft: ") if words[0] == "wait" else err.removeprefix("weft: ")
+    told = (
+        out + err.removeprefix("treadle: ") if words[0] == "wait" else err.removeprefix("treadle: ")
+    )
     assert told == "job 12 can never run: it needs 16 devices and there are 8\n"
 
 
@@ -263,7 +267,7 @@ def test_of_several_jobs_the_others_are_waited_for_all_the_same(capsys) -> None:
     never = Why(id="12", state=State.PENDING, cause="dependency", because="x failed", never=True)
     waits = Why(id="9", state=State.PENDING, cause="rank", because="place 1 in line")
     client = Ending(views=[job("9"), job("12")], whys={"12": never, "9": waits})
-    assert weft(client, "wait", "12", "9") == 100
+    assert treadle(client, "wait", "12", "9") == 100
     assert capsys.readouterr().out == "job 12 can never run: x failed\njob 9 succeeded\n"
 
 
@@ -271,15 +275,15 @@ def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:
     array = Submitted(id="13", jobs=("13_0", "13_1"), position=None)
     starting = Why(id="13_0", state=State.STARTING, cause="", because="")
     client = ValueClient(made=array, whys={"13_0": starting})
-    assert weft(client, "submit", "-a", "0-1", "--", "x") == 0
+    assert treadle(client, "submit", "-a", "0-1", "--", "x") == 0
     assert capsys.readouterr().out == (
         "array 13 with 2 jobs submitted: it starts now\n"
-        "  weft logs -f 13_0  follow its output\n"
-        "  weft why 13_0      why it waits, or has what it has\n"
-        "  weft cancel 13     stop it\n"
+        "  treadle logs -f 13_0  follow its output\n"
+        "  treadle why 13_0      why it waits, or has what it has\n"
+        "  treadle cancel 13     stop it\n"
     )
     repeated = Submitted(id="12", jobs=("12",), position=2, repeated=True)
-    assert weft(ValueClient(made=repeated), "submit", "--", "x") == 0
+    assert treadle(ValueClient(made=repeated), "submit", "--", "x") == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "job 12 was submitted before: 2nd in the queue"
 
@@ -287,19 +291,19 @@ def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:
 def test_a_job_that_does_not_queue_says_what_it_waits_for(capsys) -> None:
     client = ValueClient(views=[running("9", name="first")])
     client.whys = {"12": Why(id="12", state=State.HELD, cause="held", because="its user holds it")}
-    assert weft(client, "submit", "--hold", "--", "x") == 0
-    assert capsys.readouterr().out.startswith("job 12 submitted: held until weft release 12\n")
+    assert treadle(client, "submit", "--hold", "--", "x") == 0
+    assert capsys.readouterr().out.startswith("job 12 submitted: held until treadle release 12\n")
     after = Why(id="12", state=State.PENDING, cause="dependency", because="it starts after job 9")
     client.whys = {"12": after}
-    assert weft(client, "submit", "--after", "first", "--", "x") == 0
+    assert treadle(client, "submit", "--after", "first", "--", "x") == 0
     assert sent(client).after == ("9",)
     assert capsys.readouterr().out.startswith("job 12 submitted: it waits: it starts after job 9\n")
 
 
 def test_only_the_id_or_only_json(capsys) -> None:
-    assert weft(ValueClient(), "submit", "-q", "--", "x") == 0
+    assert treadle(ValueClient(), "submit", "-q", "--", "x") == 0
     assert capsys.readouterr().out == "12\n"
-    assert weft(ValueClient(), "submit", "--json", "--", "x") == 0
+    assert treadle(ValueClient(), "submit", "--json", "--", "x") == 0
     assert json.loads(capsys.readouterr().out)["jobs"] == ["12"]
 
 
@@ -310,7 +314,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
                    )  # fmt: skip
     client = ValueClient(would=would)
     words = ("--dry-run", "--secret", "T", "-t", "2h", "--", "python", "my train.py")
-    assert weft(client, "submit", *words) == 0
+    assert treadle(client, "submit", *words) == 0
     assert capsys.readouterr().out == (
         "would wait; nothing was submitted\n"
         "  devices  1,2,4\n"
@@ -323,7 +327,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     )
     assert [each[0] for each in client.asked] == ["dry_run"]
     never = ValueClient(would=DryRun(jobs=1, sizes=(16,), starts_now=False, never_fits="8 there"))
-    assert weft(never, "submit", "--dry-run", "--", "x") == 2
+    assert treadle(never, "submit", "--dry-run", "--", "x") == 2
     assert capsys.readouterr().out.startswith(
         "would never run here; nothing was submitted\n  because  8 there\n"
     )
@@ -332,10 +336,10 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
 def test_attach_prints_what_the_job_prints_and_ends_as_it_did(capsys) -> None:
     failed = replace(running("12", name="big"), state=State.FAILED, code=3, because="a bug")
     client = ValueClient(details={"12": detail(failed)}, logs={(1, 0): "one\ntwo"})
-    assert weft(client, "submit", "--attach", "-q", "--", "x") == 3
+    assert treadle(client, "submit", "--attach", "-q", "--", "x") == 3
     out, err = capsys.readouterr()
     assert out == "12\none\ntwo"
-    assert err == "weft: job 12 (big) failed with exit code 3: a bug\n"
+    assert err == "treadle: job 12 (big) failed with exit code 3: a bug\n"
 
 
 def test_ctrl_c_detaches_and_the_job_runs_on(capsys) -> None:
@@ -343,30 +347,31 @@ def test_ctrl_c_detaches_and_the_job_runs_on(capsys) -> None:
         def job(self, identity: str):
             raise KeyboardInterrupt
 
-    assert weft(Interrupted(), "submit", "--attach", "-q", "--", "x") == 101
+    assert treadle(Interrupted(), "submit", "--attach", "-q", "--", "x") == 101
     assert capsys.readouterr().err == (
-        "weft: detached; job 12 runs on (weft logs -f 12 follows it, weft cancel 12 stops it)\n"
+        "treadle: detached; job 12 runs on (treadle logs -f 12 follows it, treadle cancel 12 "
+        "stops it)\n"
     )
 
 
 def test_wait_returns_the_jobs_own_code(capsys) -> None:
     client = ValueClient(details={"12": detail(job("12", State.FAILED, code=7))})
-    assert weft(client, "submit", "--wait", "-q", "--", "x") == 7
+    assert treadle(client, "submit", "--wait", "-q", "--", "x") == 7
     members = [job("12_0", State.SUCCEEDED, array="12"), job("12_1", State.CANCELLED, array="12")]
     array = Submitted(id="12", jobs=("12_0", "12_1"))
     waiting = ValueClient(views=members, made=array)
-    assert weft(waiting, "submit", "--wait", "-a", "0-1", "--", "x") == 103
+    assert treadle(waiting, "submit", "--wait", "-a", "0-1", "--", "x") == 103
     assert capsys.readouterr().out.endswith("job 12_0 succeeded\njob 12_1 was cancelled\n")
 
 
 def test_a_named_server_that_is_away_is_not_started_here(capsys, monkeypatch) -> None:
     class Gone(ValueClient):
         def status(self) -> Status:
-            raise UnreachableError("no Weft server answers at http://far:1")
+            raise UnreachableError("no Treadle server answers at http://far:1")
 
-    monkeypatch.setenv("WEFT_URL", "http://far:1")
-    assert weft(Gone(), "submit", "--", "x") == 110
-    assert capsys.readouterr().err == "weft: no Weft server answers at http://far:1\n"
+    monkeypatch.setenv("TREADLE_URL", "http://far:1")
+    assert treadle(Gone(), "submit", "--", "x") == 110
+    assert capsys.readouterr().err == "treadle: no Treadle server answers at http://far:1\n"
 
 
 def test_the_state_of_git_goes_along_and_is_cut_if_it_is_too_large(capsys, tmp_path: Path) -> None:
@@ -383,18 +388,18 @@ def test_the_state_of_git_goes_along_and_is_cut_if_it_is_too_large(capsys, tmp_p
             return super().submit(request, key=key)
 
     small, client = Small(), ValueClient()
-    assert weft(client, "submit", "--", "x") == 0
+    assert treadle(client, "submit", "--", "x") == 0
     code = sent(client).code
     assert code is not None
     assert code.dirty
     assert "+two" in code.diff
     capsys.readouterr()
-    assert weft(small, "submit", "--", "x") == 0
+    assert treadle(small, "submit", "--", "x") == 0
     code = sent(small).code
     assert code is not None
     assert (code.diff, code.cut, code.dirty) == ("", True, True)
     assert capsys.readouterr().err == (
-        "weft: the changes in the folder are too large to record; submitting without them\n"
+        "treadle: the changes in the folder are too large to record; submitting without them\n"
     )
-    assert weft(client, "submit", "--no-git", "--", "x") == 0
+    assert treadle(client, "submit", "--no-git", "--", "x") == 0
     assert sent(client).code is None

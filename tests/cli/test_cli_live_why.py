@@ -1,9 +1,9 @@
-"""`weft why` to the letter, for each kind of waiting."""
+"""`treadle why` to the letter, for each kind of waiting."""
 
 import pytest
-from tests.cli.live_desk import ValueClient, job, weft
+from tests.cli.live_desk import ValueClient, job, treadle
 
-from weft.wire.jobs import StartEstimate, State, Why
+from treadle.wire.jobs import StartEstimate, State, Why
 
 SOON = StartEstimate(
     earliest_s=1500.0, latest_s=4000.0, runs=16, sentence="16 simulations that go on from now"
@@ -60,9 +60,9 @@ ANSWERS = {
             state=State.HELD,
             cause="held",
             because="its user holds it",
-            change="weft release 11",
+            change="treadle release 11",
         ),
-        "job 11 is held\n  because  its user holds it\n  change   weft release 11\n",
+        "job 11 is held\n  because  its user holds it\n  change   treadle release 11\n",
     ),
     "dependency": (
         Why(
@@ -137,27 +137,27 @@ ANSWERS = {
 def test_why_tells_each_kind_of_waiting_apart(kind, capsys) -> None:
     answer, text = ANSWERS[kind]
     client = ValueClient(whys={answer.id: answer})
-    assert weft(client, "why", answer.id) == 0
+    assert treadle(client, "why", answer.id) == 0
     assert capsys.readouterr().out == text
 
 
 def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
     answer = ANSWERS["held"][0]
     client = ValueClient(views=[job("11", name="big")], whys={"11": answer})
-    assert weft(client, "why", "big") == 0
+    assert treadle(client, "why", "big") == 0
     assert capsys.readouterr().out.startswith("job 11 is held")
     client.views.append(job("12", name="big"))
-    assert weft(client, "why", "big") == 2
+    assert treadle(client, "why", "big") == 2
     assert capsys.readouterr().err == (
-        "weft: big is the name of 2 jobs (11, 12); say which by id\n"
+        "treadle: big is the name of 2 jobs (11, 12); say which by id\n"
     )
 
 
 def test_why_of_an_array_asks_which_of_its_jobs(capsys) -> None:
     client = ValueClient(views=[job("13_0", array="13", index=0)])
-    assert weft(client, "why", "13") == 2
+    assert treadle(client, "why", "13") == 2
     assert capsys.readouterr().err == (
-        "weft: 13 is an array; say which of its jobs, such as 13_0 (weft ps --array 13 lists "
+        "treadle: 13 is an array; say which of its jobs, such as 13_0 (treadle ps --array 13 lists "
         "them)\n"
     )
 
@@ -167,10 +167,10 @@ def test_of_jobs_that_ended_the_newest_of_the_name_is_meant(capsys) -> None:
     new = job("4", State.FAILED, name="big", submitted_at=2.0)
     failed = Why(id="4", state=State.FAILED, cause="", because="exit code 1")
     client = ValueClient(views=[new, old], whys={"4": failed})
-    assert weft(client, "why", "big") == 0
+    assert treadle(client, "why", "big") == 0
     assert capsys.readouterr().out == "job 4 failed\n  because  exit code 1\n"
 
 
 def test_a_job_that_is_not_there_is_exit_code_102(capsys) -> None:
-    assert weft(ValueClient(), "why", "99") == 102
-    assert capsys.readouterr().err == "weft: there is no job 99\n"
+    assert treadle(ValueClient(), "why", "99") == 102
+    assert capsys.readouterr().err == "treadle: there is no job 99\n"

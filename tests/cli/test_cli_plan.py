@@ -1,11 +1,11 @@
-"""`weft plan`: the table, the JSON, and one sentence for what cannot be."""
+"""`treadle plan`: the table, the JSON, and one sentence for what cannot be."""
 
 import json
 
 import pytest
 
-from weft.cli.plan import plan
-from weft.core.errors import InvalidInputError
+from treadle.cli.plan import plan
+from treadle.core.errors import InvalidInputError
 
 GPT2 = """\
 gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (2x4), 4 cores for each

@@ -1,4 +1,4 @@
-"""`weft sweep --vary`: any number of a run against the mean completion time."""
+"""`treadle sweep --vary`: any number of a run against the mean completion time."""
 
 import json
 from pathlib import Path
@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from weft.cli.main import cli
-from weft.cli.sweep import varied
-from weft.core.errors import InvalidInputError
+from treadle.cli.main import cli
+from treadle.cli.sweep import varied
+from treadle.core.errors import InvalidInputError
 
 TRACE = "generate:poisson?jobs=30&seed=1"
 
 
-def weft(*words: str) -> Result:
-    return CliRunner().invoke(cli, ["sweep", TRACE, "--workers", "1", *words], prog_name="weft")
+def treadle(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["sweep", TRACE, "--workers", "1", *words], prog_name="treadle")
 
 
 def refused(*words: str) -> str:
-    result = weft(*words)
+    result = treadle(*words)
     assert isinstance(result.exception, InvalidInputError), result.output
     return str(result.exception)
 
@@ -39,17 +39,17 @@ def test_every_combination_of_what_varies() -> None:
 
 def test_what_varies_is_a_column_of_the_table_and_of_the_rows() -> None:
     words = ("--cluster", "1x4", "--policies", "srtf", "--vary", "length-error=0,2")
-    lines = weft(*words).output.splitlines()
+    lines = treadle(*words).output.splitlines()
     assert lines[0].split()[:3] == ["policy", "length", "error"]
     assert [line.split()[:2] for line in lines[1:3]] == [["srtf", "0.0"], ["srtf", "2.0"]]
-    rows = json.loads(weft(*words, "--json").output)
+    rows = json.loads(treadle(*words, "--json").output)
     assert [row["length_error"] for row in rows] == [0.0, 2.0]
     assert rows[0]["jct_mean_s"] < rows[1]["jct_mean_s"]
 
 
 def test_the_mean_completion_time_is_drawn_against_every_number(tmp_path: Path) -> None:
     words = ("--policies", "afs,srtf", "--vary", "length-error=0,1", "--seeds", "0..1")
-    result = weft(*words, "--figures", str(tmp_path))
+    result = treadle(*words, "--figures", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[-1] == (
         f"figures length-error.png, length-error.svg in {tmp_path}"
@@ -66,7 +66,7 @@ def test_what_cannot_vary_is_refused(text: str) -> None:
 
 
 def test_a_value_that_is_none_is_refused() -> None:
-    result = weft("--vary", "length-error=0,much")
+    result = treadle("--vary", "length-error=0,much")
     assert result.exit_code == 2
     assert "'much' is not a valid float range" in result.output
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from weft.cli.main import cli
-from weft.core.errors import InvalidInputError
-from weft.journal.journal import read, replay
-from weft.testing.builders import policy
+from treadle.cli.main import cli
+from treadle.core.errors import InvalidInputError
+from treadle.journal.journal import read, replay
+from treadle.testing.builders import policy
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 ROWS = "0,2,0,10,a,10,0\n1,4,1,10,a,10,0\n2,1,2,3,a,3,0\n3,2,2,6,a,6,0\n"
@@ -24,19 +24,19 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def weft(*words: str) -> Result:
-    return CliRunner().invoke(cli, list(words), prog_name="weft")
+def treadle(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words), prog_name="treadle")
 
 
 def refused(*words: str) -> str:
     """The one sentence of a mistake."""
-    result = weft(*words)
+    result = treadle(*words)
     assert isinstance(result.exception, InvalidInputError), result.output
     return str(result.exception)
 
 
 def test_simulate_prints_one_json_object_with_the_promised_keys(trace: str) -> None:
-    facts = json.loads(weft("simulate", trace, "--cluster", "1x4", "--json").output)
+    facts = json.loads(treadle("simulate", trace, "--cluster", "1x4", "--json").output)
     promised = [
         "policy",
         "jobs",
@@ -60,14 +60,14 @@ def test_simulate_prints_one_json_object_with_the_promised_keys(trace: str) -> N
 
 
 def test_simulate_prints_readable_lines_without_json(trace: str) -> None:
-    lines = weft("simulate", trace, "--cluster", "1x4", "--policy", "backfill").output
+    lines = treadle("simulate", trace, "--cluster", "1x4", "--policy", "backfill").output
     assert "jobs             4 of 4 finished" in lines
     assert "completion time  mean" in lines
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     words = ("simulate", "generate:philly?jobs=60&seed=3", "--job-failures", "1", "--retries", "1")
-    one, other = (json.loads(weft(*words, "--seed", "5", "--json").output) for _ in range(2))
+    one, other = (json.loads(treadle(*words, "--seed", "5", "--json").output) for _ in range(2))
     changing = {"cpu_s", "decide_cpu_s"}
     assert {k: v for k, v in one.items() if k not in changing} == {
         k: v for k, v in other.items() if k not in changing
@@ -79,7 +79,7 @@ def test_compare_prints_a_table_and_writes_what_it_was_asked_for(
 ) -> None:
     report, tables = tmp_path / "out.html", tmp_path / "tables"
     words = ("--cluster", "1x4", "--policies", "fifo,backfill,srtf")
-    result = weft("compare", trace, *words, "--report", str(report), "--out", str(tables))
+    result = treadle("compare", trace, *words, "--report", str(report), "--out", str(tables))
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[2].startswith("fifo")
     page = report.read_text()
@@ -96,7 +96,7 @@ def test_compare_prints_a_table_and_writes_what_it_was_asked_for(
 def test_sweep_runs_every_combination(trace: str, tmp_path: Path) -> None:
     out = tmp_path / "sweep.csv"
     words = ("--policies", "fifo,srtf", "--placements", "count,spread", "--workers", "1")
-    result = weft("sweep", trace, "--cluster", "1x4", *words, "--out", str(out), "--json")
+    result = treadle("sweep", trace, "--cluster", "1x4", *words, "--out", str(out), "--json")
     rows = json.loads(result.output)
     combinations = [(row["policy"], row["placement"]) for row in rows]
     assert combinations == [
@@ -111,7 +111,7 @@ def test_sweep_runs_every_combination(trace: str, tmp_path: Path) -> None:
 def test_sweep_over_processes_gives_what_one_process_gives() -> None:
     words = ("sweep", "generate:poisson?jobs=40", "--policies", "fifo,las", "--seeds", "0..1")
     one, two = (
-        json.loads(weft(*words, "--workers", workers, "--json").output) for workers in ("1", "2")
+        json.loads(treadle(*words, "--workers", workers, "--json").output) for workers in ("1", "2")
     )
     assert [row["jct_mean_s"] for row in one] == [row["jct_mean_s"] for row in two]
     assert one[0]["trace"] == "generate:poisson?jobs=40&seed=0"
@@ -136,7 +136,7 @@ def test_sweep_over_processes_gives_what_one_process_gives() -> None:
     ],
 )
 def test_explain_says_why(trace: str, job: str, at: str, expected: str) -> None:
-    result = weft("explain", trace, "--cluster", "1x4", "--at", at, "--job", job)
+    result = treadle("explain", trace, "--cluster", "1x4", "--at", at, "--job", job)
     assert result.output.splitlines()[1].strip() == expected
 
 
@@ -147,7 +147,7 @@ def test_explain_names_the_nearest_job(trace: str) -> None:
 
 
 def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
-    lines = weft("policies").output.splitlines()
+    lines = treadle("policies").output.splitlines()
     assert lines[0] == (
         "fifo        First come, first served; a job that does not fit blocks all behind it."
     )
@@ -156,7 +156,7 @@ def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
 
 def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    assert weft("simulate", trace, "--cluster", "1x4", "--journal", str(path)).exit_code == 0
+    assert treadle("simulate", trace, "--cluster", "1x4", "--journal", str(path)).exit_code == 0
     journal = read(path)
     scheduler = replay(journal, policy("fifo"))
     assert (len(scheduler.jobs), scheduler.tenancy.free.total, journal.cut_off) == (0, 4, False)
@@ -166,7 +166,7 @@ def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -
 MISTAKES = [
     (
         ["--policy", "fiffo"],
-        "there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)",
+        "there is no policy 'fiffo'; did you mean fifo? (`treadle policies` lists them all)",
     ),
     (["--policy", "fifo?limits=3"], "policy fifo has no parameter 'limits' (it takes none)"),
     (
@@ -228,18 +228,19 @@ def test_jobs_larger_than_the_cluster_can_be_skipped_or_cut(
     trace: str, oversize: str, jobs: int
 ) -> None:
     words = ("--cluster", "1x2", "--oversize", oversize, "--json")
-    facts = json.loads(weft("simulate", trace, *words).output)
+    facts = json.loads(treadle("simulate", trace, *words).output)
     assert facts["finished"] == facts["jobs"] == jobs
 
 
 def test_a_job_that_can_never_be_placed_is_reported_and_does_not_hang(trace: str) -> None:
     """Four devices exist, but one node of two and two of one make no two nodes of two."""
-    result = weft("simulate", trace, "--cluster", "1x2+2x1", "--json")
+    result = treadle("simulate", trace, "--cluster", "1x2+2x1", "--json")
     assert result.exit_code == 0
     facts = json.loads(result.stdout)
     assert (facts["finished"], facts["never_fit"], facts["unfinished"]) == (3, 1, 0)
     assert result.stderr == (
-        "weft: job 1 never fits: it asks for 4 devices and this placement finds no room for them "
+        "treadle: job 1 never fits: it asks for 4 devices and this placement finds no room for "
+        "them "
         "even on the empty cluster of 3 nodes\n"
     )
 
@@ -252,18 +253,19 @@ def test_an_unwritable_report_is_refused_before_the_run(trace: str, tmp_path: Pa
 
 
 def test_a_real_process_exits_with_2_and_no_traceback(trace: str) -> None:
-    command = [sys.executable, "-m", "weft", "simulate", trace, "--policy", "fiffo"]
+    command = [sys.executable, "-m", "treadle", "simulate", trace, "--policy", "fiffo"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "weft: there is no policy 'fiffo'; did you mean fifo? (`weft policies` lists them all)\n"
+        "treadle: there is no policy 'fiffo'; did you mean fifo? (`treadle policies` lists "
+        "them all)\n"
     )
 
 
 def test_version_and_completion() -> None:
-    assert weft("--version").output.startswith("weft 0.")
-    assert "_WEFT_COMPLETE=bash_complete" in weft("completion", "bash").output
+    assert treadle("--version").output.startswith("treadle 0.")
+    assert "_TREADLE_COMPLETE=bash_complete" in treadle("completion", "bash").output
 
 
 @pytest.mark.parametrize(
@@ -278,6 +280,6 @@ def test_version_and_completion() -> None:
 def test_a_number_out_of_range_is_a_usage_error(
     trace: str, words: list[str], sentence: str
 ) -> None:
-    result = weft("simulate", trace, *words)
+    result = treadle("simulate", trace, *words)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"Error: {sentence}"

@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from weft.cli.main import cli
+from treadle.cli.main import cli
 
 TRACE = "generate:philly?jobs=300&load=0.9&longest=86400&seed=2"
 
 
-def weft(*words: str) -> str:
-    result = CliRunner().invoke(cli, list(words), prog_name="weft", catch_exceptions=False)
+def treadle(*words: str) -> str:
+    result = CliRunner().invoke(cli, list(words), prog_name="treadle", catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -27,32 +27,32 @@ def weft(*words: str) -> str:
 )
 def test_a_policy_with_wrappers_runs_a_trace_to_its_end(policy: str) -> None:
     words = ("simulate", TRACE, "--cluster", "4x8", "--policy", policy, "--oversize", "skip")
-    facts = json.loads(weft(*words, "--json"))
+    facts = json.loads(treadle(*words, "--json"))
     assert facts["policy"] == policy
     assert facts["finished"] == facts["jobs"]
 
 
 def test_wrappers_are_listed_under_a_heading() -> None:
-    lines = weft("policies").splitlines()
+    lines = treadle("policies").splitlines()
     heading = lines.index("wrappers, which any policy can wear: POLICY+WRAPPER+WRAPPER")
     assert any(line.startswith("locality ") for line in lines[heading:])
     assert "            +dedicated?from=4" in lines[heading:]
-    kinds = {row["name"]: row["kind"] for row in json.loads(weft("policies", "--json"))}
+    kinds = {row["name"]: row["kind"] for row in json.loads(treadle("policies", "--json"))}
     assert (kinds["fifo"], kinds["defrag"]) == ("policy", "wrapper")
 
 
 def test_fair_share_is_among_the_causes_of_waiting() -> None:
     words = ("simulate", TRACE, "--cluster", "2x8", "--policy", "philly", "--oversize", "skip")
-    causes = json.loads(weft(*words, "--json"))["wait_causes"]
+    causes = json.loads(treadle(*words, "--json"))["wait_causes"]
     assert causes["fair share"] > 0
     assert sum(causes.values()) == pytest.approx(1.0)
-    assert "fair share" in weft(*words)
+    assert "fair share" in treadle(*words)
 
 
 def test_retries_by_class_fail_less_often() -> None:
     words = ("simulate", TRACE, "--cluster", "4x8", "--policy", "backfill", "--oversize", "skip")
     faults = ("--job-failures", "3", "--retries", "3", "--json")
     fixed, classified = (
-        json.loads(weft(*words, *faults, "--retry", rule)) for rule in ("fixed", "classified")
+        json.loads(treadle(*words, *faults, "--retry", rule)) for rule in ("fixed", "classified")
     )
     assert classified["failures"] < fixed["failures"]

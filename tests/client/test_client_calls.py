@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from tests.server.running import Running, running
 
-from weft.client import AsyncClient, Client, UnreachableError
-from weft.wire.jobs import JobChange, JobRequest, Report, State
-from weft.wire.machine import Role, TokenRequest
-from weft.wire.problems import ConflictError, NotFoundError, NotKnownError
+from treadle.client import AsyncClient, Client, UnreachableError
+from treadle.wire.jobs import JobChange, JobRequest, Report, State
+from treadle.wire.machine import Role, TokenRequest
+from treadle.wire.problems import ConflictError, NotFoundError, NotKnownError
 
 REQUEST = JobRequest(command=("true",), name="résumé")
 
@@ -56,8 +56,8 @@ def test_every_call_comes_back_as_its_type(client: Client):
     assert client.usage_csv().splitlines()[1] == '\'=ada,"a,b",1,1.5,,0.0'
     assert identity in client.snapshot()["jobs"]  # type: ignore[operator]
     assert b'"id": 1' in b"".join(client.journal())
-    assert client.debug() == {"versions": "weft 0"}
-    assert "weft_decisions_total 3.0" in client.metrics()
+    assert client.debug() == {"versions": "treadle 0"}
+    assert "treadle_decisions_total 3.0" in client.metrics()
     assert client.shut_down("drain").version == "0"
 
 
@@ -74,7 +74,7 @@ def test_tokens_are_made_shown_once_and_revoked(client: Client, server: Running)
 def test_a_refusal_is_the_same_error_with_the_servers_sentence(client: Client):
     with pytest.raises(NotFoundError, match=r"^there is no job 'nope'$") as refused:
         client.job("nope")
-    assert refused.value.hint == "`weft ps -a` lists them"
+    assert refused.value.hint == "`treadle ps -a` lists them"
 
 
 def test_the_same_key_makes_nothing_new(client: Client):
@@ -96,8 +96,8 @@ def test_nobody_there_is_said_with_the_address(tmp_path):
     with pytest.raises(UnreachableError) as refused:
         client.status()
     assert str(refused.value) == (
-        f"no Weft server answers at unix:{tmp_path}/none.sock;"
-        " start one with `weft up`, or set WEFT_URL"
+        f"no Treadle server answers at unix:{tmp_path}/none.sock;"
+        " start one with `treadle up`, or set TREADLE_URL"
     )
 
 

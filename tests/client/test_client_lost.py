@@ -1,4 +1,4 @@
-"""What the client does when the other side is slow, gone, newer, or not Weft at all."""
+"""What the client does when the other side is slow, gone, newer, or not Treadle at all."""
 
 import json
 import socket
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.server.memory import MemoryService
 from tests.server.running import running
 
-from weft.client import Client, NoAnswerError, UnreachableError, calls
-from weft.client.address import default_socket, find_address, find_token, read_address
-from weft.client.pace import looks
-from weft.client.stream import EventReader, Received
-from weft.core.errors import InvalidInputError
-from weft.wire.jobs import Code, JobRequest
-from weft.wire.problems import RequestError
+from treadle.client import Client, NoAnswerError, UnreachableError, calls
+from treadle.client.address import default_socket, find_address, find_token, read_address
+from treadle.client.pace import looks
+from treadle.client.stream import EventReader, Received
+from treadle.core.errors import InvalidInputError
+from treadle.wire.jobs import Code, JobRequest
+from treadle.wire.problems import RequestError
 
 REQUEST = JobRequest(command=("true",))
 
@@ -171,16 +171,18 @@ def test_looks_come_often_at_first_and_never_after_the_end():
 
 
 def test_the_address_given_wins_over_the_environment():
-    env = {"WEFT_URL": "http://127.0.0.1:1", "WEFT_SOCKET": "/s"}
+    env = {"TREADLE_URL": "http://127.0.0.1:1", "TREADLE_SOCKET": "/s"}
     assert str(find_address("unix:/a", env)) == "unix:/a"
     assert str(find_address(None, env)) == "http://127.0.0.1:1"
-    assert str(find_address(None, {"WEFT_SOCKET": "/s"})) == "unix:/s"
+    assert str(find_address(None, {"TREADLE_SOCKET": "/s"})) == "unix:/s"
 
 
 def test_the_default_socket_follows_the_xdg_folders():
-    assert default_socket({"XDG_RUNTIME_DIR": "/run/user/5"}) == Path("/run/user/5/weft/weft.sock")
-    assert default_socket({"XDG_STATE_HOME": "/st"}) == Path("/st/weft/weft.sock")
-    assert default_socket({}) == Path.home() / ".local/state/weft/weft.sock"
+    assert default_socket({"XDG_RUNTIME_DIR": "/run/user/5"}) == Path(
+        "/run/user/5/treadle/treadle.sock"
+    )
+    assert default_socket({"XDG_STATE_HOME": "/st"}) == Path("/st/treadle/treadle.sock")
+    assert default_socket({}) == Path.home() / ".local/state/treadle/treadle.sock"
 
 
 @pytest.mark.parametrize(
@@ -192,14 +194,14 @@ def test_what_is_no_address_is_refused(text: str):
 
 
 def test_the_kept_token_goes_to_http_servers_only(tmp_path):
-    (tmp_path / "weft").mkdir()
-    (tmp_path / "weft" / "token").write_text("weft_a_b\n")
+    (tmp_path / "treadle").mkdir()
+    (tmp_path / "treadle" / "token").write_text("treadle_a_b\n")
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     web, unix = read_address("http://127.0.0.1:1"), read_address("unix:/s")
-    assert find_token(None, web, env) == "weft_a_b"
+    assert find_token(None, web, env) == "treadle_a_b"
     assert find_token(None, unix, env) is None
-    assert find_token(None, unix, {**env, "WEFT_TOKEN": "weft_c_d"}) == "weft_c_d"
-    assert find_token("weft_e_f", web, {**env, "WEFT_TOKEN": "weft_c_d"}) == "weft_e_f"
+    assert find_token(None, unix, {**env, "TREADLE_TOKEN": "treadle_c_d"}) == "treadle_c_d"
+    assert find_token("treadle_e_f", web, {**env, "TREADLE_TOKEN": "treadle_c_d"}) == "treadle_e_f"
     with pytest.raises(InvalidInputError):
         find_token("a\nb", web, env)
 
@@ -227,7 +229,7 @@ def test_events_are_read_wherever_the_bytes_are_cut(
 
 def test_the_client_loads_quickly_and_without_the_server():
     code = (
-        "import sys, time; begun = time.process_time(); from weft.client import Client;"
+        "import sys, time; begun = time.process_time(); from treadle.client import Client;"
         "took = time.process_time() - begun;"
         "assert not {'fastapi', 'httpx2', 'pydantic', 'sqlalchemy', 'numpy'} & set(sys.modules);"
         "assert took < 0.5, took"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from weft.cli.main import run
-from weft.client import AsyncClient, Client, UnreachableError, UntrustedError
-from weft.client.address import Address
-from weft.client.exchange import check_owner
-from weft.wire.problems import NotAllowedError
+from treadle.cli.main import run
+from treadle.client import AsyncClient, Client, UnreachableError, UntrustedError
+from treadle.client.address import Address
+from treadle.client.exchange import check_owner
+from treadle.wire.problems import NotAllowedError
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -24,7 +24,7 @@ NOBODY = pwd.getpwnam("nobody")
 def sock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A socket that somebody else made and listens on."""
     with (
-        tempfile.TemporaryDirectory(prefix="weft", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="treadle", dir="/tmp") as folder,
         socket.socket(socket.AF_UNIX) as listener,
     ):
         path = str(Path(folder) / "x.sock")
@@ -32,8 +32,8 @@ def sock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         listener.listen()
         listener.setblocking(False)
         _give(path, NOBODY.pw_uid, monkeypatch)
-        monkeypatch.delenv("WEFT_TRUST", raising=False)
-        monkeypatch.delenv("WEFT_URL", raising=False)
+        monkeypatch.delenv("TREADLE_TRUST", raising=False)
+        monkeypatch.delenv("TREADLE_URL", raising=False)
         yield path
         with pytest.raises(BlockingIOError):
             listener.accept()  # Nobody came.
@@ -60,7 +60,7 @@ def test_nothing_is_sent_to_a_socket_of_somebody_elses(sock: str) -> None:
     assert isinstance(caught.value, NotAllowedError)
     assert str(caught.value) == (
         f"the socket {sock} belongs to nobody, who would see what you submit; "
-        "set WEFT_TRUST=nobody if you trust them"
+        "set TREADLE_TRUST=nobody if you trust them"
     )
 
 
@@ -74,21 +74,21 @@ def test_neither_does_the_asynchronous_client(sock: str) -> None:
 
 
 def test_the_command_line_says_so_in_one_sentence(sock: str, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("WEFT_SOCKET", sock)
+    monkeypatch.setenv("TREADLE_SOCKET", sock)
     for words in (("status",), ("submit", "--no-git", "--", "true"), ("up",)):
         assert run(list(words)) == 111
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err.startswith(f"weft: the socket {sock} belongs to nobody, who would see")
+        assert said.err.startswith(f"treadle: the socket {sock} belongs to nobody, who would see")
         assert said.err.count("\n") == 1
 
 
 def test_whoever_is_named_is_trusted(sock: str, monkeypatch) -> None:
     address = Address(sock, "")
-    check_owner(address, {"WEFT_TRUST": "alice, nobody"})
+    check_owner(address, {"TREADLE_TRUST": "alice, nobody"})
     for others in ("", "alice", "nobody2", "no,body"):
         with pytest.raises(UntrustedError):
-            check_owner(address, {"WEFT_TRUST": others})
+            check_owner(address, {"TREADLE_TRUST": others})
 
 
 def test_ones_own_and_roots_sockets_are_trusted_and_a_missing_one_is_unreachable(tmp_path) -> None:
@@ -96,5 +96,5 @@ def test_ones_own_and_roots_sockets_are_trusted_and_a_missing_one_is_unreachable
     mine.touch()
     check_owner(Address(str(mine), ""), {})
     check_owner(Address("/", ""), {})
-    with pytest.raises(UnreachableError, match="no Weft server answers at unix:"):
+    with pytest.raises(UnreachableError, match="no Treadle server answers at unix:"):
         check_owner(Address(str(tmp_path / "gone"), ""), {})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.jobfile import (
+from treadle.client.jobfile import (
     KNOWN_FIELDS,
     Draft,
     Given,
@@ -16,8 +16,8 @@ from weft.client.jobfile import (
     read_job_file,
     read_text,
 )
-from weft.core.errors import InvalidInputError
-from weft.wire.jobs import JobRequest
+from treadle.core.errors import InvalidInputError
+from treadle.wire.jobs import JobRequest
 
 
 def said(read: Callable[[], object]) -> str:
@@ -253,7 +253,8 @@ def test_a_description_without_a_command_says_where_to_write_it() -> None:
     with pytest.raises(InvalidInputError) as error:
         complete(Draft(), {}, workdir="/w")
     assert str(error.value) == (
-        "there is no command to run; write it after --, as in weft submit -- python train.py, or "
+        "there is no command to run; write it after --, as in treadle submit -- python "
+        "train.py, or "
         "as run: in a file"
     )
 

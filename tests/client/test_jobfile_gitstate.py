@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.client.gitstate import git_state
+from treadle.client.gitstate import git_state
 
 
 def git(folder: Path, *words: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.jobfile_script import Line, read_script
-from weft.core.errors import InvalidInputError
+from treadle.client.jobfile_script import Line, read_script
+from treadle.core.errors import InvalidInputError
 
 
 def said(read: Callable[[], object]) -> str:
@@ -23,11 +23,11 @@ def said(read: Callable[[], object]) -> str:
 SCRIPT = """\
 #!/bin/bash
 # Trains a network.
-#WEFT --devices 2 --name "my net"
+#TREADLE --devices 2 --name "my net"
 
-#WEFT --time-limit 2h
+#TREADLE --time-limit 2h
 python train.py
-#WEFT --devices 8
+#TREADLE --devices 8
 """
 
 SLURM = """\
@@ -46,7 +46,7 @@ srun python train.py
 
 def test_only_the_leading_comments_count(tmp_path: Path) -> None:
     script = read_script(str(tmp_path / "train.sh"), SCRIPT)
-    assert script.weft == (
+    assert script.treadle == (
         Line("train.sh line 3", ("--devices", "2", "--name", "my net")),
         Line("train.sh line 5", ("--time-limit", "2h")),
     )
@@ -65,7 +65,7 @@ def test_slurms_lines_are_read_as_far_as_they_go_and_the_rest_is_said() -> None:
         "after_any": ("14",),
     }
     assert draft.notes == [
-        "job.sh line 7: #SBATCH --nice=100 is ignored; priority is weft's own",
+        "job.sh line 7: #SBATCH --nice=100 is ignored; priority is treadle's own",
         "job.sh line 8: #SBATCH --partition=gpu is not understood and left out",
         "job.sh line 8: #SBATCH -N 2 is not understood and left out",
         "job.sh line 8: #SBATCH --exclusive is not understood and left out",
@@ -94,7 +94,7 @@ def test_each_of_slurms_spellings(option, fields) -> None:
 
 def test_mistakes_in_directives_are_named_by_line() -> None:
     for text, sentence in (
-        ("#WEFT --name 'x", "job.sh line 1: the options cannot be split: no closing quotation"),
+        ("#TREADLE --name 'x", "job.sh line 1: the options cannot be split: no closing quotation"),
         (
             "\n#SBATCH --time=soon",
             (
@@ -132,7 +132,7 @@ def test_a_flood_of_options_is_noted_in_few_lines() -> None:
 _BITS = st.sampled_from(
     [
         "#SBATCH ",
-        "#WEFT ",
+        "#TREADLE ",
         "\n",
         "--time",
         "=",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.wire import notation as values
+from treadle.core.errors import InvalidInputError
+from treadle.wire import notation as values
 
 
 def said(read: Callable[[], object]) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from tests.server.running import Running, running
 
-from weft.client import Client
-from weft.wire.jobs import JobRequest, Progress
+from treadle.client import Client
+from treadle.wire.jobs import JobRequest, Progress
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def run(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 def job_env(server: Running, address: str | None = None) -> dict[str, str]:
     return {
-        "WEFT_API_URL": address or server.unix,
-        "WEFT_JOB_TOKEN": server.service.job_token("1"),
-        "WEFT_JOB_ID": "1",
+        "TREADLE_API_URL": address or server.unix,
+        "TREADLE_JOB_TOKEN": server.service.job_token("1"),
+        "TREADLE_JOB_ID": "1",
     }
 
 
@@ -48,12 +48,12 @@ def progress(server: Running) -> Progress | None:
 @pytest.mark.parametrize("door", ["unix", "tcp"])
 def test_the_last_report_of_a_short_job_arrives(server: Running, door: str):
     address = server.unix if door == "unix" else server.url
-    run("import weft.report as r; r.report(3, 10, loss=0.5)", job_env(server, address))
+    run("import treadle.report as r; r.report(3, 10, loss=0.5)", job_env(server, address))
     assert progress(server) == Progress(step=3.0, total=10.0, loss=0.5, source="report")
 
 
 def test_the_module_can_be_called_like_the_function(server: Running):
-    run("import weft.report; weft.report(4)", job_env(server))
+    run("import treadle.report; treadle.report(4)", job_env(server))
     found = progress(server)
     assert found is not None
     assert found.step == 4
@@ -62,7 +62,7 @@ def test_the_module_can_be_called_like_the_function(server: Running):
 def test_many_reports_are_one_request_a_second_and_the_newest_wins(server: Running):
     run(
         """
-        from weft.report import report
+        from treadle.report import report
         for step in range(20_000):
             report(step, 20_000)
         """,
@@ -75,17 +75,17 @@ def test_many_reports_are_one_request_a_second_and_the_newest_wins(server: Runni
 
 
 def test_a_loss_that_is_not_a_number_is_left_out(server: Running):
-    run("from weft.report import report; report(5, loss=float('nan'))", job_env(server))
+    run("from treadle.report import report; report(5, loss=float('nan'))", job_env(server))
     assert progress(server) == Progress(step=5.0, source="report")
 
 
 def test_numbers_of_other_libraries_are_taken(server: Running):
-    run("import numpy; from weft.report import report; report(numpy.int64(6))", job_env(server))
+    run("import numpy; from treadle.report import report; report(numpy.int64(6))", job_env(server))
     assert progress(server) == Progress(step=6.0, source="report")
 
 
 def test_other_ranks_say_nothing(server: Running):
-    run("from weft.report import report; report(7)", {**job_env(server), "RANK": "1"})
+    run("from treadle.report import report; report(7)", {**job_env(server), "RANK": "1"})
     assert progress(server) is None
 
 
@@ -93,7 +93,7 @@ def test_forked_children_say_nothing(server: Running):
     run(
         """
         import os
-        from weft.report import report
+        from treadle.report import report
         report(1)
         child = os.fork()
         report(9 if child == 0 else 2)
@@ -108,28 +108,28 @@ def test_forked_children_say_nothing(server: Running):
     assert found.step == 2
 
 
-def test_outside_weft_no_thread_is_started():
+def test_outside_treadle_no_thread_is_started():
     code = """
     import threading
-    from weft.report import report
+    from treadle.report import report
     report(1)
     assert threading.active_count() == 1
     """
-    run(code, {"WEFT_API_URL": "", "WEFT_JOB_TOKEN": "", "WEFT_JOB_ID": ""})
+    run(code, {"TREADLE_API_URL": "", "TREADLE_JOB_TOKEN": "", "TREADLE_JOB_ID": ""})
 
 
 @pytest.mark.parametrize("address", ["unix:/nowhere/at/all", "http://127.0.0.1:1", "nonsense"])
 def test_a_server_that_is_gone_is_no_reason_to_fail(address: str):
-    env = {"WEFT_API_URL": address, "WEFT_JOB_TOKEN": "t", "WEFT_JOB_ID": "1"}
-    assert run("from weft.report import report; report(1); report(object())", env).stderr == ""
+    env = {"TREADLE_API_URL": address, "TREADLE_JOB_TOKEN": "t", "TREADLE_JOB_ID": "1"}
+    assert run("from treadle.report import report; report(1); report(object())", env).stderr == ""
 
 
-def test_nothing_of_weft_but_the_reporter_is_loaded():
+def test_nothing_of_treadle_but_the_reporter_is_loaded():
     code = """
     import sys
-    import weft.report
-    assert {n for n in sys.modules if n.startswith("weft")} == {
-        "weft", "weft.report", "weft.version"
+    import treadle.report
+    assert {n for n in sys.modules if n.startswith("treadle")} == {
+        "treadle", "treadle.report", "treadle.version"
     }
     assert not {"numpy", "msgspec", "httpx2", "fastapi"} & set(sys.modules)
     """

@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
-from weft.control.live import Live
-from weft.testing.checks import check
-from weft.wire.jobs import State, Why
-from weft.wire.problems import ConflictError
+from treadle.control.live import Live
+from treadle.testing.checks import check
+from treadle.wire.jobs import State, Why
+from treadle.wire.problems import ConflictError
 
 LONG = "exec sleep 60"
 Story = Callable[[Live], Awaitable[None]]

@@ -17,18 +17,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from weft.control.live import Live, LiveSettings
-from weft.control.recovery import Wanted
-from weft.core.scheduler import Scheduler
-from weft.engines.devices import CpuSlots
-from weft.failures.memory import Patience
-from weft.failures.retry import Classified, live_verdicts
-from weft.failures.rules import shipped
-from weft.journal.journal import read, replay
-from weft.store.store import Store
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role, Who
-from weft.wire.problems import ConflictError, NotFoundError
+from treadle.control.live import Live, LiveSettings
+from treadle.control.recovery import Wanted
+from treadle.core.scheduler import Scheduler
+from treadle.engines.devices import CpuSlots
+from treadle.failures.memory import Patience
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
+from treadle.journal.journal import read, replay
+from treadle.store.store import Store
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import ConflictError, NotFoundError
 
 POLICY = "afs+steady?run_s=0.3&rest_s=0.3"
 PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
@@ -41,8 +41,8 @@ MEMBERS = 3  # of an array
 
 def script(folder: Path, name: str, body: str) -> tuple[str, ...]:
     """A job that says that it starts, and then does something."""
-    starts = f"{folder / 'starts' / name}$WEFT_ARRAY_INDEX"
-    return ("/bin/bash", "-c", f'echo "$WEFT_ATTEMPT $RANK $$" >> {starts}; {body}')
+    starts = f"{folder / 'starts' / name}$TREADLE_ARRAY_INDEX"
+    return ("/bin/bash", "-c", f'echo "$TREADLE_ATTEMPT $RANK $$" >> {starts}; {body}')
 
 
 def request(folder: Path, number: int, known: Mapping[str, str]) -> JobRequest:  # noqa: PLR0911
@@ -74,7 +74,7 @@ def request(folder: Path, number: int, known: Mapping[str, str]) -> JobRequest: 
             return JobRequest(name=name, command=command, array=f"0-{MEMBERS - 1}%1")
         case _:
             text = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
-            body = f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
+            body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
             return JobRequest(name=name, command=script(folder, name, body), retries=3)
 
 

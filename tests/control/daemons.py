@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from weft.client.client import Client
-from weft.core.errors import WeftError
-from weft.wire.jobs import JobView, State
-from weft.wire.problems import ConflictError
+from treadle.client.client import Client
+from treadle.core.errors import TreadleError
+from treadle.wire.jobs import JobView, State
+from treadle.wire.problems import ConflictError
 
 PATIENCE_S = 60.0
 
@@ -29,7 +29,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 class Daemon:
-    """`weft up --foreground` over one state folder; its output goes to daemon.log there."""
+    """`treadle up --foreground` over one state folder; its output goes to daemon.log there."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.state = folder / "state"
@@ -45,7 +45,15 @@ class Daemon:
 
     def start(self) -> "Daemon":
         self.state.mkdir(mode=0o700, exist_ok=True)
-        command = [sys.executable, "-m", "weft", "up", "--foreground", "--state", str(self.state)]
+        command = [
+            sys.executable,
+            "-m",
+            "treadle",
+            "up",
+            "--foreground",
+            "--state",
+            str(self.state),
+        ]
         command += ["--socket", str(self.socket), *self._words]
         with (self.state / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -95,14 +103,14 @@ class Daemon:
         assert self._process.poll() is None, (self.state / "daemon.log").read_text()
         try:
             return bool(self.client.status().pid == self.pid)
-        except (WeftError, OSError):
+        except (TreadleError, OSError):
             return False
 
 
 @contextmanager
 def daemon(*words: str) -> Iterator[Daemon]:
     """In a folder with a short name: the path of a socket must be."""
-    folder = Path(tempfile.mkdtemp(prefix="weft-"))
+    folder = Path(tempfile.mkdtemp(prefix="treadle-"))
     made = Daemon(folder, *words)
     try:
         yield made.start()

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from weft.control.live import Live, LiveSettings
-from weft.control.recovery import Wanted
-from weft.engines.devices import CpuSlots, DeviceSource
-from weft.failures.memory import Patience
-from weft.store.store import Store
-from weft.wire.jobs import JobRequest, JobView, State
-from weft.wire.machine import Role, Who
+from treadle.control.live import Live, LiveSettings
+from treadle.control.recovery import Wanted
+from treadle.engines.devices import CpuSlots, DeviceSource
+from treadle.failures.memory import Patience
+from treadle.store.store import Store
+from treadle.wire.jobs import JobRequest, JobView, State
+from treadle.wire.machine import Role, Who
 
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
 PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
@@ -30,7 +30,7 @@ async def living(
     store_patience_s: float = 15.0,
 ) -> AsyncIterator[Live]:
     """A controller over the state in that folder, which is left as it is."""
-    address = url or f"sqlite:///{root / 'weft.db'}"
+    address = url or f"sqlite:///{root / 'treadle.db'}"
     store = Store.open(address, patience_s=store_patience_s)
     settings = LiveSettings(
         root=root / "state",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.control.living import bash, ended, living, until
-from weft.wire.jobs import State
-from weft.wire.machine import Role, Who
+from treadle.wire.jobs import State
+from treadle.wire.machine import Role, Who
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as others")
 
@@ -21,7 +21,7 @@ def test_a_users_job_resumes_from_its_own_checkpoint() -> None:
     entry = pwd.getpwnam("nobody")
     nobody = Who(user="nobody", role=Role.USER, uid=entry.pw_uid)
     body = (
-        'f="$WEFT_CHECKPOINT_DIR/step"; if [ -e "$f" ]; then id -un; cat "$f"; exit 0; fi; '
+        'f="$TREADLE_CHECKPOINT_DIR/step"; if [ -e "$f" ]; then id -un; cat "$f"; exit 0; fi; '
         "trap 'echo saved > \"$f\"; exit 143' TERM; while true; do sleep 0.05 & wait $!; done"
     )
 

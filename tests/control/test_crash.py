@@ -10,10 +10,10 @@ import pytest
 
 from tests.control.crashing import KINDS, MEMBERS, Told
 from tests.store.postgres import MISSING, PostgresServer, programs
-from weft.control.records import JobRecord, record_of
-from weft.store.rows import AttemptRow, JobFilter
-from weft.store.store import Store
-from weft.wire.jobs import State
+from treadle.control.records import JobRecord, record_of
+from treadle.store.rows import AttemptRow, JobFilter
+from treadle.store.store import Store
+from treadle.wire.jobs import State
 
 ROOT = Path(__file__).parents[2]
 CRASHES, JOBS = 80, 100
@@ -35,7 +35,7 @@ ENDS = {
 def test_a_controller_that_is_killed_at_its_writes_loses_nothing(tmp_path: Path, seed: int) -> None:
     """No submitted job is lost, none starts twice, those that run are taken over, exit statuses
     are right, and before every start the journal replays to what the store holds."""
-    crash(tmp_path, f"sqlite:///{tmp_path / 'weft.db'}", CRASHES, seed, JOBS)
+    crash(tmp_path, f"sqlite:///{tmp_path / 'treadle.db'}", CRASHES, seed, JOBS)
 
 
 def test_the_same_on_postgresql(tmp_path: Path) -> None:

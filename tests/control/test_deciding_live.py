@@ -10,16 +10,16 @@ import pytest
 
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, export, living, until, view_of
-from weft.control.deciding import dressed
-from weft.control.live import Live
-from weft.core.actions import Change, Start, Stop
-from weft.failures.memory import Patience
-from weft.journal.journal import read
-from weft.policies.registry import BUILT_IN
-from weft.testing.checks import check
-from weft.wire.jobs import JobChange, State
-from weft.wire.machine import PolicyChange
-from weft.wire.problems import InvalidRequestError
+from treadle.control.deciding import dressed
+from treadle.control.live import Live
+from treadle.core.actions import Change, Start, Stop
+from treadle.failures.memory import Patience
+from treadle.journal.journal import read
+from treadle.policies.registry import BUILT_IN
+from treadle.testing.checks import check
+from treadle.wire.jobs import JobChange, State
+from treadle.wire.machine import PolicyChange
+from treadle.wire.problems import InvalidRequestError
 
 NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 PAUSE = "for i in 1 2 3; do sleep 0.05 & wait $!; done"
@@ -109,7 +109,7 @@ def test_what_would_fail_again_is_not_tried_again(tmp_path: Path) -> None:
 def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> None:
     async def story(live: Live) -> None:
         broken = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
-        body = f'test "$WEFT_ATTEMPT" -ge 3 || {{ echo "{broken}"; exit 1; }}'
+        body = f'test "$TREADLE_ATTEMPT" -ge 3 || {{ echo "{broken}"; exit 1; }}'
         job = await waits(live, body, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts, view.failures) == (State.SUCCEEDED, 3, 2)
@@ -142,7 +142,7 @@ def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_p
 
 def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
     async def story(live: Live) -> None:
-        body = f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
+        body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
         job = await waits(live, body, devices="4")
         while not view_of(live, job).failures:
             await asyncio.sleep(0.01)
@@ -164,9 +164,9 @@ def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
 # -- resizing -------------------------------------------------------------------------------------
 
 RESUMES = """
-at=$(cat $WEFT_CHECKPOINT_DIR/step 2>/dev/null || echo 0)
-echo "$WEFT_ATTEMPT $WORLD_SIZE $WEFT_RESUME $at" >> $STORY
-trap 'echo $at > $WEFT_CHECKPOINT_DIR/step; exit 143' TERM
+at=$(cat $TREADLE_CHECKPOINT_DIR/step 2>/dev/null || echo 0)
+echo "$TREADLE_ATTEMPT $WORLD_SIZE $TREADLE_RESUME $at" >> $STORY
+trap 'echo $at > $TREADLE_CHECKPOINT_DIR/step; exit 143' TERM
 while [ $at -lt 40 ]; do sleep 0.05 & wait $!; at=$((at + 1)); done
 """
 

@@ -1,12 +1,12 @@
-"""The journal as a file: what `weft analyze` makes of a live run."""
+"""The journal as a file: what `treadle analyze` makes of a live run."""
 
 import asyncio
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, export, living
-from weft.reports.recorder import Recorder
-from weft.study.record import replayed
-from weft.wire.jobs import State
+from treadle.reports.recorder import Recorder
+from treadle.study.record import replayed
+from treadle.wire.jobs import State
 
 
 def recorded(path: Path) -> Recorder:

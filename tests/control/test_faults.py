@@ -16,12 +16,12 @@ import pytest
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.store.test_store_faults import small_disk
-from weft.control import clock
-from weft.control.live import Live
-from weft.engines import folders
-from weft.testing.checks import check
-from weft.wire.jobs import State
-from weft.wire.problems import UnavailableError
+from treadle.control import clock
+from treadle.control.live import Live
+from treadle.engines import folders
+from treadle.testing.checks import check
+from treadle.wire.jobs import State
+from treadle.wire.problems import UnavailableError
 
 FLOOD_MIB = 64
 
@@ -57,7 +57,7 @@ async def printed(live: Live, job: str, count: int = 1) -> list[str]:
 
 def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_path: Path) -> None:
     async def story(live: Live) -> None:
-        body = 'echo $$; test "$WEFT_ATTEMPT" -ge 2 || exec sleep 60'
+        body = 'echo $$; test "$TREADLE_ATTEMPT" -ge 2 || exec sleep 60'
         job = await runs(live, body, devices="2", retries=2)
         (pid,) = await printed(live, job)
         os.kill(supervisor_of(live, job), signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
     async def story(live: Live) -> None:
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
         first = await runs(live, body, retries=0)
-        async with locked(tmp_path / "weft.db"):
+        async with locked(tmp_path / "treadle.db"):
             with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
                 await live.submit(ME, bash("true", name="early"), "key")
             with pytest.raises(UnavailableError, match=r"nothing can be kept just now: .*locked"):
@@ -208,7 +208,7 @@ async def submit_for_ever(live: Live) -> None:
 
 def test_a_store_on_a_full_disk_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
     async def story(disk: Path) -> None:
-        url = f"sqlite:///{disk}/weft.db"
+        url = f"sqlite:///{disk}/treadle.db"
         async with living(tmp_path, url=url, store_patience_s=0.1) as live:
             body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
             job = await runs(live, body, retries=0)
@@ -234,7 +234,7 @@ def test_a_store_on_a_full_disk_waits_for_room_and_loses_nothing(tmp_path: Path)
 
 def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
     async def story(disk: Path) -> None:
-        url = f"sqlite:///{tmp_path}/weft.db"
+        url = f"sqlite:///{tmp_path}/treadle.db"
         async with living(disk, url=url) as live:
             job = await waits(live, "yes | head -c 8M; exit 6", retries=0)
             (view,) = await ended(live, job)
@@ -252,7 +252,7 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
     async def story() -> None:
         async with living(tmp_path, store_patience_s=0.2) as live:
             job = await runs(live)
-            lock = locked(tmp_path / "weft.db")
+            lock = locked(tmp_path / "treadle.db")
             await lock.__aenter__()
         await lock.__aexit__(None, None, None)
         async with living(tmp_path) as live:
@@ -300,7 +300,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
 
     async def before() -> list[int]:
         async with living(tmp_path) as live:
-            body = 'test "$WEFT_ATTEMPT" -ge 2 || exec sleep 60'
+            body = 'test "$TREADLE_ATTEMPT" -ge 2 || exec sleep 60'
             jobs = [await runs(live, body, retries=r) for r in (2, 0)]
             await waits(live, "true", devices="4")
             return [supervisor_of(live, job) for job in jobs]
@@ -319,7 +319,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
 
     for pid in asyncio.run(before()):
         os.kill(pid, signal.SIGKILL)
-    with sqlite3.connect(tmp_path / "weft.db") as connection:
+    with sqlite3.connect(tmp_path / "treadle.db") as connection:
         (text,) = connection.execute("SELECT value FROM settings WHERE key = 'clock'").fetchone()
         run_s, _, _, wall_s = text.split()
         another = f"{run_s} 5.0 another-boot {float(wall_s) - 60}"

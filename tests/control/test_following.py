@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
-from weft.wire.jobs import State
+from treadle.wire.jobs import State
 
 
 def test_a_dependant_of_higher_priority_is_not_overtaken_by_a_lower_one(tmp_path: Path) -> None:

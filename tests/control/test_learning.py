@@ -10,11 +10,11 @@ import pytest
 from tests.control.asking import LONG, runs, told, waits
 from tests.control.daemons import daemon, until
 from tests.control.living import ME, bash, ended, living, view_of
-from weft.control.live import Live
-from weft.control.meter import Meter
-from weft.wire.jobs import JobRequest, Report, State
-from weft.wire.machine import Role, Who
-from weft.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
+from treadle.control.live import Live
+from treadle.control.meter import Meter
+from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
 
 OTHER = Who(user="somebody", role=Role.USER, uid=12345)
 
@@ -158,9 +158,9 @@ def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Pa
 def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import time, weft\n"
+        "import time, treadle\n"
         "for step in range(1, 61):\n"
-        "    weft.report(step, 120, loss=1.0 / step, checkpoint=step - 1)\n"
+        "    treadle.report(step, 120, loss=1.0 / step, checkpoint=step - 1)\n"
         "    time.sleep(0.05)\n"
         "time.sleep(60)\n"
     )

@@ -8,14 +8,14 @@ import pytest
 
 from tests.control.asking import end_all, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
-from weft.control import desk as desk_module
-from weft.control import history as history_module
-from weft.control import wishes as wishes_module
-from weft.control.live import Live
-from weft.testing.checks import check
-from weft.wire.jobs import Code, JobRequest, State
-from weft.wire.machine import EventView, Role, Who
-from weft.wire.problems import ConflictError, InvalidRequestError, NotFoundError, TooManyError
+from treadle.control import desk as desk_module
+from treadle.control import history as history_module
+from treadle.control import wishes as wishes_module
+from treadle.control.live import Live
+from treadle.testing.checks import check
+from treadle.wire.jobs import Code, JobRequest, State
+from treadle.wire.machine import EventView, Role, Who
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotFoundError, TooManyError
 
 NOTHING = JobRequest(command=("/bin/true",))
 
@@ -249,7 +249,7 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
         assert live.job(answer.jobs[7]).code == code
         assert live.job(more.id).code == code
         assert len(list((tmp_path / "state" / "code").iterdir())) == 1
-        assert (tmp_path / "weft.db").stat().st_size < 2 * len(diff)
+        assert (tmp_path / "treadle.db").stat().st_size < 2 * len(diff)
 
     told(story, tmp_path)
 
@@ -257,7 +257,7 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
 def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.control.estimates.STEPS", 1)
+    monkeypatch.setattr("treadle.control.estimates.STEPS", 1)
 
     async def story(live: Live) -> None:
         await runs(live, devices="1")

@@ -9,9 +9,9 @@ import pytest
 from tests.control.asking import end_all, runs, waits
 from tests.control.living import ME, bash, ended, living, view_of
 from tests.store.postgres import PostgresServer, running
-from weft.testing.checks import check
-from weft.wire.jobs import State
-from weft.wire.problems import UnavailableError
+from treadle.testing.checks import check
+from treadle.wire.jobs import State
+from treadle.wire.problems import UnavailableError
 
 NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 
@@ -28,7 +28,9 @@ def test_a_database_that_is_restarted_costs_nothing_but_time(
         async with living(tmp_path, url=server.url, store_patience_s=0.5) as live:
             gate = f"until test -e {tmp_path}/go; do sleep 0.01; done"
             job = await runs(live, f"{gate}; exit 4", retries=0)
-            again = await waits(live, f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}')
+            again = await waits(
+                live, f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
+            )
             secret = await waits(live, 'test "$T" = hush-hush', secrets={"T": "hush-hush"})
             array = await live.submit(ME, bash("true", array="0-9%2"))
             after = await waits(live, "true", after=(array.id,))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.control.asking import runs, told
 from tests.control.living import ME, bash, ended, living
-from weft.control import people as people_module
-from weft.control.live import Live
-from weft.control.tokens import job_token
-from weft.wire.machine import Role, TokenRequest, Who
-from weft.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from treadle.control import people as people_module
+from treadle.control.live import Live
+from treadle.control.tokens import job_token
+from treadle.wire.machine import Role, TokenRequest, Who
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
 USER = Who(user="other", role=Role.USER, uid=12345)
 
@@ -77,7 +77,7 @@ def test_tokens_that_were_revoked_make_room_for_others(
 def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Path) -> None:
     async def story() -> None:
         async with living(tmp_path) as live:
-            job = await runs(live, 'echo "$WEFT_JOB_TOKEN"; exec sleep 60')
+            job = await runs(live, 'echo "$TREADLE_JOB_TOKEN"; exec sleep 60')
             token = job_token(live.desk.seal.derive("tokens of jobs"), job)
             who = live.who_of_token(token)
             assert who is not None
@@ -93,7 +93,7 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
 
 
 def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.control.keeper.KEYS_KEPT_S", -10.0)
+    monkeypatch.setattr("treadle.control.keeper.KEYS_KEPT_S", -10.0)
 
     async def story(live: Live) -> None:
         await live.submit(ME, bash("true"), "key")

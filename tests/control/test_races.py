@@ -8,11 +8,11 @@ import pytest
 
 from tests.control.asking import told
 from tests.control.living import ME, bash, ended, until, view_of
-from weft.control.live import Live
-from weft.core.actions import Action, Change
-from weft.core.events import Event, JobFailed, JobFinished
-from weft.engines.inbox import Inbox
-from weft.wire.jobs import JobChange, State
+from treadle.control.live import Live
+from treadle.core.actions import Action, Change
+from treadle.core.events import Event, JobFailed, JobFinished
+from treadle.engines.inbox import Inbox
+from treadle.wire.jobs import JobChange, State
 
 
 def when_changed(live: Live, go: Path, kind: type) -> None:
@@ -41,9 +41,8 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
 
     async def story(live: Live) -> None:
         when_changed(live, go, kind)
-        body = (
-            f"echo $WEFT_ATTEMPT >> {starts}; until test -e {go}; do sleep 0.01; done; exit {code}"
-        )
+        wait = f"until test -e {go}; do sleep 0.01; done"
+        body = f"echo $TREADLE_ATTEMPT >> {starts}; {wait}; exit {code}"
         request = bash(body, devices="1..4", resumable=True, ranks="one", retries=0)
         job = (await live.submit(ME, request)).id
         await until(live, State.RUNNING, jobs=(job,))

@@ -17,8 +17,8 @@ from tests.control.daemons import (
     everything_said,
     until,
 )
-from weft.wire.jobs import JobRequest, State
-from weft.wire.problems import ConflictError
+from treadle.wire.jobs import JobRequest, State
+from treadle.wire.problems import ConflictError
 
 SECRET = "planted-5f0c1e2d9ab84377-never-to-be-seen"
 PROOF = hashlib.sha256(SECRET.encode()).hexdigest()
@@ -27,7 +27,7 @@ NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 BODY = f"""
 printf %s "$THE_TOKEN" | sha256sum
 echo "the token is $THE_TOKEN"
-if [ "$WEFT_ATTEMPT" = 1 ]; then echo "{NCCL} with $THE_TOKEN"; exit 1; fi
+if [ "$TREADLE_ATTEMPT" = 1 ]; then echo "{NCCL} with $THE_TOKEN"; exit 1; fi
 until [ -e "$GO" ]; do sleep 0.02; done
 python3 -c 'import os; raise ValueError("bad token " + os.environ["THE_TOKEN"])'
 exit 9
@@ -51,7 +51,7 @@ def check_unseen(here: Daemon, *jobs: str) -> None:
 
 def kept(here: Daemon) -> list[tuple[str]]:
     """Jobs whose sealed secrets are in the store."""
-    with closing(sqlite3.connect(here.state / "weft.db")) as connection:
+    with closing(sqlite3.connect(here.state / "treadle.db")) as connection:
         return connection.execute("SELECT job FROM secrets ORDER BY job").fetchall()
 
 

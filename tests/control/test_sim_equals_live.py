@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
-from weft.control.deciding import PLACEMENT, belief_on, make
-from weft.failures.retry import Classified, live_verdicts
-from weft.failures.rules import shipped
-from weft.journal.journal import read
-from weft.sim.observed import orders_again, recorded_orders
-from weft.wire.problems import ConflictError
+from treadle.control.deciding import PLACEMENT, belief_on, make
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
+from treadle.journal.journal import read
+from treadle.sim.observed import orders_again, recorded_orders
+from treadle.wire.problems import ConflictError
 
 POLICIES = (
     "fifo",

@@ -1,5 +1,5 @@
-"""`weft why` for each kind of waiting, word by word, against real processes; and what it says would
-help does help."""
+"""`treadle why` for each kind of waiting, word by word, against real processes; and what it says
+would help does help."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
-from weft.control.live import Live
-from weft.core.snapshot import Schedule, Snapshot
-from weft.policies.wrappers.wrapper import Wrapper
-from weft.wire.jobs import JobChange, State
+from treadle.control.live import Live
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.wire.jobs import JobChange, State
 
 
 def test_all_devices_are_taken(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_its_user_holds_it(tmp_path: Path) -> None:
         assert short(live.why(job)) == (
             "held",
             "its user holds it",
-            f"weft release {job} lets it go",
+            f"treadle release {job} lets it go",
             False,
             None,
         )
@@ -147,7 +147,7 @@ def test_what_it_waits_for_can_never_be(
         assert short(live.why(job)) == (
             "dependency",
             f"it can never start: job {first} {how}, and it was to start after that one succeeded",
-            f"weft release {job} runs it all the same; weft cancel {job} drops it",
+            f"treadle release {job} runs it all the same; treadle cancel {job} drops it",
             True,
             None,
         )
@@ -249,7 +249,7 @@ def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
                 "2 devices are free and it asks for 1, but this policy lets nobody overtake, and "
                 f"job {big} ahead of it waits for 4"
             ),
-            f"weft priority {job} 1 (for admins) starts it now",
+            f"treadle priority {job} 1 (for admins) starts it now",
             False,
             2,
         )
@@ -264,7 +264,7 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
         first = await runs(live, devices="4", resumable=True)
         job = await waits(live)
         assert live.why(job).change == (
-            f"weft priority {job} 1 (for admins) starts it now and stops job {first}"
+            f"treadle priority {job} 1 (for admins) starts it now and stops job {first}"
         )
         await live.change(ME, job, JobChange(priority=1))
         await until(live, State.RUNNING, jobs=(job,))

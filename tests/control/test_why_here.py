@@ -1,4 +1,5 @@
-"""`weft why` where the machine or the policy is the reason, and for jobs that run or have ended."""
+"""`treadle why` where the machine or the policy is the reason, and for jobs that run or have
+ended."""
 
 import asyncio
 import os
@@ -12,15 +13,15 @@ import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
-from weft.control.live import Live
-from weft.core.job import JobId
-from weft.core.snapshot import Reason, Schedule, Snapshot
-from weft.failures.memory import Patience
-from weft.policies.wrappers.wrapper import Wrapper
-from weft.testing.gpus import FakeGpus
-from weft.wire.jobs import State
-from weft.wire.machine import PolicyChange
-from weft.wire.problems import ConflictError
+from treadle.control.live import Live
+from treadle.core.job import JobId
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.failures.memory import Patience
+from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.testing.gpus import FakeGpus
+from treadle.wire.jobs import State
+from treadle.wire.machine import PolicyChange
+from treadle.wire.problems import ConflictError
 
 
 def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
                 "it needs 2 devices; 1 of 2 is free and one more cannot be used: "
                 "an admin has device here:1 avoided"
             ),
-            "weft device here:1 manage (for admins) has it used again",
+            "treadle device here:1 manage (for admins) has it used again",
             False,
             1,
         )
@@ -64,7 +65,7 @@ def test_what_an_admin_has_avoided_stays_so_over_a_restart(tmp_path: Path) -> No
 
 @asynccontextmanager
 async def stranger() -> AsyncIterator[int]:
-    """A process that Weft did not start."""
+    """A process that Treadle did not start."""
     process = subprocess.Popen(["/bin/sleep", "60"])
     try:
         yield process.pid
@@ -133,7 +134,7 @@ def test_a_quarantined_device_is_told_and_stays_so_over_a_restart(tmp_path: Path
                 "it needs 1 device; the only idle one cannot be used: "
                 "device here:0 still has 9.0 GiB in use"
             ),
-            "weft device here:0 unquarantine (for admins), once it is clean",
+            "treadle device here:0 unquarantine (for admins), once it is clean",
         )
         await live.unquarantine(ME, "here:0")
         await until(live, State.RUNNING, jobs=(job,))
@@ -146,7 +147,7 @@ def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
     text = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 
     async def story(live: Live) -> None:
-        body = f'test "$WEFT_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
+        body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
         job = await waits(live, body)
         while not view_of(live, job).failures:
             await asyncio.sleep(0.01)
@@ -213,7 +214,7 @@ def test_draining(tmp_path: Path) -> None:
         assert short(live.why(job)) == (
             "draining",
             "the controller is about to leave and starts nothing any more",
-            "weft up, once it has left, starts it again",
+            "treadle up, once it has left, starts it again",
             False,
             1,
         )
@@ -249,7 +250,7 @@ def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_pat
         assert short(live.why(job)) == (
             "policy",
             "the policy backfill fails, so nothing is started: it divides by zero devices",
-            "weft policy fifo decides by another one",
+            "treadle policy fifo decides by another one",
             False,
             1,
         )

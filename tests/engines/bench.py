@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weft.control.clock import MonotonicClock
-from weft.core.actions import Action
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.events import Event
-from weft.engines.devices import CpuSlots, DeviceSource, node_of
-from weft.engines.launch import Ended, Launch
-from weft.engines.local import LocalEngine
+from treadle.control.clock import MonotonicClock
+from treadle.core.actions import Action
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.events import Event
+from treadle.engines.devices import CpuSlots, DeviceSource, node_of
+from treadle.engines.launch import Ended, Launch
+from treadle.engines.local import LocalEngine
 
 WITHIN_S = 30.0
 

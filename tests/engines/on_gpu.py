@@ -1,7 +1,8 @@
 """The local engine on a machine with a real GPU: `python -m tests.engines.on_gpu`.
 
-Needs nvidia-ml-py and torch and nothing else of Weft's dependencies. It runs jobs on the first GPU,
-puts a foreign process there, and prints what it sees; it fails at the first thing that is not so.
+Needs nvidia-ml-py and torch and nothing else of Treadle's dependencies. It runs jobs on the first
+GPU, puts a foreign process there, and prints what it sees; it fails at the first thing that is not
+so.
 """
 
 import asyncio
@@ -13,16 +14,16 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from weft.control.clock import MonotonicClock
-from weft.core.actions import Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.events import Event, JobFinished, JobStarted, JobStopped
-from weft.engines.devices import node_of
-from weft.engines.gpus import NvmlGpus
-from weft.engines.launch import Ended, Launch
-from weft.engines.local import LocalEngine
-from weft.wire.machine import DeviceView
+from treadle.control.clock import MonotonicClock
+from treadle.core.actions import Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
+from treadle.engines.devices import node_of
+from treadle.engines.gpus import NvmlGpus
+from treadle.engines.launch import Ended, Launch
+from treadle.engines.local import LocalEngine
+from treadle.wire.machine import DeviceView
 
 HOLD = """
 import os, sys, time, torch

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from weft.core.actions import Change, Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from weft.core.job import Job
-from weft.core.lifecycle import Phase
-from weft.engines import adoption, folders, processes
-from weft.engines.environment import TAG
-from weft.engines.processes import ProcessId
-from weft.testing.builders import job
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.core.job import Job
+from treadle.core.lifecycle import Phase
+from treadle.engines import adoption, folders, processes
+from treadle.engines.environment import TAG
+from treadle.engines.processes import ProcessId
+from treadle.testing.builders import job
 
 WAITS = 'echo up; while test ! -e "$0"; do sleep 0.01; done; exit 5'
 
@@ -187,7 +187,7 @@ def test_a_change_whose_first_half_was_carried_out_is_completed(tmp_path: Path):
 
 def test_attempts_of_an_earlier_hold_have_nothing_to_say(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", 'test "$WEFT_ATTEMPT" = 2')
+        bench.job("a", "sh", "-c", 'test "$TREADLE_ATTEMPT" = 2')
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.ended(), JobFailed)
         await restart(bench)
@@ -290,7 +290,7 @@ CONTROLLER = """
     import asyncio, sys
     from pathlib import Path
     from tests.engines.bench import Story, on
-    from weft.core.actions import Start
+    from treadle.core.actions import Start
 
     async def main():
         bench = Story(Path(sys.argv[1]))

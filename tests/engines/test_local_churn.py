@@ -7,13 +7,13 @@ from shutil import which
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from weft.core.actions import Change, Start, Stop
-from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from weft.engines import processes
-from weft.engines.environment import TAG
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.engines import processes
+from treadle.engines.environment import TAG
 
 # The lock stands for the device: whoever finds it taken was launched too early.
-USES = 'exec 9> "$0-$WEFT_DEVICES"; flock --nonblock 9 || exit 9; '
+USES = 'exec 9> "$0-$TREADLE_DEVICES"; flock --nonblock 9 || exit 9; '
 LONG = USES + "exec sleep 600"
 SHORT = USES
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Book
 
-from weft.control.clock import MonotonicClock
-from weft.core.actions import Action, Stop
-from weft.core.cluster import Node
-from weft.core.events import Event
-from weft.core.ports import Abilities
-from weft.engines import processes
-from weft.engines.devices import CpuSlots
-from weft.engines.environment import TAG
-from weft.engines.launch import Launch
-from weft.engines.local import LocalEngine
-from weft.testing.engine_contract import Bench, EngineContract
+from treadle.control.clock import MonotonicClock
+from treadle.core.actions import Action, Stop
+from treadle.core.cluster import Node
+from treadle.core.events import Event
+from treadle.core.ports import Abilities
+from treadle.engines import processes
+from treadle.engines.devices import CpuSlots
+from treadle.engines.environment import TAG
+from treadle.engines.launch import Launch
+from treadle.engines.local import LocalEngine
+from treadle.testing.engine_contract import Bench, EngineContract
 
 
 class TestLocalEngine(EngineContract):

@@ -11,14 +11,14 @@ from queue import SimpleQueue
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from weft.core.actions import Start, Stop
-from weft.core.cluster import Device
-from weft.core.errors import EngineError, InvalidInputError
-from weft.core.events import JobFinished, JobStarted, JobStopped
-from weft.engines import gpus, upkeep
-from weft.engines.cgroup import Scopes
-from weft.engines.devices import CpuSlots, node_of
-from weft.testing.gpus import FakeGpus
+from treadle.core.actions import Start, Stop
+from treadle.core.cluster import Device
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import JobFinished, JobStarted, JobStopped
+from treadle.engines import gpus, upkeep
+from treadle.engines.cgroup import Scopes
+from treadle.engines.devices import CpuSlots, node_of
+from treadle.testing.gpus import FakeGpus
 
 GPU = Device("here", 0)
 
@@ -216,7 +216,7 @@ def cgroup() -> Iterator[Path]:
     mount = next((words[1] for words in mounts if words[2] == "cgroup2"), None)
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup v2 that could be written to")
-    folder = Path(mount, f"weft-test-{os.getpid()}")
+    folder = Path(mount, f"treadle-test-{os.getpid()}")
     folder.mkdir()
     yield folder
     folder.rmdir()
@@ -230,8 +230,8 @@ def test_an_attempt_has_a_scope_of_its_own_and_leaves_none(tmp_path: Path, cgrou
         await bench.event()
         await bench.until(lambda: "0::" in bench.log("a"))
         tag = f"{bench.engine.folders.instance}-a-1"
-        assert f"{cgroup.name}/weft-{tag}\n" in bench.log("a")
-        there = cgroup / f"weft-{tag}" / "cgroup.procs"
+        assert f"{cgroup.name}/treadle-{tag}\n" in bench.log("a")
+        there = cgroup / f"treadle-{tag}" / "cgroup.procs"
         await bench.until(lambda: len(there.read_text().split()) == 2)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from weft.core.actions import Start
-from weft.core.allocation import Allocation, Host
-from weft.core.cluster import Device
-from weft.core.events import JobFinished
-from weft.engines import environment
-from weft.engines.launch import Launch
-from weft.engines.shares import Share, shares
+from treadle.core.actions import Start
+from treadle.core.allocation import Allocation, Host
+from treadle.core.cluster import Device
+from treadle.core.events import JobFinished
+from treadle.engines import environment
+from treadle.engines.launch import Launch
+from treadle.engines.shares import Share, shares
 
 
 def _environment(text: str) -> dict[str, str]:
@@ -24,8 +24,8 @@ def _environment(text: str) -> dict[str, str]:
 
 def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.job("a", "env", ranks=2, env={"WEFT_CHECKPOINT_DIR": "/ckpt", "RANK": "9", "X": "1"},
-                  time_limit_s=60.0)  # fmt: skip
+        own = {"TREADLE_CHECKPOINT_DIR": "/ckpt", "RANK": "9", "X": "1"}
+        bench.job("a", "env", ranks=2, env=own, time_limit_s=60.0)
         await bench.order(Start(0, "a", on(0, 1)))
         await bench.ended()
         first, second = (_environment(bench.log("a", rank=rank)) for rank in (0, 1))
@@ -45,14 +45,14 @@ def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
             "TORCHELASTIC_RUN_ID": "a",
             "TORCHELASTIC_RESTART_COUNT": "0",
             "CUDA_VISIBLE_DEVICES": "",
-            "WEFT_JOB_ID": "a",
-            "WEFT_ATTEMPT": "1",
-            "WEFT_NUM_DEVICES": "2",
-            "WEFT_DEVICES": "0,1",
-            "WEFT_CHECKPOINT_DIR": "/ckpt",
-            "WEFT_RESUME": "0",
-            "WEFT_GRACE": "5",
-            "WEFT_TIME_LIMIT": "60",
+            "TREADLE_JOB_ID": "a",
+            "TREADLE_ATTEMPT": "1",
+            "TREADLE_NUM_DEVICES": "2",
+            "TREADLE_DEVICES": "0,1",
+            "TREADLE_CHECKPOINT_DIR": "/ckpt",
+            "TREADLE_RESUME": "0",
+            "TREADLE_GRACE": "5",
+            "TREADLE_TIME_LIMIT": "60",
             "X": "1",
             "PATH": os.environ["PATH"],
         }
@@ -80,7 +80,7 @@ def test_gpus_are_named_by_uuid_in_rank_order():
 
 
 def test_the_daemon_keeps_its_environment_to_itself():
-    daemon = {"PATH": "/bin", "WEFT_TOKEN": "t", "AWS_SECRET": "s", "LC_ALL": "C", "TZ": "UTC"}
+    daemon = {"PATH": "/bin", "TREADLE_TOKEN": "t", "AWS_SECRET": "s", "LC_ALL": "C", "TZ": "UTC"}
     kept = {"PATH": "/bin", "LC_ALL": "C", "TZ": "UTC"}
     assert environment.inherited(daemon, uid=None) == kept
 

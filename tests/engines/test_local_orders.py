@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Book, Story, on, tell
 
-from weft.core.actions import Change, Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from weft.engines.launch import Ended
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.engines.launch import Ended
 
 SLOW_TO_STOP = "trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done"
 
@@ -57,7 +57,7 @@ def test_a_start_waits_for_its_device_even_if_it_is_not_told_to(tmp_path: Path):
 
 def test_a_change_stops_the_job_and_launches_it_again(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", "echo $WEFT_NUM_DEVICES $WEFT_RESUME; exec sleep 600")
+        bench.job("a", "sh", "-c", "echo $TREADLE_NUM_DEVICES $TREADLE_RESUME; exec sleep 600")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await bench.until(lambda: bench.log("a"))

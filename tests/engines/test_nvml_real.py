@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from weft.core.errors import EngineError
-from weft.engines.devices import node_of
-from weft.engines.gpus import NvmlGpus
+from treadle.core.errors import EngineError
+from treadle.engines.devices import node_of
+from treadle.engines.gpus import NvmlGpus
 
 
 @pytest.fixture(scope="module")

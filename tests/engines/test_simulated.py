@@ -1,10 +1,10 @@
 """The simulated engine keeps the contract that live engines are held to."""
 
-from weft.core.cluster import Cluster
-from weft.models.scaling import ScalingModel
-from weft.sim.engine import SimulatedEngine
-from weft.testing.clocks import SimulatedWorld
-from weft.testing.engine_contract import Bench, EngineContract
+from treadle.core.cluster import Cluster
+from treadle.models.scaling import ScalingModel
+from treadle.sim.engine import SimulatedEngine
+from treadle.testing.clocks import SimulatedWorld
+from treadle.testing.engine_contract import Bench, EngineContract
 
 
 class TestSimulatedEngine(EngineContract):

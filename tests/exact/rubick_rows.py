@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.shared import SHARED
 
-from weft.core.plan import Plan
-from weft.models.plan_fit import Run
-from weft.models.plans import Factors, Links, ModelFacts, ModelType, Shape
+from treadle.core.plan import Plan
+from treadle.models.plan_fit import Run
+from treadle.models.plans import Factors, Links, ModelFacts, ModelType, Shape
 
 Json = dict[str, Any]
 MODELS = ("vit", "roberta", "bert", "t5", "gpt2", "llama7b", "llama30b")
@@ -37,7 +37,7 @@ def profiles() -> Json:
     """The whole file; the test is skipped where it is absent."""
     path = SHARED / "reference" / "rubick_profiles.json"
     if not path.exists():
-        pytest.skip(f"no {path}; set WEFT_SHARED to the folder that holds reference/")
+        pytest.skip(f"no {path}; set TREADLE_SHARED to the folder that holds reference/")
     return _read(str(path))
 
 

@@ -8,10 +8,10 @@ is the length of a turn. Everything else was measured alone.
 
 import pytest
 
-from weft.core.job import JobSpec, Profile
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
+from treadle.core.job import JobSpec, Profile
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
 
 PROFILES = {
     "G": Profile(compute_s=0.0323),

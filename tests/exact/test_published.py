@@ -31,7 +31,7 @@ def test_a_figure_that_is_off_by_a_hundredth_does_not_agree() -> None:
 def test_the_command_line_prints_the_same_number() -> None:
     """One real process, as a user would type it."""
     command = [
-        *(sys.executable, "-m", "weft", "simulate", str(trace("common960.csv.gz"))),
+        *(sys.executable, "-m", "treadle", "simulate", str(trace("common960.csv.gz"))),
         *("--cluster", "8x8", "--policy", "srtf", "--placement", "count", "--json"),
     ]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -22,11 +22,11 @@ from tests.exact.rubick_rows import (
     shape_of,
 )
 
-from weft.core.plan import Plan
-from weft.models.plan_catalogue import A800, TYPES
-from weft.models.plan_fit import KNOBS, SEVEN, Fit, Run, fit, predict, relative_error
-from weft.models.plan_memory import Room, memory
-from weft.models.plans import Factors, ModelType, Shape
+from treadle.core.plan import Plan
+from treadle.models.plan_catalogue import A800, TYPES
+from treadle.models.plan_fit import KNOBS, SEVEN, Fit, Run, fit, predict, relative_error
+from treadle.models.plan_memory import Room, memory
+from treadle.models.plans import Factors, ModelType, Shape
 
 NODE = ("1", "2", "4", "5", "8")
 SEEN = {

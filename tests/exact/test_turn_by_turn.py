@@ -13,8 +13,8 @@ from statistics import fmean
 
 import pytest
 
-from weft.models.stages import Stages
-from weft.models.tokens import LANES, TURN_S, iteration_times
+from treadle.models.stages import Stages
+from treadle.models.tokens import LANES, TURN_S, iteration_times
 
 ITERATIONS = 80  # of the slowest job if it were alone
 THINKING = 4  # the stage after the last: whatever is left of an iteration alone

@@ -1,7 +1,7 @@
 """A small fixed workload under every policy, as a text that a person can read.
 
 A change of behaviour shows as a diff of these texts. If it is meant, rewrite them with
-`WEFT_UPDATE=1 pytest tests/golden` and let the diff be read with the change that caused it.
+`TREADLE_UPDATE=1 pytest tests/golden` and let the diff be read with the change that caused it.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.actions import Action, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster
-from weft.core.events import Event, JobFailed, JobFinished, JobSubmitted
-from weft.core.job import JobSpec
-from weft.core.scheduler import Scheduler
-from weft.journal.codec import encode
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.policies import registry
-from weft.policies.placement import placement
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation
-from weft.testing.builders import job
+from treadle.core.actions import Action, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event, JobFailed, JobFinished, JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.journal.codec import encode
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies import registry
+from treadle.policies.placement import placement
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job
 
 HERE = Path(__file__).parent
 LINES_MAX = 60
@@ -120,14 +120,16 @@ def told(name: str) -> str:
 def test_a_policy_does_what_it_did(name: str) -> None:
     path, found = HERE / f"{name}.txt", told(name)
     assert len(found.splitlines()) <= LINES_MAX, "too long to be read; make the workload smaller"
-    if environ.get("WEFT_UPDATE"):
+    if environ.get("TREADLE_UPDATE"):
         path.write_text(found)
     expected = path.read_text() if path.exists() else ""
     if found != expected:
         lines = unified_diff(
             expected.splitlines(), found.splitlines(), f"{path.name} was", "is", lineterm="", n=1
         )
-        pytest.fail("\n".join([*lines, "", "if that is meant: WEFT_UPDATE=1 pytest tests/golden"]))
+        pytest.fail(
+            "\n".join([*lines, "", "if that is meant: TREADLE_UPDATE=1 pytest tests/golden"])
+        )
 
 
 def test_every_text_belongs_to_a_policy() -> None:

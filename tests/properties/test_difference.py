@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.actions import Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.difference import difference
-from weft.core.job import Job
-from weft.core.lifecycle import Phase
-from weft.testing.builders import job
+from treadle.core.actions import Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.difference import difference
+from treadle.core.job import Job
+from treadle.core.lifecycle import Phase
+from treadle.testing.builders import job
 
 DEVICES = [Device("n", number) for number in range(5)]
 NAMES = ["a", "b", "c", "d"]

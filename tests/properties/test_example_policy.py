@@ -7,12 +7,12 @@ import pytest
 from examples.largest_first import largest_first
 from tests.unit.stories import play
 
-from weft.core.ports import PerformanceModel, Policy
-from weft.policies.placement import Placement
-from weft.policies.wrappers.views import starts
-from weft.policies.wrappers.wrapper import Refusing
-from weft.testing.builders import job, policy
-from weft.testing.policy_contract import PolicyContract
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.policies.placement import Placement
+from treadle.policies.wrappers.views import starts
+from treadle.policies.wrappers.wrapper import Refusing
+from treadle.testing.builders import job, policy
+from treadle.testing.policy_contract import PolicyContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-policy.md"
 

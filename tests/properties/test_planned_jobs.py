@@ -7,18 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.core.actions import Action, Stop
-from weft.core.cluster import Cluster
-from weft.core.events import Event
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.core.scheduler import Scheduler
-from weft.models.plan_space import dense
-from weft.models.planned import offering, standard
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.testing.checks import check
-from weft.traces.workload import Workload
+from treadle.core.actions import Action, Stop
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.core.scheduler import Scheduler
+from treadle.models.plan_space import dense
+from treadle.models.planned import offering, standard
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.testing.checks import check
+from treadle.traces.workload import Workload
 
 POLICIES = [
     "rubick",

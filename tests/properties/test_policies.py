@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.core.ports import InterleavingModel, Policy
-from weft.policies import registry
-from weft.policies.placement import Placement
-from weft.testing.policy_contract import PolicyContract
+from treadle.core.ports import InterleavingModel, Policy
+from treadle.policies import registry
+from treadle.policies.placement import Placement
+from treadle.testing.policy_contract import PolicyContract
 
 VARIANTS = [
     *registry.BUILT_IN,

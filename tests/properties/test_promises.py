@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL
-from weft.core.scheduler import Scheduler
-from weft.models.plan_space import dense
-from weft.models.planned import PlannedModel, offering, standard
-from weft.models.scaling import ScalingModel
-from weft.policies.placement import placement
-from weft.policies.registry import policy
-from weft.replications.rubick_promises import Promises
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation
-from weft.testing.checks import check
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.scheduler import Scheduler
+from treadle.models.plan_space import dense
+from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.scaling import ScalingModel
+from treadle.policies.placement import placement
+from treadle.policies.registry import policy
+from treadle.replications.rubick_promises import Promises
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+from treadle.testing.checks import check
 
 PLANNER = standard()
 NODES = 3

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from weft.core.actions import Action, Start, Stop
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.events import (
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
     Event,
@@ -27,12 +27,12 @@ from weft.core.events import (
     NodeJoined,
     NodeLost,
 )
-from weft.core.job import Job
-from weft.core.lifecycle import TRANSITIONS, Phase
-from weft.core.scheduler import Scheduler
-from weft.journal.codec import decode, encode
-from weft.testing.builders import job, policy
-from weft.testing.checks import check
+from treadle.core.job import Job
+from treadle.core.lifecycle import TRANSITIONS, Phase
+from treadle.core.scheduler import Scheduler
+from treadle.journal.codec import decode, encode
+from treadle.testing.builders import job, policy
+from treadle.testing.checks import check
 
 POLICIES = ["fifo", "backfill", "srtf", "las", "tiresias?limits=3:8", "max-min?quantum_s=3"]
 POLICIES += ["afs", "srtf+priority+elsewhere+steady?run_s=2&rest_s=1"]

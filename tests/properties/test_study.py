@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from weft.cli.journal import finish_with_journal
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec
-from weft.sim.experiment import prepare
-from weft.sim.faults import FaultSettings
-from weft.sim.settings import Settings
-from weft.study.analysis import Analysis, analyse
-from weft.study.record import replayed, simulated
-from weft.testing.strategies import clusters, workloads
-from weft.traces.workload import Workload
+from treadle.cli.journal import finish_with_journal
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec
+from treadle.sim.experiment import prepare
+from treadle.sim.faults import FaultSettings
+from treadle.sim.settings import Settings
+from treadle.study.analysis import Analysis, analyse
+from treadle.study.record import replayed, simulated
+from treadle.testing.strategies import clusters, workloads
+from treadle.traces.workload import Workload
 
 POLICIES = st.sampled_from(
     ["fifo", "backfill", "srtf", "afs", "muri-l", "philly?retry_s=3&tick_s=1", "backfill+defrag"]

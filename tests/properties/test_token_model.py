@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.models.stages import Stages
-from weft.models.tokens import EXACT_MAX, LANES, Lanes, iteration_times
+from treadle.models.stages import Stages
+from treadle.models.tokens import EXACT_MAX, LANES, Lanes, iteration_times
 
 LENGTHS = st.one_of(st.just(0.0), st.floats(1e-4, 2.0))
 TURNS = st.sampled_from([0.0, 0.016, 0.032, 1.0])

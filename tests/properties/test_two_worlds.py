@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.control.controller import Controller
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.events import Event
-from weft.core.job import JobSpec
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import PHILLY, ScalingModel
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.faults import Faults, FaultSettings
-from weft.sim.run import Simulation
-from weft.testing.builders import policy
-from weft.testing.clocks import SimulatedWorld
-from weft.testing.strategies import clusters, workloads
+from treadle.control.controller import Controller
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import PHILLY, ScalingModel
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.sim.run import Simulation
+from treadle.testing.builders import policy
+from treadle.testing.clocks import SimulatedWorld
+from treadle.testing.strategies import clusters, workloads
 
 Log = list[tuple[float, tuple[Action, ...]]]
 

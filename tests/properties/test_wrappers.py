@@ -6,15 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.core.actions import Stop
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec
-from weft.core.ports import InterleavingModel, Policy
-from weft.policies import registry
-from weft.policies.placement import PLACEMENTS, Placement
-from weft.testing import policy_contract
-from weft.testing.policy_contract import PolicyContract
-from weft.testing.strategies import clusters, workloads
+from treadle.core.actions import Stop
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec
+from treadle.core.ports import InterleavingModel, Policy
+from treadle.policies import registry
+from treadle.policies.placement import PLACEMENTS, Placement
+from treadle.testing import policy_contract
+from treadle.testing.policy_contract import PolicyContract
+from treadle.testing.strategies import clusters, workloads
 
 INNER = ("fifo", "afs", "muri-l", "rubick")
 WORN = (

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.events import Event
-from weft.core.job import JobSpec
-from weft.core.scheduler import Scheduler
-from weft.policies import registry
-from weft.reports.story import Story
-from weft.sim.experiment import prepare
-from weft.sim.settings import BELIEFS, Settings
-from weft.testing.checks import check
-from weft.testing.strategies import clusters, workloads
-from weft.traces.workload import Workload
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.policies import registry
+from treadle.reports.story import Story
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import BELIEFS, Settings
+from treadle.testing.checks import check
+from treadle.testing.strategies import clusters, workloads
+from treadle.traces.workload import Workload
 
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors]

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 from tests.shared import trace
 
-from weft.cli.main import cli
-from weft.replications import afs
-from weft.replications.paper import hours, ready
-from weft.replications.rows import Row, text
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.cli.main import cli
+from treadle.replications import afs
+from treadle.replications.paper import hours, ready
+from treadle.replications.rows import Row, text
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 
 def test_a_figure_inside_its_tolerance_holds_and_outside_it_does_not() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from weft.cli.main import cli
-from weft.replications import aiturbo
-from weft.replications.rows import Row, text
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.cli.main import cli
+from treadle.replications import aiturbo
+from treadle.replications.rows import Row, text
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 
 def test_a_lower_limit_holds_or_is_missed() -> None:

@@ -6,12 +6,12 @@ from time import perf_counter
 import pytest
 from tests.shared import trace
 
-from weft.core.cluster import Cluster
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.traces.clusters import cluster
-from weft.traces.load import load
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
 
 JOBS = 300
 TEN_TIMES = 2.303  # two of three lengths are wrong by up to ten times

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from tests.shared import trace
 
-from weft.cli.main import cli
-from weft.core.errors import InvalidInputError
-from weft.replications import muri
-from weft.replications.paper import ready
-from weft.traces.clusters import cluster
-from weft.traces.load import load
-from weft.traces.workload import Workload
+from treadle.cli.main import cli
+from treadle.core.errors import InvalidInputError
+from treadle.replications import muri
+from treadle.replications.paper import ready
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
 
 
 @cache

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from tests.shared import SHARED
 
-from weft.replications import philly
-from weft.replications.paper import ready
-from weft.replications.rows import Row
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.replications import philly
+from treadle.replications.paper import ready
+from treadle.replications.rows import Row
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_what_tenants_asked_for_is_what_the_released_log_says() -> None:
     """GPUs on average over its last 45 days, of jobs that run from their submissions on."""
     path = SHARED / "traces" / "philly_dev_aug14_oct31.csv.gz"
     if not path.exists():
-        pytest.skip(f"no released log at {path}; set WEFT_SHARED to the folder that has it")
+        pytest.skip(f"no released log at {path}; set TREADLE_SHARED to the folder that has it")
     jobs = load(str(path)).jobs
     until = max(job.submit_at for job in jobs)
     since = until - 45 * 86_400

@@ -7,16 +7,16 @@ from time import process_time
 import pytest
 from tests.shared import trace
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.events import Event
-from weft.core.scheduler import Scheduler
-from weft.models.planned import offering, standard
-from weft.replications import rubick
-from weft.replications.paper import hours
-from weft.sim.experiment import prepare
-from weft.traces.load import load
-from weft.traces.workload import Workload
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event
+from treadle.core.scheduler import Scheduler
+from treadle.models.planned import offering, standard
+from treadle.replications import rubick
+from treadle.replications.paper import hours
+from treadle.sim.experiment import prepare
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
 
 CLUSTER = Cluster.grid(8, 8)
 

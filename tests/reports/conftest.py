@@ -9,14 +9,14 @@
 
 import pytest
 
-from weft.core.actions import Start
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import JobFinished, JobStarted, JobSubmitted
-from weft.reports.comparison import Comparison, Run
-from weft.reports.metrics import summarise
-from weft.reports.recorder import Recorder
-from weft.testing.builders import job
+from treadle.core.actions import Start
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import JobFinished, JobStarted, JobSubmitted
+from treadle.reports.comparison import Comparison, Run
+from treadle.reports.metrics import summarise
+from treadle.reports.recorder import Recorder
+from treadle.testing.builders import job
 
 D0, D1 = Device("n0", 0), Device("n0", 1)
 
@@ -72,7 +72,7 @@ def recorder() -> Recorder:
 def comparison() -> Comparison:
     return Comparison(
         title="Three jobs",
-        command="weft compare three.csv --cluster 1x2",
+        command="treadle compare three.csv --cluster 1x2",
         notes=["Trace: three jobs by hand."],
         cluster=Cluster.grid(1, 2),
         runs=[_run_of(_three_jobs()), _run_of(_three_jobs(), "sjf")],

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.reports.comparison import Comparison
-from weft.reports.document import Document, Section, Table, Tile
-from weft.reports.document_page import document_page
-from weft.reports.page import page
-from weft.reports.page_data import page_data
-from weft.reports.recorder import Recorder
+from treadle.core.cluster import Cluster
+from treadle.reports.comparison import Comparison
+from treadle.reports.document import Document, Section, Table, Tile
+from treadle.reports.document_page import document_page
+from treadle.reports.page import page
+from treadle.reports.page_data import page_data
+from treadle.reports.recorder import Recorder
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 pytestmark = pytest.mark.skipif(
@@ -211,7 +211,7 @@ def test_the_page_says_what_it_leaves_out(look, comparison, monkeypatch):
     def cut(whole):
         return page_data(whole, holds_max=2)
 
-    monkeypatch.setattr("weft.reports.page.page_data", cut)
+    monkeypatch.setattr("treadle.reports.page.page_data", cut)
     document, said = look(page(comparison))
     assert said == []
     assert (

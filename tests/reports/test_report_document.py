@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from weft.reports.document import Cell, Document, Section, Table, Tile
-from weft.reports.document_page import document_page
-from weft.reports.document_text import document_text
+from treadle.reports.document import Cell, Document, Section, Table, Tile
+from treadle.reports.document_page import document_page
+from treadle.reports.document_text import document_text
 
 HOSTILE = "</td><script>document.title='owned'</script>"
 TABLE = Table(
@@ -24,7 +24,7 @@ def written(**changes: object) -> Document:
     values: dict[str, object] = {
         "title": "Two rows",
         "facts": "2 jobs",
-        "command": "weft analyze two.csv",
+        "command": "treadle analyze two.csv",
         "tiles": [Tile("Mean wait", "3 s", "of 2 jobs")],
         "sections": [Section("Waiting", "What it means.", ["Nobody waited."], [TABLE])],
         "notes": ["made by hand"],

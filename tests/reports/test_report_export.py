@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.reports import export
-from weft.reports.comparison import Comparison
-from weft.reports.export import check_directory, check_writable, write_tables, write_text
+from treadle.core.errors import InvalidInputError
+from treadle.reports import export
+from treadle.reports.comparison import Comparison
+from treadle.reports.export import check_directory, check_writable, write_tables, write_text
 
 
 def rows(path):
@@ -47,7 +47,7 @@ def test_tables_hold_one_row_for_each_policy_and_job(comparison, tmp_path):
 def test_the_json_summary_says_how_to_run_it_again(comparison, tmp_path):
     write_tables(comparison, tmp_path)
     value = json.loads((tmp_path / "summary.json").read_text())
-    assert value["command"] == "weft compare three.csv --cluster 1x2"
+    assert value["command"] == "treadle compare three.csv --cluster 1x2"
     assert value["runs"][0]["jct_p50_s"] == 12
 
 

@@ -6,10 +6,10 @@ from math import inf, nan
 
 import pytest
 
-from weft.core.actions import Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import (
+from treadle.core.actions import Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
@@ -18,14 +18,14 @@ from weft.core.events import (
     JobSubmitted,
     NodeLost,
 )
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import ScalingModel
-from weft.reports.comparison import Comparison
-from weft.reports.metrics import by_size, by_tenant, finish_time_fairness, percentile
-from weft.reports.recorder import Recorder
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation, rounds
-from weft.testing.builders import job, policy
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.reports.comparison import Comparison
+from treadle.reports.metrics import by_size, by_tenant, finish_time_fairness, percentile
+from treadle.reports.recorder import Recorder
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation, rounds
+from treadle.testing.builders import job, policy
 
 D0, D1 = Device("n0", 0), Device("n0", 1)
 

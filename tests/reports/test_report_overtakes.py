@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.cluster import Cluster
-from weft.replications.paper import ready
-from weft.reports.overtakes import Overtakes
-from weft.sim.settings import Settings
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.replications.paper import ready
+from treadle.reports.overtakes import Overtakes
+from treadle.sim.settings import Settings
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=60))

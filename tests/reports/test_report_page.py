@@ -7,18 +7,18 @@ from html.parser import HTMLParser
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.errors import InvalidInputError
-from weft.reports.comparison import Comparison
-from weft.reports.curves import binned, peaks, sampled
-from weft.reports.figure import figures
-from weft.reports.focus import Focus, focus
-from weft.reports.page import page
-from weft.reports.page_data import page_data
-from weft.reports.picture import check_available
-from weft.reports.recorder import Recorder
-from weft.reports.story import Hold
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.reports.comparison import Comparison
+from treadle.reports.curves import binned, peaks, sampled
+from treadle.reports.figure import figures
+from treadle.reports.focus import Focus, focus
+from treadle.reports.page import page
+from treadle.reports.page_data import page_data
+from treadle.reports.picture import check_available
+from treadle.reports.recorder import Recorder
+from treadle.reports.story import Hold
 
 D0 = Device("n0", 0)
 HOSTILE = "</script><img src=x onerror=document.title='owned'>"
@@ -54,7 +54,7 @@ def shown(comparison, **limits):
 
 def test_the_page_carries_its_data(comparison):
     data = json.loads(Reader(page(comparison)).scripts["data"])
-    assert data["command"] == "weft compare three.csv --cluster 1x2"
+    assert data["command"] == "treadle compare three.csv --cluster 1x2"
     assert [run["policy"] for run in data["runs"]] == ["fifo", "sjf"]
     assert data["runs"][0]["jct"] == {"count": 3, "values": [10, 12, 28]}
     assert data["jobs"]["ids"] == ["a", "b", "c"]
@@ -213,5 +213,5 @@ def test_missing_matplotlib_is_said_in_one_sentence(comparison, tmp_path, monkey
     with pytest.raises(InvalidInputError) as caught:
         check_available()
     assert str(caught.value) == (
-        "figures need matplotlib; install it with pip install 'weft[figures]'"
+        "figures need matplotlib; install it with pip install 'treadle[figures]'"
     )

@@ -5,8 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from weft.reports.recorder import Recorder
-from weft.reports.table import WIDTH_MAX, comparison_table, duration, durations, summary_text
+from treadle.reports.recorder import Recorder
+from treadle.reports.table import WIDTH_MAX, comparison_table, duration, durations, summary_text
 
 LONG = "tiresias?promote=8&queues=3600,7200,36000&placement=consolidate"
 

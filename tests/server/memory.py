@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from weft.wire.jobs import (
+from treadle.wire.jobs import (
     AttemptView,
     DryRun,
     JobChange,
@@ -27,7 +27,7 @@ from weft.wire.jobs import (
     Submitted,
     Why,
 )
-from weft.wire.machine import (
+from treadle.wire.machine import (
     DeviceView,
     EventPage,
     EventView,
@@ -42,7 +42,7 @@ from weft.wire.machine import (
     UsageRow,
     Who,
 )
-from weft.wire.problems import (
+from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
@@ -70,13 +70,13 @@ class MemoryService:
 
     def token(self, user: str, role: Role) -> str:
         identity = secrets.token_hex(4)
-        token = f"weft_{identity}_{secrets.token_hex(16)}"
+        token = f"treadle_{identity}_{secrets.token_hex(16)}"
         view = TokenView(id=identity, name="test", user=user, role=role, created_at=1.0)
         self._tokens[identity] = (hashlib.sha256(token.encode()).hexdigest(), view)
         return token
 
     def job_token(self, job: str) -> str:
-        token = f"weft_job{job}_{secrets.token_hex(16)}"
+        token = f"treadle_job{job}_{secrets.token_hex(16)}"
         owner = self._details[job].job.user
         self._job_tokens[token] = Who(user=owner, role=Role.USER, job=job)
         return token
@@ -180,7 +180,7 @@ class MemoryService:
 
     def job(self, identity: str) -> JobDetail:
         if identity not in self._details:
-            raise NotFoundError(f"there is no job {identity!r}", hint="`weft ps -a` lists them")
+            raise NotFoundError(f"there is no job {identity!r}", hint="`treadle ps -a` lists them")
         return self._details[identity]
 
     def why(self, identity: str) -> Why:
@@ -322,12 +322,12 @@ class MemoryService:
             yield f'{{"id": {event.id}}}\n'.encode()
 
     def debug(self) -> Mapping[str, str]:
-        return {"versions": "weft 0"}
+        return {"versions": "treadle 0"}
 
     def figures(self) -> tuple[tuple[str, Mapping[str, str], float], ...]:
         return (
-            ("weft_jobs", {"state": "PENDING"}, float(len(self._details))),
-            ("weft_decisions_total", {}, 3.0),
+            ("treadle_jobs", {"state": "PENDING"}, float(len(self._details))),
+            ("treadle_decisions_total", {}, 3.0),
         )
 
     # -- people

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.server.memory import MemoryService
-from weft.server.run import Bound, Doors, serve
-from weft.server.settings import ServerSettings
+from treadle.server.run import Bound, Doors, serve
+from treadle.server.settings import ServerSettings
 
 Result = TypeVar("Result")
 
@@ -64,10 +64,10 @@ def running(
     socket_mode: int = 0o600,
 ) -> Iterator[Running]:
     """Serve on a Unix socket and a loopback port until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
         made = service or MemoryService(Path(folder))
         doors = Doors(
-            socket_path=socket_path or Path(folder) / "s" / "weft.sock",
+            socket_path=socket_path or Path(folder) / "s" / "treadle.sock",
             socket_mode=socket_mode,
             port=port,
         )

@@ -7,11 +7,11 @@ import httpx2
 import pytest
 
 from tests.server.running import Running, running
-from weft.client import Client
-from weft.server import access
-from weft.server.app import PREFIX, ROUTES, create_app
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role
+from treadle.client import Client
+from treadle.server import access
+from treadle.server.app import PREFIX, ROUTES, create_app
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PEOPLE = ("nobody", "viewer", "owner", "other", "job", "admin")
@@ -133,7 +133,7 @@ def test_tokens_are_held_to_the_same_on_the_unix_socket(
     server: Running, tokens: dict[str, str], name: str
 ):
     transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
-    with httpx2.Client(transport=transport, base_url="http://weft") as http:
+    with httpx2.Client(transport=transport, base_url="http://treadle") as http:
         for person, token in tokens.items():
             check(name, person, ask(http, name, bearer(token)))
 
@@ -165,7 +165,7 @@ FORGED: tuple[dict[str, str], ...] = (
     {"Host": "evil.example"},
     {"Host": "127.0.0.1"},
     {"Host": "127.0.0.1:1"},
-    {"Host": "weft"},
+    {"Host": "treadle"},
     {"Host": ""},
     {"Origin": "http://evil.example"},
     {"Origin": "null"},
@@ -211,7 +211,7 @@ def test_every_answer_carries_the_security_headers(http: httpx2.Client, tokens: 
 
 def test_the_host_header_of_the_unix_socket_is_checked_too(server: Running):
     transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
-    with httpx2.Client(transport=transport, base_url="http://weft") as http:
+    with httpx2.Client(transport=transport, base_url="http://treadle") as http:
         assert http.get(f"{PREFIX}/status").status_code == 200
         assert http.get(f"{PREFIX}/status", headers={"Host": "evil.example"}).status_code == 403
         assert http.get(f"{PREFIX}/status", headers={"Origin": "null"}).status_code == 403
@@ -235,7 +235,7 @@ def test_a_header_that_is_sent_twice_is_refused(server: Running, tokens: dict[st
 
 @pytest.mark.parametrize(
     "given",
-    ["Bearer", "Basic YTpi", "Bearer x", "Bearer weft_a_b", "Bearer " + "x" * 5000, "a"],
+    ["Bearer", "Basic YTpi", "Bearer x", "Bearer treadle_a_b", "Bearer " + "x" * 5000, "a"],
 )
 def test_what_is_not_a_token_is_refused(http: httpx2.Client, given: str):
     answer = http.get(f"{PREFIX}/status", headers={"Authorization": given})
@@ -244,7 +244,7 @@ def test_what_is_not_a_token_is_refused(http: httpx2.Client, given: str):
 
 
 def test_a_wrong_token_is_refused_on_the_unix_socket_too(server: Running):
-    with Client(server.unix, "weft_a_b") as client, pytest.raises(Exception, match="not known"):
+    with Client(server.unix, "treadle_a_b") as client, pytest.raises(Exception, match="not known"):
         client.status()
 
 

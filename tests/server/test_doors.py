@@ -15,19 +15,19 @@ import pytest
 
 from tests.server.memory import MemoryService
 from tests.server.running import running
-from weft.client import Client, UnreachableError
-from weft.core.errors import InvalidInputError
-from weft.server.peers import Peer, peer_of
-from weft.server.run import Doors, serving
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role, Who
-from weft.wire.problems import NotAllowedError, NotKnownError
+from treadle.client import Client, UnreachableError
+from treadle.core.errors import InvalidInputError
+from treadle.server.peers import Peer, peer_of
+from treadle.server.run import Doors, serving
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import NotAllowedError, NotKnownError
 
 AS_SOMEBODY_ELSE = """
 import http.client, os, socket, sys
 os.setgid(12345)
 os.setuid(12345)
-connection = http.client.HTTPConnection("weft")
+connection = http.client.HTTPConnection("treadle")
 connection.sock = socket.socket(socket.AF_UNIX)
 connection.sock.connect(sys.argv[1])
 connection.request(sys.argv[2], sys.argv[3])
@@ -38,7 +38,7 @@ print(answer.status, answer.read().decode())
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="weft-") as folder:
+    with TemporaryDirectory(prefix="treadle-") as folder:
         yield Path(folder)
 
 
@@ -130,7 +130,7 @@ def test_over_tcp_a_token_is_needed_even_from_this_machine():
 
 
 def test_the_socket_and_its_folder_are_private(short: Path):
-    path = short / "new" / "weft.sock"
+    path = short / "new" / "treadle.sock"
     with running(socket_path=path, port=None):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -148,7 +148,7 @@ def test_tcp_is_on_loopback_only():
 
 
 def test_the_socket_of_a_server_that_is_gone_is_replaced(short: Path):
-    path = short / "weft.sock"
+    path = short / "treadle.sock"
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
     with running(socket_path=path) as server, Client(server.unix) as client:
@@ -156,24 +156,24 @@ def test_the_socket_of_a_server_that_is_gone_is_replaced(short: Path):
 
 
 def test_a_second_server_does_not_take_the_socket_of_the_first(short: Path):
-    path = short / "weft.sock"
+    path = short / "treadle.sock"
     with running(socket_path=path) as server:
         assert refusal(Doors(socket_path=path)) == (
-            f"a server answers on {path} already; `weft status` shows it"
+            f"a server answers on {path} already; `treadle status` shows it"
         )
         with Client(server.unix) as client:
             assert client.health() == {"status": "ok"}
 
 
 def test_a_file_that_is_no_socket_is_not_removed(short: Path):
-    path = short / "weft.sock"
+    path = short / "treadle.sock"
     path.write_text("precious")
     assert refusal(Doors(socket_path=path)) == f"{path} is there and is not a socket; move it away"
     assert path.read_text() == "precious"
 
 
 def test_a_link_in_place_of_the_socket_is_not_followed(short: Path):
-    path = short / "weft.sock"
+    path = short / "treadle.sock"
     target = short / "target"
     target.write_text("precious")
     path.symlink_to(target)
@@ -182,16 +182,16 @@ def test_a_link_in_place_of_the_socket_is_not_followed(short: Path):
 
 
 def test_a_path_that_is_too_long_is_said_so(short: Path):
-    path = short / ("x" * 100) / "weft.sock"
+    path = short / ("x" * 100) / "treadle.sock"
     assert refusal(Doors(socket_path=path)) == (
-        f"the socket's path {path} is longer than 100 bytes; set WEFT_SOCKET to a shorter one"
+        f"the socket's path {path} is longer than 100 bytes; set TREADLE_SOCKET to a shorter one"
     )
 
 
 def test_a_folder_where_others_may_write_is_refused(short: Path):
     (short / "open").mkdir()
     (short / "open").chmod(0o777)
-    assert "others may write there" in refusal(Doors(socket_path=short / "open" / "weft.sock"))
+    assert "others may write there" in refusal(Doors(socket_path=short / "open" / "treadle.sock"))
 
 
 def test_a_port_that_is_taken_is_said_so():
@@ -204,16 +204,16 @@ def test_a_port_that_is_taken_is_said_so():
 
 def test_a_server_that_listens_elsewhere_takes_its_own_names_only():
     async def main() -> None:
-        doors = Doors(listen="0.0.0.0", port=0, hosts=("weft.lab.example",))
+        doors = Doors(listen="0.0.0.0", port=0, hosts=("treadle.lab.example",))
         async with serving(MemoryService(Path()), doors) as bound:
             port = bound.url.rpartition(":")[2]
             async with httpx2.AsyncClient(base_url=bound.url, trust_env=False) as http:
                 for host, status in (
                     (f"127.0.0.1:{port}", 200),
-                    (f"weft.lab.example:{port}", 200),
-                    ("weft.lab.example", 200),
+                    (f"treadle.lab.example:{port}", 200),
+                    ("treadle.lab.example", 200),
                     (f"{socket.gethostname()}:{port}", 200),
-                    ("weft.lab.example.evil.example", 403),
+                    ("treadle.lab.example.evil.example", 403),
                     (f"0.0.0.0:{port}", 403),
                 ):
                     answer = await http.get("/api/v1/health", headers={"Host": host})

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 from tests.server.running import Running, running
-from weft.client import Client
-from weft.server import peers
-from weft.server.settings import ServerSettings
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role
+from treadle.client import Client
+from treadle.server import peers
+from treadle.server.settings import ServerSettings
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role
 
 JOBS = "/api/v1/jobs"
 UNPARSED = (
@@ -246,7 +246,7 @@ def test_our_own_mistakes_show_no_traceback_and_are_logged(caplog):
         server.service.status = boom  # type: ignore[method-assign, assignment]
         with httpx2.Client(
             transport=httpx2.HTTPTransport(uds=str(server.bound.socket_path)),
-            base_url="http://weft",
+            base_url="http://treadle",
         ) as http:
             answer = http.get("/api/v1/status")
             assert refused(answer)[0] == 500

@@ -10,15 +10,15 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.server.running import until
-from weft.client import Client, UnreachableError
-from weft.wire.jobs import JobRequest, State
-from weft.wire.machine import Role, TokenRequest
-from weft.wire.problems import NotAllowedError
+from treadle.client import Client, UnreachableError
+from treadle.wire.jobs import JobRequest, State
+from treadle.wire.machine import Role, TokenRequest
+from treadle.wire.problems import NotAllowedError
 
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
-from weft.server.daemon import DaemonSettings, run_daemon
+from treadle.server.daemon import DaemonSettings, run_daemon
 state, socket = map(Path, sys.argv[1:])
 asyncio.run(run_daemon(DaemonSettings(state=state, socket=socket, devices=2, port=0)))
 """
@@ -27,8 +27,8 @@ SECRET = "correct-horse-battery"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TemporaryDirectory(prefix="weft-") as folder:
-        path = Path(folder) / "s" / "weft.sock"
+    with TemporaryDirectory(prefix="treadle-") as folder:
+        path = Path(folder) / "s" / "treadle.sock"
         daemon = subprocess.Popen(
             [sys.executable, "-c", DAEMON, str(Path(folder) / "state"), str(path)],
             env={**os.environ, "PYTHONPATH": "src"},
@@ -72,7 +72,7 @@ def test_events_are_followed_from_the_first_on(client: Client):
 
 
 def test_a_job_reports_on_itself_with_its_own_token(client: Client):
-    code = "import weft.report; weft.report(7, 10, loss=0.25); import time; time.sleep(30)"
+    code = "import treadle.report; treadle.report(7, 10, loss=0.25); import time; time.sleep(30)"
     made = client.submit(JobRequest(command=(sys.executable, "-c", code)))
     until(lambda: client.job(made.id).job.progress, "no progress was reported")
     progress = client.job(made.id).job.progress
@@ -83,7 +83,7 @@ def test_a_job_reports_on_itself_with_its_own_token(client: Client):
 
 def test_the_token_of_a_job_opens_nothing_else(client: Client, tmp_path: Path):
     told = tmp_path / "token"
-    tell = f"echo $WEFT_JOB_TOKEN | tee {told}.part; mv {told}.part {told}; sleep 30"
+    tell = f"echo $TREADLE_JOB_TOKEN | tee {told}.part; mv {told}.part {told}; sleep 30"
     made = client.submit(JobRequest(command=("bash", "-c", tell)))
     until(told.exists, "the job did not run")
     token = told.read_text().strip()

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.running import Running, running
-from weft.client import Client
-from weft.server import limits
-from weft.server.limits import RequestRate, StreamCount, TooFastError
-from weft.server.settings import ServerSettings
-from weft.wire.machine import Role
-from weft.wire.problems import TooManyError
+from treadle.client import Client
+from treadle.server import limits
+from treadle.server.limits import RequestRate, StreamCount, TooFastError
+from treadle.server.settings import ServerSettings
+from treadle.wire.machine import Role
+from treadle.wire.problems import TooManyError
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def test_the_controllers_figures_are_there_with_their_types(server: Running):
     with Client(server.unix) as client:
         text = client.metrics()
     kinds = {family.name: family.type for family in text_string_to_metric_families(text)}
-    assert kinds["weft_jobs"] == "gauge"
-    assert kinds["weft_decisions"] == "counter"
-    assert kinds["weft_http_request_duration_seconds"] == "histogram"
-    assert "weft_event_loop_lag_seconds" in kinds
+    assert kinds["treadle_jobs"] == "gauge"
+    assert kinds["treadle_decisions"] == "counter"
+    assert kinds["treadle_http_request_duration_seconds"] == "histogram"
+    assert "treadle_event_loop_lag_seconds" in kinds
 
 
 def test_requests_are_counted_by_route_and_never_by_path(server: Running):
@@ -52,8 +52,8 @@ def test_requests_are_counted_by_route_and_never_by_path(server: Running):
     with Client(server.unix) as client:
         text = client.metrics()
     found = samples(text)
-    assert found["weft_http_request_duration_seconds_count", "/api/v1/jobs/{identity}"] == 50
-    assert found["weft_http_request_duration_seconds_count", "(none)"] == 50
+    assert found["treadle_http_request_duration_seconds_count", "/api/v1/jobs/{identity}"] == 50
+    assert found["treadle_http_request_duration_seconds_count", "(none)"] == 50
     assert "FOO" not in text
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tests.server.memory import MemoryService
-from weft.server.app import PREFIX, ROUTES, create_app
+from treadle.server.app import PREFIX, ROUTES, create_app
 
 CHECKED_IN = Path(__file__).parents[2] / "docs" / "openapi.json"
 
@@ -19,9 +19,11 @@ def test_the_document_that_is_checked_in_is_the_apps(tmp_path):
     found = document(tmp_path)
     found["info"]["version"] = "current"  # type: ignore[index]
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-    if os.environ.get("WEFT_UPDATE"):
+    if os.environ.get("TREADLE_UPDATE"):
         CHECKED_IN.write_text(text)
-    assert CHECKED_IN.read_text() == text, "run it again with WEFT_UPDATE=1 and look at the change"
+    assert CHECKED_IN.read_text() == text, (
+        "run it again with TREADLE_UPDATE=1 and look at the change"
+    )
 
 
 def test_every_operation_has_a_name_a_topic_a_summary_and_its_problems(tmp_path):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.server.privacy import may_read, shown
-from weft.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State
-from weft.wire.machine import Role, Who
-from weft.wire.problems import NotAllowedError
+from treadle.server.privacy import may_read, shown
+from treadle.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import NotAllowedError
 
 FAILURE = FailureView(kind="unknown", rule="x", sentence="y", advice="z", evidence="TOKEN=abc")
 VIEW = JobView(id="3", name="train", user="ann", tenant="", state=State.FAILED)

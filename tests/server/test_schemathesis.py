@@ -22,11 +22,11 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.server.running import Running, running
-from weft.client import Client
-from weft.server.app import ROUTES, create_app
-from weft.server.settings import ServerSettings
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role
+from treadle.client import Client
+from treadle.server.app import ROUTES, create_app
+from treadle.server.settings import ServerSettings
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role
 
 CASES_MIN = 5000
 SHARDS = 4  # so that two cores share the work

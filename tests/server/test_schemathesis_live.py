@@ -17,9 +17,9 @@ from schemathesis.core.result import Ok
 from tests.server.running import until
 from tests.server.test_live_api import DAEMON, _answers
 from tests.server.test_schemathesis import try_out, varied
-from weft.client import Client
-from weft.wire.jobs import JobRequest
-from weft.wire.machine import Role, TokenRequest
+from treadle.client import Client
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role, TokenRequest
 
 VARIED, PLAIN = 30, 5  # requests of an operation in each mode
 CASES_MIN = 1000
@@ -29,8 +29,8 @@ LEFT_OUT = ("/shutdown", "/stream")
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with TemporaryDirectory(prefix="weft-") as folder:
-        path = Path(folder) / "s" / "weft.sock"
+    with TemporaryDirectory(prefix="treadle-") as folder:
+        path = Path(folder) / "s" / "treadle.sock"
         daemon = subprocess.Popen(
             [sys.executable, "-c", DAEMON, str(Path(folder) / "state"), str(path)],
             env={**os.environ, "PYTHONPATH": "src"},

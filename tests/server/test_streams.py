@@ -11,12 +11,12 @@ import pytest
 
 from tests.server.memory import MemoryService
 from tests.server.running import Running, running, until
-from weft.client import AsyncClient, Client
-from weft.server.run import Doors, serving
-from weft.server.settings import ServerSettings
-from weft.wire.jobs import JobRequest, LogPiece
-from weft.wire.machine import EventView, Role
-from weft.wire.problems import NotFoundError, TooManyError
+from treadle.client import AsyncClient, Client
+from treadle.server.run import Doors, serving
+from treadle.server.settings import ServerSettings
+from treadle.wire.jobs import JobRequest, LogPiece
+from treadle.wire.machine import EventView, Role
+from treadle.wire.problems import NotFoundError, TooManyError
 
 QUICK = ServerSettings(
     log_poll_s=0.01, keep_alive_s=0.05, streams_per_user_max=3, streams_max=4, send_s_max=0.3
@@ -235,8 +235,8 @@ def test_a_reader_that_takes_nothing_is_let_go(server: Running):
         identity, path = started(server, client)
         path.write_bytes(b"x" * 2**24)
         with http.stream("GET", f"/api/v1/jobs/{identity}/log/stream"):
-            until(lambda: "weft_http_streams 1.0" in client.metrics())
-            until(lambda: "weft_http_streams 0.0" in client.metrics())
+            until(lambda: "treadle_http_streams 1.0" in client.metrics())
+            until(lambda: "treadle_http_streams 0.0" in client.metrics())
 
 
 def test_the_server_closes_quickly_with_streams_open(tmp_path):
@@ -259,4 +259,4 @@ def test_the_server_closes_quickly_with_streams_open(tmp_path):
 
 def raw(server: Running) -> httpx2.Client:
     transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
-    return httpx2.Client(transport=transport, base_url="http://weft", timeout=20)
+    return httpx2.Client(transport=transport, base_url="http://treadle", timeout=20)

@@ -2,7 +2,7 @@
 and come twice, the scheduler's process dies and is rebuilt from its journal.
 
 After every step the books must be in order; at the end nothing may be lost. A failure names its
-seed: `WEFT_SEED=17 pytest tests/simulation` runs that one alone, `WEFT_SEED=0-999` a range.
+seed: `TREADLE_SEED=17 pytest tests/simulation` runs that one alone, `TREADLE_SEED=0-999` a range.
 """
 
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster, Node
-from weft.core.events import (
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import (
     Event,
     JobCancelled,
     JobFailed,
@@ -25,17 +25,17 @@ from weft.core.events import (
     NodeJoined,
     NodeLost,
 )
-from weft.core.job import JobSpec
-from weft.core.scheduler import Scheduler
-from weft.journal.codec import decode, encode
-from weft.models.scaling import PHILLY, ScalingModel
-from weft.policies import registry
-from weft.policies.placement import PLACEMENTS, placement
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.faults import Faults, FaultSettings
-from weft.testing.builders import job
-from weft.testing.checks import check
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.journal.codec import decode, encode
+from treadle.models.scaling import PHILLY, ScalingModel
+from treadle.policies import registry
+from treadle.policies.placement import PLACEMENTS, placement
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.testing.builders import job
+from treadle.testing.checks import check
 
 FAILED_ONCE = [164, 255, 280, 338, 394, 1007]
 
@@ -241,7 +241,7 @@ class Chaos:
         assert self.scheduler.is_due(now) == died.is_due(now)
 
 
-@pytest.mark.parametrize("seed", _seeds(environ.get("WEFT_SEED", "")))
+@pytest.mark.parametrize("seed", _seeds(environ.get("TREADLE_SEED", "")))
 def test_nothing_is_lost_whatever_goes_wrong(seed: int) -> None:
     chaos = Chaos(seed)
     try:

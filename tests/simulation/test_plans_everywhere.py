@@ -2,13 +2,13 @@
 
 import pytest
 
-from weft.core.cluster import Cluster, Node
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.sim.experiment import fit_to, prepare
-from weft.sim.settings import Settings
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.sim.experiment import fit_to, prepare
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
 
 POLICIES = (
     "fifo",

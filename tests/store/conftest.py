@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tests.store.postgres import PostgresServer, running
-from weft.store.store import Store
+from treadle.store.store import Store
 
 _numbers = count(1)
 
@@ -21,7 +21,7 @@ def server() -> Iterator[PostgresServer]:
 
 def make_schema(server: PostgresServer) -> str:
     """The URL of a new one; a database for each test would be hundreds of megabytes."""
-    name = f"weft_{next(_numbers)}"
+    name = f"treadle_{next(_numbers)}"
     engine = create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
@@ -51,7 +51,7 @@ def store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/weft.db"
+    return f"sqlite:///{tmp_path}/treadle.db"
 
 
 @pytest.fixture

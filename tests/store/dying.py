@@ -12,11 +12,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from tests.store.made import LINE
-from weft.store.rows import Batch
-from weft.store.store import Store
+from treadle.store.rows import Batch
+from treadle.store.store import Store
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["tests.store.dying", "weft.store.upgrade", "psycopg"])
+context.set_forkserver_preload(["tests.store.dying", "treadle.store.upgrade", "psycopg"])
 
 JOIN_S = 60
 GROUPS = (

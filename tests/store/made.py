@@ -1,6 +1,6 @@
 """Rows for tests, of which a test names only what matters to it."""
 
-from weft.store.rows import AttemptRow, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
+from treadle.store.rows import AttemptRow, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
 
 JOB = JobRow(
     id="a",

@@ -46,7 +46,7 @@ class PostgresServer:
         self._flush = "on" if flush else "off"
         # The path of a Unix socket must be short, and pytest's folders are not; nor may others
         # enter those, and the server refuses to run as root.
-        self._folder = Path(tempfile.mkdtemp(prefix="weft-pg-", dir="/tmp"))
+        self._folder = Path(tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp"))
         self._data = self._folder / "data"
         self._user = self._server_user()
         self.port = _free_port()
@@ -54,7 +54,7 @@ class PostgresServer:
             account = pwd.getpwnam(self._user)
             os.chown(self._folder, account.pw_uid, account.pw_gid)
         self._run(
-            "initdb", "-D", self._data, "-U", "weft", "-A", "trust", "-E", "UTF8", "--no-sync",
+            "initdb", "-D", self._data, "-U", "treadle", "-A", "trust", "-E", "UTF8", "--no-sync",
             "--locale=C.UTF-8",
         )  # fmt: skip
 
@@ -63,7 +63,7 @@ class PostgresServer:
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        return f"postgresql://weft@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://treadle@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> Self:
         settings = (

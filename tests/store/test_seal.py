@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.store.errors import StoreError
-from weft.store.seal import Seal
+from treadle.core.errors import InvalidInputError
+from treadle.store.errors import StoreError
+from treadle.store.seal import Seal
 
 SECRETS = {"TOKEN": "hunter2", "ünï": "\0\n'"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.store.store import Store
+from treadle.core.errors import InvalidInputError
+from treadle.store.store import Store
 
 EXPECTED = "expected sqlite:///path or postgresql://user@host/database"
 
@@ -16,7 +16,7 @@ EXPECTED = "expected sqlite:///path or postgresql://user@host/database"
     ("url", "sentence"),
     [
         ("", f"the store's URL cannot be read; {EXPECTED}"),
-        ("weft.db", f"the store's URL cannot be read; {EXPECTED}"),
+        ("treadle.db", f"the store's URL cannot be read; {EXPECTED}"),
         ("postgresql://ada:geheim@host:port/db", f"the store's URL cannot be read; {EXPECTED}"),
         ("mysql://host/db", f"the store's URL begins with mysql; {EXPECTED}"),
         ("sqlite+aiosqlite:///x", f"the store's URL begins with sqlite+aiosqlite; {EXPECTED}"),
@@ -39,7 +39,7 @@ def test_a_url_that_is_no_store_is_answered_with_one_sentence(url: str, sentence
 def test_a_missing_driver_is_named_with_what_to_install() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from weft.store.store import Store\n"
+        "from treadle.store.store import Store\n"
         "try:\n    Store.open('postgresql://ada:geheim@host/db')\n"
         "except Exception as error:\n    sys.exit(f'{type(error).__name__}: {error}')\n"
     )
@@ -48,7 +48,7 @@ def test_a_missing_driver_is_named_with_what_to_install() -> None:
     )
     assert done.stderr.strip() == (
         "InvalidInputError: the store postgresql://ada:***@host/db needs psycopg; "
-        "install weft[postgresql]"
+        "install treadle[postgresql]"
     )
 
 
@@ -66,15 +66,17 @@ def test_names_of_files_may_be_odd(tmp_path: Path, name: str) -> None:
 
 
 def test_the_store_is_not_loaded_with_the_library() -> None:
-    program = "import sys, weft; sys.exit('sqlalchemy' in sys.modules or 'alembic' in sys.modules)"
+    program = (
+        "import sys, treadle; sys.exit('sqlalchemy' in sys.modules or 'alembic' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_store_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/weft.db"
+    url = f"sqlite:///{tmp_path}/treadle.db"
     Store.open(url).close()
     program = (
-        "import sys\nfrom weft.store.store import Store\n"
+        "import sys\nfrom treadle.store.store import Store\n"
         f"Store.open({url!r}).close()\nsys.exit('alembic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

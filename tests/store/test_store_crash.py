@@ -14,8 +14,8 @@ from tests.store.dying import (
     write_until_killed,
 )
 from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN
-from weft.store.rows import Batch
-from weft.store.store import Store
+from treadle.store.rows import Batch
+from treadle.store.store import Store
 
 OLD = Batch(journal=[LINE], jobs=[JOB], settings={"policy": "fifo"}, secrets={"gone": b"1"})
 NEW = Batch(

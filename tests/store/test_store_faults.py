@@ -15,10 +15,10 @@ import pytest
 
 from tests.store.dying import JOIN_S, context, hold_locked, hold_open, joined
 from tests.store.made import JOB, LINE
-from weft.core.errors import InvalidInputError
-from weft.store.errors import StoreError
-from weft.store.rows import Batch
-from weft.store.store import Store
+from treadle.core.errors import InvalidInputError
+from treadle.store.errors import StoreError
+from treadle.store.rows import Batch
+from treadle.store.store import Store
 
 BATCH = Batch(journal=[LINE, LINE], jobs=[JOB])
 BIG = Batch(journal=[LINE._replace(body=b'"' + b"x" * 2**20 + b'"')] * 4, jobs=[JOB])
@@ -55,7 +55,7 @@ def test_a_locked_file_is_waited_for(sqlite_url: str, tmp_path: Path) -> None:
     with Store.open(sqlite_url, hook=hook) as store:
         written: list[tuple[int, ...]] = []
         thread = Thread(target=lambda: written.append(store.write(BATCH)))
-        with locked(tmp_path / "weft.db"):
+        with locked(tmp_path / "treadle.db"):
             thread.start()
             assert refused.wait(JOIN_S)
             # Those who read do not wait.
@@ -68,11 +68,11 @@ def test_a_file_locked_for_too_long_gets_nothing_and_works_later(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     with Store.open(sqlite_url, patience_s=0.2) as store:
-        with locked(tmp_path / "weft.db"):
+        with locked(tmp_path / "treadle.db"):
             with pytest.raises(StoreError) as found:
                 store.write(BATCH)
             assert str(found.value) == (
-                f"cannot write to the store {tmp_path}/weft.db: database is locked"
+                f"cannot write to the store {tmp_path}/treadle.db: database is locked"
             )
             assert found.value.retryable
             assert not found.value.fate_unknown
@@ -87,7 +87,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         pytest.skip("only root may mount a small disk")
     disk = folder / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "weft-test", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "treadle-test", str(disk)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:
@@ -97,7 +97,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_gets_nothing_and_works_once_there_is_room(tmp_path: Path) -> None:
-    with small_disk(tmp_path) as disk, Store.open(f"sqlite:///{disk}/weft.db") as store:
+    with small_disk(tmp_path) as disk, Store.open(f"sqlite:///{disk}/treadle.db") as store:
         assert store.write(BATCH) == (1, 2)
         ballast = disk / "ballast"
         ballast.write_bytes(b"x" * 2**20)
@@ -114,7 +114,7 @@ def test_a_full_disk_gets_nothing_and_works_once_there_is_room(tmp_path: Path) -
 
 def test_a_disk_filled_bit_by_bit_keeps_what_was_confirmed(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
-        url = f"sqlite:///{disk}/weft.db"
+        url = f"sqlite:///{disk}/treadle.db"
         confirmed: tuple[int, ...] = ()
         with Store.open(url) as store, suppress(StoreError):
             for _ in range(10_000):
@@ -173,7 +173,7 @@ def test_the_second_controller_is_told_who_the_first_is(url: str) -> None:
     pid = ours.recv()
     with pytest.raises(StoreError) as found:
         Store.open(url, lock_wait_s=0)
-    assert f"is in use by process {pid}; end that one (weft down) or" in str(found.value)
+    assert f"is in use by process {pid}; end that one (treadle down) or" in str(found.value)
     assert not found.value.retryable
     # One that is killed cannot let go, and does not have to.
     child.kill()
@@ -220,15 +220,15 @@ def test_the_files_of_a_store_are_for_their_owner_only(sqlite_url: str, tmp_path
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     finally:
         os.umask(before)
-    assert set(modes) == {"weft.db", "weft.db-wal", "weft.db-shm", "weft.db.lock"}
+    assert set(modes) == {"treadle.db", "treadle.db-wal", "treadle.db-shm", "treadle.db.lock"}
     assert set(modes.values()) == {0o600}
 
 
 def test_a_file_open_to_others_is_closed_to_them(sqlite_url: str, tmp_path: Path) -> None:
     Store.open(sqlite_url).close()
-    (tmp_path / "weft.db").chmod(0o666)
+    (tmp_path / "treadle.db").chmod(0o666)
     Store.open(sqlite_url).close()
-    assert stat.S_IMODE((tmp_path / "weft.db").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "treadle.db").stat().st_mode) == 0o600
 
 
 def test_every_commit_is_flushed_to_the_disk(sqlite_url: str) -> None:
@@ -247,7 +247,7 @@ def test_a_file_of_another_user_is_refused(sqlite_url: str, tmp_path: Path) -> N
     if os.geteuid() != 0:
         pytest.skip("only root may give a file away")
     Store.open(sqlite_url).close()
-    os.chown(tmp_path / "weft.db", 12345, 12345)
+    os.chown(tmp_path / "treadle.db", 12345, 12345)
     with pytest.raises(InvalidInputError, match="belongs to the user with number 12345, not to 0"):
         Store.open(sqlite_url)
 
@@ -255,14 +255,14 @@ def test_a_file_of_another_user_is_refused(sqlite_url: str, tmp_path: Path) -> N
 def test_a_lock_that_is_a_link_is_not_followed(sqlite_url: str, tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("keep")
-    (tmp_path / "weft.db.lock").symlink_to(target)
+    (tmp_path / "treadle.db.lock").symlink_to(target)
     with pytest.raises(StoreError, match="cannot make the lock"):
         Store.open(sqlite_url)
     assert target.read_text() == "keep"
 
 
 def test_two_ways_to_one_file_are_one_store(sqlite_url: str, tmp_path: Path) -> None:
-    (tmp_path / "link.db").symlink_to(tmp_path / "weft.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "treadle.db")
     with (
         Store.open(sqlite_url),
         pytest.raises(StoreError, match=f"in use by process {os.getpid()}"),
@@ -271,11 +271,11 @@ def test_two_ways_to_one_file_are_one_store(sqlite_url: str, tmp_path: Path) -> 
 
 
 def test_a_file_that_is_no_database_is_named(sqlite_url: str, tmp_path: Path) -> None:
-    (tmp_path / "weft.db").write_bytes(b"This is a letter to my grandmother. " * 100)
-    with pytest.raises(StoreError, match=r"weft.db: file is not a database") as found:
+    (tmp_path / "treadle.db").write_bytes(b"This is a letter to my grandmother. " * 100)
+    with pytest.raises(StoreError, match=r"treadle.db: file is not a database") as found:
         Store.open(sqlite_url)
     assert not found.value.retryable
-    assert (tmp_path / "weft.db").read_bytes().startswith(b"This is a letter")
+    assert (tmp_path / "treadle.db").read_bytes().startswith(b"This is a letter")
 
 
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
@@ -288,10 +288,10 @@ def test_a_store_removed_while_it_is_open_is_not_made_again(
 ) -> None:
     with Store.open(sqlite_url) as store:
         store.write(BATCH)
-        (tmp_path / "weft.db").unlink()
+        (tmp_path / "treadle.db").unlink()
         with pytest.raises(StoreError):
             store.active()
-        assert not (tmp_path / "weft.db").exists()
+        assert not (tmp_path / "treadle.db").exists()
 
 
 def test_a_store_with_a_flipped_byte_is_an_error_and_not_another_answer(
@@ -299,7 +299,7 @@ def test_a_store_with_a_flipped_byte_is_an_error_and_not_another_answer(
 ) -> None:
     with Store.open(sqlite_url) as store:
         store.write(BATCH)
-    path = tmp_path / "weft.db"
+    path = tmp_path / "treadle.db"
     content = bytearray(path.read_bytes())
     content[0:16] = b"\0" * 16
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Tables of older and newer Wefts: upgraded as a whole, or refused with a sentence."""
+"""Tables of older and newer Treadles: upgraded as a whole, or refused with a sentence."""
 
 import shutil
 import sqlite3
@@ -12,12 +12,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from tests.store.made import JOB, LINE
-from weft.store import migrate as migrate_module
-from weft.store.errors import StoreError
-from weft.store.migrate import SCRIPTS, migrate, revision_of, upgrade
-from weft.store.rows import AttemptRow, Batch, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
-from weft.store.schema import REVISION, REVISION_TABLE, metadata
-from weft.store.store import Store
+from treadle.store import migrate as migrate_module
+from treadle.store.errors import StoreError
+from treadle.store.migrate import SCRIPTS, migrate, revision_of, upgrade
+from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
+from treadle.store.schema import REVISION, REVISION_TABLE, metadata
+from treadle.store.store import Store
 
 NEXT = '''
 """A step that a test takes."""
@@ -102,14 +102,15 @@ def test_the_newest_script_is_the_revision_that_the_schema_names() -> None:
     assert ScriptDirectory(SCRIPTS).get_heads() == [REVISION]
 
 
-def test_a_store_of_a_newer_weft_is_refused(url: str) -> None:
+def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.connect() as connection:
         connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '0999'"))
         connection.commit()
     with pytest.raises(StoreError) as found:
         Store.open(url)
     assert str(found.value).endswith(
-        "was written by a newer Weft (revision 0999, this one knows 0001); install that Weft or "
+        "was written by a newer Treadle (revision 0999, this one knows 0001); install that "
+        "Treadle or "
         "name another store"
     )
     assert not found.value.retryable
@@ -126,13 +127,13 @@ def test_a_database_of_another_program_is_left_alone(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.connect() as connection:
         connection.execute(text(f"DROP TABLE {REVISION_TABLE}"))
         connection.commit()
-    with pytest.raises(StoreError, match="has a table attempts that Weft did not make"):
+    with pytest.raises(StoreError, match="has a table attempts that Treadle did not make"):
         Store.open(url)
 
 
 @pytest.fixture
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Weft of the future, with one revision more."""
+    """A Treadle of the future, with one revision more."""
     folder = tmp_path / "migrations 100%"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "0002_next.py").write_text(NEXT.format(fails=False))
@@ -185,7 +186,7 @@ def test_a_file_is_copied_aside_before_its_upgrade(
     assert not list(tmp_path.glob("*before*")), "a new store has nothing to copy"
     _set_back(sqlite_url)
     Store.open(sqlite_url).close()
-    copy = tmp_path / "weft.db.before-0002"
+    copy = tmp_path / "treadle.db.before-0002"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     connection = sqlite3.connect(copy)
     assert connection.execute(f"SELECT version_num FROM {REVISION_TABLE}").fetchall() == [("0001",)]

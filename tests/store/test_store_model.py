@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from tests.store.dying import POINTS, die_while_writing
-from weft.store.rows import (
+from treadle.store.rows import (
     AttemptRow,
     Batch,
     JobFilter,
@@ -18,7 +18,7 @@ from weft.store.rows import (
     ProfileRow,
     TokenRow,
 )
-from weft.store.store import Store
+from treadle.store.store import Store
 
 SPITEFUL = [
     "'; DROP TABLE jobs; --",

@@ -11,9 +11,9 @@ from tests.store.conftest import make_schema
 from tests.store.cutting import CuttingWire
 from tests.store.made import JOB, LINE
 from tests.store.postgres import PostgresServer
-from weft.store.errors import StoreError
-from weft.store.rows import Batch
-from weft.store.store import Store
+from treadle.store.errors import StoreError
+from treadle.store.rows import Batch
+from treadle.store.store import Store
 
 BATCH = Batch(journal=[LINE, LINE], jobs=[JOB])
 WAIT_S = 30
@@ -224,8 +224,8 @@ def test_a_table_that_somebody_has_locked_is_waited_for(postgresql_url: str) -> 
 
 
 def test_a_store_without_a_server_says_so() -> None:
-    with pytest.raises(StoreError, match="cannot open the store postgresql://weft:") as found:
-        Store.open("postgresql://weft:geheim@127.0.0.1:1/weft", lock_wait_s=0)
+    with pytest.raises(StoreError, match="cannot open the store postgresql://treadle:") as found:
+        Store.open("postgresql://treadle:geheim@127.0.0.1:1/treadle", lock_wait_s=0)
     assert found.value.retryable
     assert "geheim" not in str(found.value)
     assert "geheim" not in repr(found.value.__cause__)

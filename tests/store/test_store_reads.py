@@ -3,8 +3,8 @@
 import pytest
 
 from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN, attempt, job, line
-from weft.store.rows import Batch, JobFilter, UsageSum
-from weft.store.store import Store
+from treadle.store.rows import Batch, JobFilter, UsageSum
+from treadle.store.store import Store
 
 EVERYTHING = Batch(
     journal=[LINE, line()],

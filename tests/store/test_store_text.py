@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN
-from weft.core.errors import InvalidInputError
-from weft.store.rows import Batch, JobFilter
-from weft.store.store import Store
+from treadle.core.errors import InvalidInputError
+from treadle.store.rows import Batch, JobFilter
+from treadle.store.store import Store
 
 patient = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

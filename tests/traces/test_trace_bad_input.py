@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.traces.convert import write
-from weft.traces.formats import BARE_FORMATS, FORMATS
-from weft.traces.load import load
+from treadle.core.errors import InvalidInputError
+from treadle.traces.convert import write
+from treadle.traces.formats import BARE_FORMATS, FORMATS
+from treadle.traces.load import load
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 GOOD = "a,1,0,1,m,5,0\n"
@@ -123,7 +123,7 @@ def test_no_format_takes_a_length_beyond_all_measure(written, text):
 def test_an_unknown_format_lists_the_known_ones(written):
     message = complaint(written("colour,taste\nred,sweet\n"))
     assert message == (
-        "trace.csv begins with 'colour,taste', which is no known format; expected one of weft, "
+        "trace.csv begins with 'colour,taste', which is no known format; expected one of treadle, "
         "muri, chronus, tiresias, philly, elasticflow, itp, pollux, rubick, openb, afs, gavel, "
         "shockwave, or Philly's job log in JSON; docs/add-a-trace.md has their columns"
     )
@@ -219,7 +219,7 @@ def test_a_file_that_may_not_be_read_says_so(monkeypatch, written):
 
 
 def test_more_jobs_than_the_limit_are_refused(written, monkeypatch):
-    monkeypatch.setattr("weft.traces.collector.JOBS_MAX", 2)
+    monkeypatch.setattr("treadle.traces.collector.JOBS_MAX", 2)
     rows = "".join(f"{number},1,0,1,m,5,0\n" for number in range(3))
     assert complaint(written(HEADER + rows)) == (
         "trace.csv line 4: more than 2 jobs; cut the trace into parts"
@@ -261,18 +261,18 @@ def test_a_pollux_application_without_a_speed_is_refused(written):
         ("1 2,3", "asked is 3; expected one of the sizes (1, 2)"),
     ],
 )
-def test_a_weft_trace_checks_its_sizes(written, cells, message):
+def test_a_treadle_trace_checks_its_sizes(written, cells, message):
     text = f"id,submit_s,iterations,sizes,asked\na,0,5,{cells}\n"
     assert complaint(written(text)) == f"trace.csv line 2: {message}"
 
 
-def test_a_weft_trace_without_any_stage_time_is_refused(written):
+def test_a_treadle_trace_without_any_stage_time_is_refused(written):
     assert complaint(written("id,submit_s,iterations,sizes,compute_s\na,0,5,1,0\n")) == (
         "trace.csv line 2: the stages take 0 seconds; expected at least one to take longer"
     )
 
 
-def test_a_weft_trace_checks_its_json(written):
+def test_a_treadle_trace_checks_its_json(written):
     header = "id,submit_s,iterations,sizes,plans,command\n"
     assert complaint(written(header + "a,0,5,1,,nonsense\n")) == (
         "trace.csv line 2: command is 'nonsense'; expected a JSON list such as [\"python\"]"
@@ -322,7 +322,7 @@ def test_a_time_that_is_none_in_the_official_log_is_refused(written):
 
 
 def test_an_object_without_end_does_not_fill_the_memory(written, monkeypatch):
-    monkeypatch.setattr("weft.traces.philly_log.OBJECT_CHARACTERS_MAX", 100)
+    monkeypatch.setattr("treadle.traces.philly_log.OBJECT_CHARACTERS_MAX", 100)
     text = '[{"jobid": "' + "x" * (2 << 20)
     assert complaint(written(text, "log")).startswith("log line 1: not a list of jobs in JSON")
 

@@ -1,4 +1,4 @@
-"""`weft trace`, as a user types it."""
+"""`treadle trace`, as a user types it."""
 
 import json
 import subprocess
@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from weft.cli.trace import trace
-from weft.core.errors import InvalidInputError
-from weft.traces.load import load
+from treadle.cli.trace import trace
+from treadle.core.errors import InvalidInputError
+from treadle.traces.load import load
 
 
 def run(*words):
@@ -43,7 +43,7 @@ def test_convert_says_what_it_wrote_and_what_to_do_next(small, tmp_path):
     assert result.output == (
         f"wrote 2 jobs to {out}\n"
         "  note: one iteration is one second at the asked size\n"
-        f"next: weft trace describe {out}\n"
+        f"next: treadle trace describe {out}\n"
     )
     assert load(out).jobs == load(small).jobs
 
@@ -68,7 +68,7 @@ def test_generate_writes_the_jobs_that_the_address_draws(tmp_path):
     options = ("--jobs", "50", "--seed", "3", "--load", "0.5", "--cluster", "2x8")
     result = run("generate", "poisson", out, *options)
     assert result.output.splitlines()[0] == f"wrote 50 jobs to {out}"
-    assert result.output.splitlines()[-1] == f"next: weft simulate {out} --cluster 2x8"
+    assert result.output.splitlines()[-1] == f"next: treadle simulate {out} --cluster 2x8"
     shown = json.loads(run("describe", out, "--cluster", "2x8", "--json").output)
     assert shown["load"] == pytest.approx(0.5, rel=0.01)
 
@@ -123,8 +123,10 @@ def test_a_person_at_a_terminal_sees_bars_for_reading_drawing_and_writing(
         def isatty(self):
             return True
 
-    monkeypatch.setattr("weft.cli.trace.Progress", Bar)
-    monkeypatch.setattr("weft.cli.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO()))
+    monkeypatch.setattr("treadle.cli.trace.Progress", Bar)
+    monkeypatch.setattr(
+        "treadle.cli.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO())
+    )
     run("convert", small, str(tmp_path / "a.csv"))
     size = Path(small).stat().st_size
     assert bars == [["reading trace.csv", size, size, True], ["writing a.csv", 2, 0, True]]
@@ -144,8 +146,8 @@ def test_generate_help_lists_the_kinds():
 
 
 def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path):
-    script = "from weft.cli.main import main; main()"
+    script = "from treadle.cli.main import main; main()"
     command = [sys.executable, "-c", script, "trace", "describe", "none.csv"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "weft: none.csv does not exist; check the path\n"
+    assert done.stderr == "treadle: none.csv does not exist; check the path\n"

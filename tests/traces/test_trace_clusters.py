@@ -2,9 +2,9 @@
 
 import pytest
 
-from weft.core.cluster import Cluster, Node
-from weft.core.errors import InvalidInputError
-from weft.traces.clusters import cluster
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.traces.clusters import cluster
 
 
 def complaint(text: str) -> str:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec, Profile
-from weft.traces.describe import describe, plot, time_text
-from weft.traces.load import load
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+from treadle.traces.describe import describe, plot, time_text
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
 
 
 def job(identity, size, seconds, at, tenant=""):

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.traces.load import load
+from treadle.core.errors import InvalidInputError
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.traces.load import load
 
 
 def one(written, text, name="trace.csv"):
@@ -145,7 +145,7 @@ def test_phillys_official_log_adds_attempts_up_and_counts_the_gpus_of_the_first(
 
 
 def test_phillys_official_log_is_read_across_blocks(written, monkeypatch):
-    monkeypatch.setattr("weft.traces.source._BLOCK_BYTES", 37)
+    monkeypatch.setattr("treadle.traces.source._BLOCK_BYTES", 37)
     job = {
         "status": "Pass",
         "vc": "é",
@@ -283,7 +283,7 @@ def test_afs_recovers_the_duration_from_the_service_and_the_speed_up(written):
     assert job.iterations == 1000.0
 
 
-def test_a_hand_written_weft_trace_needs_four_columns(written):
+def test_a_hand_written_treadle_trace_needs_four_columns(written):
     job, workload = one(written, "id,submit_s,sizes,iterations\na,5,1 2 4,60\n")
     assert (job.sizes, job.asked, job.iterations, job.profile.size) == ((1, 2, 4), 4, 60.0, 4)
-    assert workload.format == "weft"
+    assert workload.format == "treadle"

@@ -6,9 +6,9 @@ import json
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.traces.clusters import cluster
-from weft.traces.load import load
+from treadle.core.errors import InvalidInputError
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
 
 ATTEMPT = {
     "start_time": "2017-10-09 07:00:00",

@@ -9,15 +9,15 @@ from statistics import median, stdev
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec
-from weft.traces.calibration import DURATION_MINUTES, ENDS, GPU_HOURS, QUANTILES, SIZE_SHARES
-from weft.traces.clusters import cluster
-from weft.traces.load import load
-from weft.traces.philly_durations import LONGEST_S, bucket, duration_knots
-from weft.traces.strata import quantile, quotas, share_below
-from weft.traces.synthetic import generate
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec
+from treadle.traces.calibration import DURATION_MINUTES, ENDS, GPU_HOURS, QUANTILES, SIZE_SHARES
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
+from treadle.traces.philly_durations import LONGEST_S, bucket, duration_knots
+from treadle.traces.strata import quantile, quotas, share_below
+from treadle.traces.synthetic import generate
 
 SEEDS = (0, 1, 2)
 GRID = Cluster.grid(8, 8)
@@ -324,7 +324,7 @@ def test_the_share_below_a_value_is_the_inverse_of_the_quantile():
 
 
 def test_jobs_that_would_arrive_beyond_all_measure_are_refused(monkeypatch):
-    monkeypatch.setattr("weft.traces.synthetic.SUBMIT_MAX_S", 100.0)
+    monkeypatch.setattr("treadle.traces.synthetic.SUBMIT_MAX_S", 100.0)
     with pytest.raises(InvalidInputError, match="so ask for fewer jobs or more load"):
         generate("poisson", jobs=50, seed=0, load=0.9, cluster=GRID)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.shared import SHARED
-from weft.core.errors import InvalidInputError
-from weft.traces.load import load
+from treadle.core.errors import InvalidInputError
+from treadle.traces.load import load
 
 FOLDER = SHARED / "traces"
 NO_JOBS = {
@@ -37,7 +37,7 @@ ROWS = _manifest()
 
 def test_the_folder_of_real_traces_is_there():
     if not ROWS:
-        pytest.skip(f"no real traces at {FOLDER}; set WEFT_SHARED to the folder that has them")
+        pytest.skip(f"no real traces at {FOLDER}; set TREADLE_SHARED to the folder that has them")
     assert len(ROWS) > 40
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.traces.convert import write
-from weft.traces.load import load
-from weft.traces.workload import Workload
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.traces.convert import write
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LENGTHS = st.floats(1e-9, 1e4)
@@ -117,7 +117,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
         yield "id\n"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("weft.traces.convert.text_lines", full)
+    monkeypatch.setattr("treadle.traces.convert.text_lines", full)
     with pytest.raises(InvalidInputError) as caught:
         write(load("generate:poisson?jobs=5"), path, force=True)
     assert str(caught.value) == f"cannot write {path}: no space left on device"

@@ -5,20 +5,20 @@ and `play`, which runs a workload and writes down what happened.
 from collections.abc import Sequence
 from math import inf
 
-from weft.core.actions import Action, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import Event, JobFailed, JobFinished, JobStarted
-from weft.core.job import JobSpec
-from weft.core.ports import Policy
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import KEEP, Schedule, Snapshot
-from weft.models.scaling import ScalingModel
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation
-from weft.testing.builders import policy as named
-from weft.testing.checks import check
+from treadle.core.actions import Action, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import Event, JobFailed, JobFinished, JobStarted
+from treadle.core.job import JobSpec
+from treadle.core.ports import Policy
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+from treadle.testing.builders import policy as named
+from treadle.testing.checks import check
 
 
 def on(*numbers: int, node: str = "n0") -> Allocation:

@@ -1,8 +1,8 @@
 """How busy the devices of attempts were."""
 
-from weft.control.busyness import Busyness
-from weft.store.rows import AttemptRow
-from weft.wire.machine import DeviceView, NodeView
+from treadle.control.busyness import Busyness
+from treadle.store.rows import AttemptRow
+from treadle.wire.machine import DeviceView, NodeView
 
 
 def node(*busy: float | None) -> NodeView:

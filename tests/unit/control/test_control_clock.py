@@ -5,8 +5,8 @@ from math import inf
 
 import pytest
 
-from weft.control.clock import MonotonicClock
-from weft.testing.clocks import ManualClock
+from treadle.control.clock import MonotonicClock
+from treadle.testing.clocks import ManualClock
 
 
 def test_the_monotonic_clock_starts_at_nothing_and_wakes_no_sooner_than_asked() -> None:

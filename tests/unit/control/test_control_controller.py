@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from tests.unit.stories import Told, on
-from weft.control.controller import Controller
-from weft.core.actions import Action, Start
-from weft.core.cluster import Cluster
-from weft.core.events import Event, JobFinished, JobStarted, JobSubmitted, NodeLost
-from weft.core.ports import Abilities
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import KEEP, Schedule
-from weft.testing.builders import job
-from weft.testing.clocks import ManualClock
+from treadle.control.controller import Controller
+from treadle.core.actions import Action, Start
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event, JobFinished, JobStarted, JobSubmitted, NodeLost
+from treadle.core.ports import Abilities
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import KEEP, Schedule
+from treadle.testing.builders import job
+from treadle.testing.clocks import ManualClock
 
 
 class Obedient:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.core.allocation import TURNS_MAX, Allocation, Host
-from weft.core.cluster import Device
-from weft.core.errors import InvalidInputError, PolicyError
-from weft.core.plan import DATA_PARALLEL, Plan
+from treadle.core.allocation import TURNS_MAX, Allocation, Host
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.plan import DATA_PARALLEL, Plan
 
 A, B, C = Device("n0", 0), Device("n0", 1), Device("n1", 0)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.errors import EngineError, InvalidInputError, PolicyError, WeftError
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import EngineError, InvalidInputError, PolicyError, TreadleError
 
 
 def test_a_device_is_written_as_node_and_number() -> None:
@@ -52,5 +52,5 @@ def test_an_engine_error_says_whether_to_try_again() -> None:
     error = EngineError("node n0 does not answer", retryable=True)
     assert str(error) == "node n0 does not answer"
     assert error.retryable
-    assert isinstance(error, WeftError)
+    assert isinstance(error, TreadleError)
     assert not isinstance(error, PolicyError)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from weft.core.actions import Change, Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.difference import difference
-from weft.core.errors import DoubleBookingError, PolicyError
-from weft.core.job import Job, JobSpec
-from weft.core.lifecycle import Phase
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.core.tenancy import Tenancy
-from weft.testing.builders import job
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.difference import difference
+from treadle.core.errors import DoubleBookingError, PolicyError
+from treadle.core.job import Job, JobSpec
+from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.core.tenancy import Tenancy
+from treadle.testing.builders import job
 
 
 def on(*numbers: int, turn: int = 0) -> Allocation:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.free import FreeDevices
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.free import FreeDevices
 
 
 def devices(node: str, *numbers: int) -> tuple[Device, ...]:

@@ -4,11 +4,11 @@ from math import inf, nan
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.errors import InvalidInputError
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.lifecycle import Phase
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
 
 TWO = Allocation((Device("n0", 0), Device("n0", 1)))
 

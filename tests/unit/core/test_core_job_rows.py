@@ -1,9 +1,9 @@
 """Rows that are written whole, which is quicker, are those that `_replace` would write."""
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import Job, JobSpec
-from weft.core.lifecycle import Phase
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import Job, JobSpec
+from treadle.core.lifecycle import Phase
 
 HELD = Allocation((Device("n0", 0), Device("n0", 1)))
 # Every number another, so that none can stand in another's place.

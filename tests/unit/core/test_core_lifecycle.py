@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.core import actions, events, lifecycle
-from weft.core.lifecycle import TRANSITIONS, Phase
+from treadle.core import actions, events, lifecycle
+from treadle.core.lifecycle import TRANSITIONS, Phase
 
 CAUSES = [
     "Start",

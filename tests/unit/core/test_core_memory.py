@@ -5,13 +5,13 @@ from math import inf
 import pytest
 
 from tests.unit.stories import Story, Told
-from weft.core.errors import PolicyError
-from weft.core.events import JobSubmitted
-from weft.core.job import Job
-from weft.core.lifecycle import Phase
-from weft.core.ranking import Rank, Ranking
-from weft.core.snapshot import Schedule
-from weft.testing.builders import job, policy
+from treadle.core.errors import PolicyError
+from treadle.core.events import JobSubmitted
+from treadle.core.job import Job
+from treadle.core.lifecycle import Phase
+from treadle.core.ranking import Rank, Ranking
+from treadle.core.snapshot import Schedule
+from treadle.testing.builders import job, policy
 
 
 def test_the_memory_of_an_answer_comes_with_the_next_snapshot() -> None:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import Job
-from weft.core.lifecycle import Phase
-from weft.core.ranking import Rank, Ranking
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import Job
+from treadle.core.lifecycle import Phase
+from treadle.core.ranking import Rank, Ranking
+from treadle.testing.builders import job
 
 
 class Board:

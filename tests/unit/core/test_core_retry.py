@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
-from weft.core.events import Event
-from weft.core.retry import Answer, Failure, RetryRule, fixed
-from weft.core.scheduler import Scheduler
-from weft.failures.retry import UNKNOWN, by_rule
-from weft.failures.rules import shipped
-from weft.replications.paper import ready
-from weft.sim.faults import CLASSES, REASONS, FaultSettings
-from weft.sim.settings import RETRY, Settings, retry_rule
-from weft.sim.verdicts import classified, verdict
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import Event
+from treadle.core.retry import Answer, Failure, RetryRule, fixed
+from treadle.core.scheduler import Scheduler
+from treadle.failures.retry import UNKNOWN, by_rule
+from treadle.failures.rules import shipped
+from treadle.replications.paper import ready
+from treadle.sim.faults import CLASSES, REASONS, FaultSettings
+from treadle.sim.settings import RETRY, Settings, retry_rule
+from treadle.sim.verdicts import classified, verdict
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 
 def told(

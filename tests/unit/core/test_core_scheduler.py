@@ -5,10 +5,10 @@ from math import inf
 import pytest
 
 from tests.unit.stories import Story, Told, on
-from weft.core.actions import Change, Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.errors import DoubleBookingError, InvalidInputError, PolicyError
-from weft.core.events import (
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.errors import DoubleBookingError, InvalidInputError, PolicyError
+from treadle.core.events import (
     Event,
     JobCancelled,
     JobFailed,
@@ -20,10 +20,10 @@ from weft.core.events import (
     NodeDrained,
     NodeLost,
 )
-from weft.core.lifecycle import Phase
-from weft.core.snapshot import KEEP, Schedule
-from weft.testing.builders import job
-from weft.testing.checks import check
+from treadle.core.lifecycle import Phase
+from treadle.core.snapshot import KEEP, Schedule
+from treadle.testing.builders import job
+from treadle.testing.checks import check
 
 # -- decisions -------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from math import inf
 import pytest
 
 from tests.unit.stories import Story, Told, on
-from weft.core.actions import Start, Stop
-from weft.core.cluster import Cluster, Node
-from weft.core.events import (
+from treadle.core.actions import Start, Stop
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import (
     Event,
     JobCancelled,
     JobFailed,
@@ -19,12 +19,12 @@ from weft.core.events import (
     NodeJoined,
     NodeLost,
 )
-from weft.core.lifecycle import Phase
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import Schedule
-from weft.testing import builders
-from weft.testing.builders import job
-from weft.testing.checks import check
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule
+from treadle.testing import builders
+from treadle.testing.builders import job
+from treadle.testing.checks import check
 
 # -- failures and cancellations --------------------------------------------------------------------
 

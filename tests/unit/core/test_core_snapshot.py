@@ -2,14 +2,14 @@
 
 from math import inf
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import JobSubmitted
-from weft.core.ports import Policy
-from weft.core.ranking import Rank
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import KEEP, Reason, Schedule, Snapshot
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import JobSubmitted
+from treadle.core.ports import Policy
+from treadle.core.ranking import Rank
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.testing.builders import job
 
 
 def on(*numbers: int) -> Allocation:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.errors import DoubleBookingError
-from weft.core.tenancy import Tenancy
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import DoubleBookingError
+from treadle.core.tenancy import Tenancy
 
 
 def on(*numbers: int, turn: int = 0) -> Allocation:

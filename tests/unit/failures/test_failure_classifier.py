@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.failures.classifier import classify, classify_ranks
-from weft.failures.rules import RuleTable
-from weft.failures.verdict import Advice, Evidence, Exit, Kind
+from treadle.core.errors import InvalidInputError
+from treadle.failures.classifier import classify, classify_ranks
+from treadle.failures.rules import RuleTable
+from treadle.failures.verdict import Advice, Evidence, Exit, Kind
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
 KEY = TRACEBACK + "KeyError: 'x'\n"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from weft.failures.classifier import classify, classify_ranks
-from weft.failures.rules import shipped
-from weft.failures.verdict import Exit, Kind, Verdict
+from treadle.failures.classifier import classify, classify_ranks
+from treadle.failures.rules import shipped
+from treadle.failures.verdict import Exit, Kind, Verdict
 
 LOGS = Path(__file__).parent / "logs"
 SETS = sorted(path.stem for path in LOGS.glob("*.yaml"))

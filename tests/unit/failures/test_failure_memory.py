@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.failures.classifier import classify
-from weft.failures.memory import Fixed, Memory, Patience
-from weft.failures.verdict import Exit, Kind, Verdict
+from treadle.core.errors import InvalidInputError
+from treadle.failures.classifier import classify
+from treadle.failures.memory import Fixed, Memory, Patience
+from treadle.failures.verdict import Exit, Kind, Verdict
 
 HOUR = 3600.0
 LASTING = classify("KeyError: 'x'")

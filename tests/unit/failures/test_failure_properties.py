@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.failures.test_failure_logs import ALL, written
-from weft.failures.classifier import classify
-from weft.failures.pattern import Pattern
-from weft.failures.rules import RuleTable
-from weft.failures.verdict import Exit, Kind
+from treadle.failures.classifier import classify
+from treadle.failures.pattern import Pattern
+from treadle.failures.rules import RuleTable
+from treadle.failures.verdict import Exit, Kind
 
 WORDS = [
     "Traceback (most recent call last):\n",

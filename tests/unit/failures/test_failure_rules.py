@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.failures.classifier import classify
-from weft.failures.pattern import Pattern
-from weft.failures.rules import Level, RuleTable, shipped
-from weft.failures.verdict import Kind
+from treadle.core.errors import InvalidInputError
+from treadle.failures.classifier import classify
+from treadle.failures.pattern import Pattern
+from treadle.failures.rules import Level, RuleTable, shipped
+from treadle.failures.verdict import Kind
 
 RULE = """\
 - name: license
@@ -114,7 +114,8 @@ MISTAKES = {
         "{} line 1: rule a: retry is 'perhaps'; expected true or false"
     ),
     "- {name: a, off: true}": (
-        "{} line 1: rule 'a' is switched off, but no shipped rule has that name (see weft classify "
+        "{} line 1: rule 'a' is switched off, but no shipped rule has that name (see treadle "
+        "classify "
         "--list-rules)"
     ),
     "- {name: a b, off: true}": ("{} line 1: name is 'a b'; expected letters, digits and dashes"),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.failures.classifier import classify
-from weft.failures.lines import LINE_LENGTH_MAX, LINES_MAX
-from weft.failures.tail import tail
+from treadle.core.errors import InvalidInputError
+from treadle.failures.classifier import classify
+from treadle.failures.lines import LINE_LENGTH_MAX, LINES_MAX
+from treadle.failures.tail import tail
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core import actions, events
-from weft.core.allocation import Allocation, Host
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import Plan
-from weft.journal.codec import Line, Opened, decided, decode, encode
+from treadle.core import actions, events
+from treadle.core.allocation import Allocation, Host
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import Plan
+from treadle.journal.codec import Line, Opened, decided, decode, encode
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(min_value=1e-6, max_value=1e12)

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.actions import Start
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobFinished, JobStarted, JobSubmitted
-from weft.core.scheduler import Observer, Scheduler
-from weft.journal import journal as module
-from weft.journal.codec import Opened, encode
-from weft.journal.journal import JournalWriter, Step, read, replay
-from weft.models.scaling import ScalingModel
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.faults import Faults, FaultSettings
-from weft.sim.run import Simulation
-from weft.testing.builders import job, policy
-from weft.testing.checks import check
+from treadle.core.actions import Start
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFinished, JobStarted, JobSubmitted
+from treadle.core.scheduler import Observer, Scheduler
+from treadle.journal import journal as module
+from treadle.journal.codec import Opened, encode
+from treadle.journal.journal import JournalWriter, Step, read, replay
+from treadle.models.scaling import ScalingModel
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job, policy
+from treadle.testing.checks import check
 
 CLUSTER = Cluster.grid(2, 2)
 OPENED = Opened("test", CLUSTER, {"policy": "fifo"})

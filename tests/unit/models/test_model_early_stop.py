@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec, Profile
-from weft.models.early_stop import StopAdvice, stop_advice
-from weft.models.loss_streams import LossForecasts
-from weft.models.losses import Fit, fit
-from weft.replications.paper import ready
-from weft.sim.settings import Settings
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+from treadle.models.early_stop import StopAdvice, stop_advice
+from treadle.models.loss_streams import LossForecasts
+from treadle.models.losses import Fit, fit
+from treadle.replications.paper import ready
+from treadle.sim.settings import Settings
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 
 def falling(half: float, floor: float, points: int = 40) -> Fit:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.core.job import Profile
-from weft.models.afs_models import ITERATION_S, SCALING, fitted, largest, measured
-from weft.models.fitted import Scaling, fit, non_negative_least_squares
-from weft.models.scaling import ScalingModel
-from weft.testing.builders import job
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Profile
+from treadle.models.afs_models import ITERATION_S, SCALING, fitted, largest, measured
+from treadle.models.fitted import Scaling, fit, non_negative_least_squares
+from treadle.models.scaling import ScalingModel
+from treadle.testing.builders import job
 
 SIZES = (1, 2, 4, 8, 12, 16, 24)
 # By model: speed-ups on 2, 4, 8 and 16 GPUs and on the last, the worst error of the notes' fit of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import JobSpec, Profile
-from weft.models.catalogue import muri_profile
-from weft.models.gaps import GapsModel, iterations
-from weft.models.staggered import ALONE
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import JobSpec, Profile
+from treadle.models.catalogue import muri_profile
+from treadle.models.gaps import GapsModel, iterations
+from treadle.models.staggered import ALONE
 
 ON = Allocation((Device("n0", 0),))
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import JobSpec, Profile
-from weft.models import learned
-from weft.models.learned import Learned, by_job, by_model
-from weft.models.scaling import ScalingModel, speedup
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import JobSpec, Profile
+from treadle.models import learned
+from treadle.models.learned import Learned, by_job, by_model
+from treadle.models.scaling import ScalingModel, speedup
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.testing.builders import job
 
 SIZES = (1, 2, 3, 5, 8, 13, 40)
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.lifecycle import Phase
-from weft.models.forecasts import Forecast, Forecasting, forecaster
-from weft.models.loss_streams import LossForecasts, Stream, stream
-from weft.models.scaling import ScalingModel
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.models.forecasts import Forecast, Forecasting, forecaster
+from treadle.models.loss_streams import LossForecasts, Stream, stream
+from treadle.models.scaling import ScalingModel
 
 LENGTH = 1000.0
 

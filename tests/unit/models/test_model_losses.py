@@ -5,9 +5,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from weft.core.errors import InvalidInputError
-from weft.models.draws import draw_normals, draw_numbers
-from weft.models.losses import Curve, fit, prepared
+from treadle.core.errors import InvalidInputError
+from treadle.models.draws import draw_normals, draw_numbers
+from treadle.models.losses import Curve, fit, prepared
 
 
 def optimus(steps, rate=0.01, begin=0.25, floor=0.4):

@@ -4,11 +4,11 @@ from dataclasses import replace
 from math import exp, log
 from statistics import fmean, pstdev
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.models.noisy import Noisy, log_normal, misjudged
-from weft.models.scaling import ScalingModel
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.models.noisy import Noisy, log_normal, misjudged
+from treadle.models.scaling import ScalingModel
+from treadle.testing.builders import job
 
 ONE = Allocation((Device("n0", 0),))
 

@@ -4,21 +4,21 @@ from statistics import fmean
 
 import pytest
 
-from weft.core.allocation import Allocation, Host
-from weft.core.cluster import Cluster, Device
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.lifecycle import Phase
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.models.plan_belief import PlanBelief, believed, misjudged_types
-from weft.models.plan_space import dense
-from weft.models.planned import PlannedModel, offering, standard
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.policies.rubick_curves import Curves
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.traces.workload import Workload
+from treadle.core.allocation import Allocation, Host
+from treadle.core.cluster import Cluster, Device
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.models.plan_belief import PlanBelief, believed, misjudged_types
+from treadle.models.plan_space import dense
+from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.rubick_curves import Curves
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
 
 TRUTH = standard()
 

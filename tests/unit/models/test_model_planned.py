@@ -2,13 +2,13 @@
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.models.plan_space import dense
-from weft.models.planned import PlannedModel, alike, offering, standard
-from weft.models.scaling import ScalingModel
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.models.plan_space import dense
+from treadle.models.planned import PlannedModel, alike, offering, standard
+from treadle.models.scaling import ScalingModel
 
 PLANNER = standard()
 MODEL = PlannedModel(PLANNER, ScalingModel())

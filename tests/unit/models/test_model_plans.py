@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.core.plan import Plan
-from weft.models.plan_catalogue import KNOWN, TYPES
-from weft.models.plan_space import legal_plans
-from weft.models.plans import Factors, Links, ModelFacts, ModelType, describe, overlap
+from treadle.core.errors import InvalidInputError
+from treadle.core.plan import Plan
+from treadle.models.plan_catalogue import KNOWN, TYPES
+from treadle.models.plan_space import legal_plans
+from treadle.models.plans import Factors, Links, ModelFacts, ModelType, describe, overlap
 
 FACTS = ModelFacts("toy", 1 << 30, 16, 128, 256, 8, 8, forward_ms=160.0)
 LINKS = Links(inner=100.0, outer=10.0, host=20.0, devices_per_card=2, chunks=False)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.core.plan import Plan
-from weft.models.plan_catalogue import TYPES
-from weft.models.plan_fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
-from weft.models.plan_refit import Refitting
-from weft.models.plan_solver import minimise
-from weft.models.plans import Factors, ModelType
+from treadle.core.errors import InvalidInputError
+from treadle.core.plan import Plan
+from treadle.models.plan_catalogue import TYPES
+from treadle.models.plan_fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
+from treadle.models.plan_refit import Refitting
+from treadle.models.plan_solver import minimise
+from treadle.models.plans import Factors, ModelType
 
 OFFLOAD = Plan(shard="gradients", offload=True)
 TRUTH = TYPES["t5"]

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.allocation import Allocation, Host
-from weft.core.cluster import Device
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import Plan
-from weft.core.ports import PerformanceModel
-from weft.models import plan_space
-from weft.models.plan_catalogue import KNOWN, TYPES
-from weft.models.plan_memory import GIB, Memory, Room, memory
-from weft.models.plan_space import Planner, candidates, dense, legal_plans, shape_of
-from weft.models.planned import PlannedModel
-from weft.models.scaling import ScalingModel
+from treadle.core.allocation import Allocation, Host
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import Plan
+from treadle.core.ports import PerformanceModel
+from treadle.models import plan_space
+from treadle.models.plan_catalogue import KNOWN, TYPES
+from treadle.models.plan_memory import GIB, Memory, Room, memory
+from treadle.models.plan_space import Planner, candidates, dense, legal_plans, shape_of
+from treadle.models.planned import PlannedModel
+from treadle.models.scaling import ScalingModel
 
 types = st.sampled_from(sorted(TYPES))
 shapes = st.one_of(

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from weft.models.predictability import Evidence, Standing, diverges, drifts, kendall
+from treadle.models.predictability import Evidence, Standing, diverges, drifts, kendall
 
 GOOD = Evidence(
     points=40, done=0.2, error=0.03, end=1000.0, drifts=False, trend=-0.9, diverges=False

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.job import JobSpec, Profile
-from weft.models.scaling import PHILLY, Effects, ScalingModel, speedup
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.job import JobSpec, Profile
+from treadle.models.scaling import PHILLY, Effects, ScalingModel, speedup
+from treadle.testing.builders import job
 
 
 def on(*names: str) -> Allocation:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from weft.core.job import JobSpec, Profile
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.stages import MODELS, Stages, StageTimes, catalogue_size, draw
-from weft.testing.builders import job
+from treadle.core.job import JobSpec, Profile
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.stages import MODELS, Stages, StageTimes, catalogue_size, draw
+from treadle.testing.builders import job
 
 
 def test_a_profile_that_knows_its_stages_is_taken_at_its_word() -> None:

@@ -5,9 +5,9 @@ from statistics import median
 
 import pytest
 
-from weft.core.job import JobSpec
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.staggered import (
+from treadle.core.job import JobSpec
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.staggered import (
     ALONE,
     PENALTIES,
     PENALTIES_UNMATCHED,

@@ -1,17 +1,17 @@
-"""Weft's interleaving by hand: who waits for whom, and how long."""
+"""Treadle's interleaving by hand: who waits for whom, and how long."""
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.job import JobSpec, Profile
-from weft.core.ports import InterleavingModel
-from weft.models import tokens
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.scaling import Effects, ScalingModel
-from weft.models.stages import Stages, StageTimes
-from weft.models.tokens import LANES, Lanes, TokenModel, iteration_times
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import JobSpec, Profile
+from treadle.core.ports import InterleavingModel
+from treadle.models import tokens
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.scaling import Effects, ScalingModel
+from treadle.models.stages import Stages, StageTimes
+from treadle.models.tokens import LANES, Lanes, TokenModel, iteration_times
+from treadle.testing.builders import job
 
 
 def model(lanes: Lanes = LANES, turn_s: float = 0.0, effects: Effects | None = None) -> TokenModel:

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.models.scaling import ScalingModel
-from weft.models.workers import (
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.models.scaling import ScalingModel
+from treadle.models.workers import (
     Cores,
     Count,
     Worker,

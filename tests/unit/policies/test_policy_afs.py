@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInputError
-from weft.policies.afs import Ladder, shares
-from weft.testing.builders import policy
+from treadle.core.errors import InvalidInputError
+from treadle.policies.afs import Ladder, shares
+from treadle.testing.builders import policy
 
 
 def ladder(alpha: float, cap: int) -> Ladder:

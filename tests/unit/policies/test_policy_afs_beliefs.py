@@ -1,12 +1,12 @@
 """Ladders follow what is believed, also when that changes."""
 
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.lifecycle import Phase
-from weft.models.learned import Learned
-from weft.models.noisy import Noisy
-from weft.models.scaling import ScalingModel
-from weft.policies import afs
-from weft.policies.afs import Ladders
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.models.learned import Learned
+from treadle.models.noisy import Noisy
+from treadle.models.scaling import ScalingModel
+from treadle.policies import afs
+from treadle.policies.afs import Ladders
 
 PROFILE = Profile(model="resnet", serial=0.2)
 

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from tests.unit.policies.test_policy_afs import brute_force
 from tests.unit.stories import Story, play
-from weft.core.actions import Action, Stop
-from weft.core.cluster import Cluster
-from weft.core.events import JobSubmitted
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.ports import Policy
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import Snapshot
-from weft.models.scaling import ScalingModel
-from weft.policies.afs import Afs, Ladder, shares
-from weft.policies.afs_blind import AfsBlind, afs_p
-from weft.policies.altruistic import Altruistic, altruistic
-from weft.policies.placement import PLACEMENTS, Placement, placement
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation
-from weft.testing.builders import job
-from weft.testing.strategies import clusters, workloads
+from treadle.core.actions import Action, Stop
+from treadle.core.cluster import Cluster
+from treadle.core.events import JobSubmitted
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.ports import Policy
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.policies.afs import Afs, Ladder, shares
+from treadle.policies.afs_blind import AfsBlind, afs_p
+from treadle.policies.altruistic import Altruistic, altruistic
+from treadle.policies.placement import PLACEMENTS, Placement, placement
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job
+from treadle.testing.strategies import clusters, workloads
 
 Make = Callable[[Placement], Policy]
 MAKERS: dict[str, Make] = {

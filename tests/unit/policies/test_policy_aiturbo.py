@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.stories import play
-from weft.core.cluster import Cluster, Node
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobFinished
-from weft.core.job import Job, JobSpec, Profile
-from weft.core.scheduler import Scheduler
-from weft.models.forecasts import Forecast, Forecasting
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.models.workers import Count, WorkersModel
-from weft.policies.aiturbo import AITurbo, Memory, aiturbo
-from weft.policies.placement import placement
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import Simulation
-from weft.testing.builders import job
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFinished
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.forecasts import Forecast, Forecasting
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.models.workers import Count, WorkersModel
+from treadle.policies.aiturbo import AITurbo, Memory, aiturbo
+from treadle.policies.placement import placement
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job
 
 MIXED = Cluster((Node("g", 4), Node("c", 8, device_type="cpu")))
 

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.stories import Story, play
-from weft.core.events import JobSubmitted, NodeDrained
-from weft.core.job import JobSpec
-from weft.core.ports import Policy
-from weft.models.scaling import ScalingModel
-from weft.policies.afs import Ladder
-from weft.policies.altruistic import altruistic, fair_shares
-from weft.policies.placement import placement
-from weft.testing.builders import job
+from treadle.core.events import JobSubmitted, NodeDrained
+from treadle.core.job import JobSpec
+from treadle.core.ports import Policy
+from treadle.models.scaling import ScalingModel
+from treadle.policies.afs import Ladder
+from treadle.policies.altruistic import altruistic, fair_shares
+from treadle.policies.placement import placement
+from treadle.testing.builders import job
 
 
 def policy() -> Policy:

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from tests.unit.stories import Story, on, play
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.events import JobSubmitted, NodeLost
-from weft.core.job import JobSpec
-from weft.models.gaps import GapsModel
-from weft.policies.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
-from weft.policies.placement import placement
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.events import JobSubmitted, NodeLost
+from treadle.core.job import JobSpec
+from treadle.models.gaps import GapsModel
+from treadle.policies.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
+from treadle.policies.placement import placement
+from treadle.testing.builders import job
 
 
 def policy(place: str = "first-fit"):

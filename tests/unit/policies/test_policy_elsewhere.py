@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
-from weft.core.actions import Action, Start
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobFailed, JobFinished, JobSubmitted
-from weft.core.job import JobSpec
-from weft.core.retry import Answer, Failure
-from weft.testing.builders import job, policy
+from treadle.core.actions import Action, Start
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFailed, JobFinished, JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.retry import Answer, Failure
+from treadle.testing.builders import job, policy
 
 
 def story(answer: Answer, text: str = "fifo+elsewhere", cluster: str = "2x2") -> Story:

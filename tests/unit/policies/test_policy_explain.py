@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.stories import Story
-from weft.core.events import JobCancelled, JobSubmitted, NodeLost
-from weft.core.snapshot import Reason
-from weft.testing.builders import job
+from treadle.core.events import JobCancelled, JobSubmitted, NodeLost
+from treadle.core.snapshot import Reason
+from treadle.testing.builders import job
 
 
 def why(story: Story, name: str, now: float) -> tuple[str, str]:

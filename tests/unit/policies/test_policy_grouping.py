@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.job import JobSpec, Profile
-from weft.models.catalogue import MURI, muri_profile
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.staggered import StaggeredModel
-from weft.models.tokens import TokenModel
-from weft.policies.grouping import Grouping
+from treadle.core.job import JobSpec, Profile
+from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.staggered import StaggeredModel
+from treadle.models.tokens import TokenModel
+from treadle.policies.grouping import Grouping
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "grouping.py"
 PROFILES = [muri_profile(name, 1) for name in MURI]

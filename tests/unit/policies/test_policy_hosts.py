@@ -8,18 +8,18 @@ import pytest
 
 from tests.unit.policies.test_policy_rubick import OFFLOAD, OFFLOAD4, PLANNER, planned, story
 from tests.unit.stories import Story
-from weft.core.actions import Change, Start
-from weft.core.allocation import Host
-from weft.core.cluster import Cluster, Node
-from weft.core.events import JobFinished, JobSubmitted
-from weft.core.job import JobSpec
-from weft.core.plan import Plan
-from weft.core.scheduler import Scheduler
-from weft.models.plan_memory import memory
-from weft.models.scaling import ScalingModel
-from weft.policies.rubick_curves import Curves
-from weft.policies.rubick_hosts import cores_of
-from weft.testing.builders import policy
+from treadle.core.actions import Change, Start
+from treadle.core.allocation import Host
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import JobFinished, JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.plan import Plan
+from treadle.core.scheduler import Scheduler
+from treadle.models.plan_memory import memory
+from treadle.models.scaling import ScalingModel
+from treadle.policies.rubick_curves import Curves
+from treadle.policies.rubick_hosts import cores_of
+from treadle.testing.builders import policy
 
 # Under its user's plan the optimizer runs on the host.
 HOSTED = planned("a", "llama7", 8, OFFLOAD)

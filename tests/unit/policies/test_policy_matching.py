@@ -8,7 +8,7 @@ import rustworkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.policies.matching import Pairs, pair_counts
+from treadle.policies.matching import Pairs, pair_counts
 
 
 @st.composite

@@ -5,8 +5,8 @@ from math import inf
 import pytest
 
 from tests.unit.stories import play
-from weft.core.errors import InvalidInputError
-from weft.testing.builders import job, policy
+from treadle.core.errors import InvalidInputError
+from treadle.testing.builders import job, policy
 
 # On four devices: a leaves room for c and not for b.
 BLOCKED = [

@@ -6,13 +6,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.stories import Story, Told
-from weft.core.allocation import Allocation
-from weft.core.cluster import Device
-from weft.core.events import JobFinished, JobSubmitted
-from weft.core.ports import Policy
-from weft.core.snapshot import Schedule, Snapshot
-from weft.policies.packing import is_legal, legal, pack
-from weft.testing.builders import job
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.events import JobFinished, JobSubmitted
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.packing import is_legal, legal, pack
+from treadle.testing.builders import job
 
 
 class Packed(Policy):

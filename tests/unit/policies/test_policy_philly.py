@@ -3,14 +3,14 @@
 import pytest
 
 from tests.unit.stories import Story, play
-from weft.core.cluster import Cluster, Node
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobFailed, JobSubmitted
-from weft.core.free import FreeDevices
-from weft.core.job import JobSpec
-from weft.policies.philly import PHILLY_NODES, Places
-from weft.policies.placement import Consolidate
-from weft.testing.builders import job, policy
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFailed, JobSubmitted
+from treadle.core.free import FreeDevices
+from treadle.core.job import JobSpec
+from treadle.policies.philly import PHILLY_NODES, Places
+from treadle.policies.placement import Consolidate
+from treadle.testing.builders import job, policy
 
 
 def started(text: str, jobs: list[JobSpec], cluster: str = "2x4") -> list[str]:

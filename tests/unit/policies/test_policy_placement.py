@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.cluster import Cluster, Device, Node
-from weft.core.errors import InvalidInputError
-from weft.core.free import FreeDevices
-from weft.policies.placement import PLACEMENTS, Fit, placement
-from weft.testing.strategies import clusters
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
+from treadle.policies.placement import PLACEMENTS, Fit, placement
+from treadle.testing.strategies import clusters
 
 
 def placed(name: str, cluster: Cluster, size: int, *held: str) -> str | None:

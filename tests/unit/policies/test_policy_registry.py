@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stories import play
-from weft.core.errors import InvalidInputError
-from weft.models.scaling import ScalingModel
-from weft.policies import registry
-from weft.policies.placement import placement
-from weft.testing.builders import job
+from treadle.core.errors import InvalidInputError
+from treadle.models.scaling import ScalingModel
+from treadle.policies import registry
+from treadle.policies.placement import placement
+from treadle.testing.builders import job
 
 THIRD_PARTY = '''
-from weft.policies.ordered import Ordered
-from weft.core.ranking import Rank
+from treadle.policies.ordered import Ordered
+from treadle.core.ranking import Rank
 
 
 def latest(placement, belief, *, tag="x", rounds=3):
@@ -43,11 +43,11 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: latest-first\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[weft.policies]\n"
+        "[treadle.policies]\n"
         "latest = latest_first:latest\n"
         "bare = latest_first:bare\n"
         "fifo = latest_first:latest\n"
-        "[weft.wrappers]\n"
+        "[treadle.wrappers]\n"
         "plain = latest_first:plain\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -62,9 +62,9 @@ def refusal(text: str) -> str:
 
 def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
     assert refusal("tiresia") == (
-        "there is no policy 'tiresia'; did you mean tiresias? (`weft policies` lists them all)"
+        "there is no policy 'tiresia'; did you mean tiresias? (`treadle policies` lists them all)"
     )
-    assert refusal("qqqqqq") == "there is no policy 'qqqqqq' (`weft policies` lists them all)"
+    assert refusal("qqqqqq") == "there is no policy 'qqqqqq' (`treadle policies` lists them all)"
 
 
 def test_an_unknown_parameter_is_answered_with_those_there_are() -> None:

@@ -3,21 +3,21 @@
 import pytest
 
 from tests.unit.stories import Story
-from weft.core.actions import Change, Start, Stop
-from weft.core.cluster import Cluster, Node
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
-from weft.core.job import JobSpec, Profile
-from weft.core.plan import DATA_PARALLEL, Plan
-from weft.core.scheduler import Scheduler
-from weft.models.plan_space import dense
-from weft.models.planned import PlannedModel, offering, standard
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.policies.rubick_books import Books, layouts, less
-from weft.policies.rubick_curves import Curves, _steps
-from weft.testing.builders import job, policy
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
+from treadle.core.job import JobSpec, Profile
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.core.scheduler import Scheduler
+from treadle.models.plan_space import dense
+from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.rubick_books import Books, layouts, less
+from treadle.policies.rubick_curves import Curves, _steps
+from treadle.testing.builders import job, policy
 
 PLANNER = standard()
 TRUTH = TokenModel(PlannedModel(PLANNER, ScalingModel()), StageTimes())

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from tests.unit.stories import Story, on, play
-from weft.core.actions import Start, Stop
-from weft.core.cluster import Node
-from weft.core.events import JobSubmitted, NodeDrained, NodeJoined, NodeLost
-from weft.core.job import JobSpec
-from weft.testing.builders import job
+from treadle.core.actions import Start, Stop
+from treadle.core.cluster import Node
+from treadle.core.events import JobSubmitted, NodeDrained, NodeJoined, NodeLost
+from treadle.core.job import JobSpec
+from treadle.testing.builders import job
 
 
 def elastic(

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.stories import play
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec
-from weft.testing.builders import job, policy
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec
+from treadle.testing.builders import job, policy
 
 LISTS = "tiresias?limits=10:100&as_lists=on"
 

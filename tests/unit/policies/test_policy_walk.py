@@ -1,10 +1,10 @@
 """A preemptive decision: who gives way, who stays, who moves."""
 
 from tests.unit.stories import Story, on, play
-from weft.core.actions import Start, Stop
-from weft.core.cluster import Node
-from weft.core.events import JobStarted, JobSubmitted, NodeDrained, NodeJoined
-from weft.testing.builders import job
+from treadle.core.actions import Start, Stop
+from treadle.core.cluster import Node
+from treadle.core.events import JobStarted, JobSubmitted, NodeDrained, NodeJoined
+from treadle.testing.builders import job
 
 
 def test_the_last_in_order_gives_way_and_nobody_else() -> None:

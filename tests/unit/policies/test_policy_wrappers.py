@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story, play
-from weft.core.cluster import Cluster, Device
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobSubmitted
-from weft.core.job import JobSpec
-from weft.core.ports import Policy
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import Schedule, Snapshot
-from weft.policies import registry
-from weft.policies.placement import placement
-from weft.policies.wrappers.wrapper import Note, Remembering
-from weft.testing.builders import job, policy
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.ports import Policy
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies import registry
+from treadle.policies.placement import placement
+from treadle.policies.wrappers.wrapper import Note, Remembering
+from treadle.testing.builders import job, policy
 
 # Three devices of each node are held, so that two are free and apart.
 SCATTERED = [job("a", size=3, length_s=1000.0), job("b", size=3, length_s=400.0)]

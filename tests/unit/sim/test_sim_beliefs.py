@@ -6,23 +6,23 @@ from time import perf_counter
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
-from weft.core.events import JobSubmitted
-from weft.core.job import JobSpec, Profile
-from weft.core.scheduler import Scheduler
-from weft.models.learned import Learned, learning
-from weft.models.scaling import ScalingModel
-from weft.models.stages import StageTimes
-from weft.models.tokens import TokenModel
-from weft.policies.placement import placement
-from weft.policies.registry import policy
-from weft.sim.engine import SimulatedEngine
-from weft.sim.experiment import Experiment, prepare
-from weft.sim.run import Simulation
-from weft.sim.settings import Settings
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.learned import Learned, learning
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.placement import placement
+from treadle.policies.registry import policy
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.experiment import Experiment, prepare
+from treadle.sim.run import Simulation
+from treadle.sim.settings import Settings
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 CLUSTER = Cluster.grid(1, 4)
 

@@ -2,10 +2,10 @@
 
 from math import inf
 
-from weft.core.actions import Action, Change, Start, Stop
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import (
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import (
     Event,
     JobFailed,
     JobFinished,
@@ -16,12 +16,12 @@ from weft.core.events import (
     NodeJoined,
     NodeLost,
 )
-from weft.core.job import JobSpec
-from weft.models.scaling import Effects, ScalingModel
-from weft.sim.costs import Constant
-from weft.sim.engine import SimulatedEngine
-from weft.sim.faults import Faults, FaultSettings
-from weft.testing.builders import job
+from treadle.core.job import JobSpec
+from treadle.models.scaling import Effects, ScalingModel
+from treadle.sim.costs import Constant
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.testing.builders import job
 
 
 def on(*numbers: int, turn: int = 0, node: str = "n0") -> Allocation:

@@ -6,14 +6,14 @@ from math import inf
 import pytest
 
 from tests.unit.stories import play
-from weft.core.cluster import Cluster
-from weft.core.events import JobFailed, NodeJoined, NodeLost
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import ScalingModel
-from weft.sim.engine import SimulatedEngine
-from weft.sim.faults import NO_FAULTS, REASONS, Faults, FaultSettings
-from weft.sim.run import Simulation
-from weft.testing.builders import job, policy
+from treadle.core.cluster import Cluster
+from treadle.core.events import JobFailed, NodeJoined, NodeLost
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import NO_FAULTS, REASONS, Faults, FaultSettings
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job, policy
 
 JOBS = FaultSettings(seed=5, job_failures=1.0)
 

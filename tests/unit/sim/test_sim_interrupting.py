@@ -1,14 +1,14 @@
 """The engine of the replications: every interval between two events pays the restart cost."""
 
-from weft.core.cluster import Cluster
-from weft.core.events import Event, JobFinished, JobProgressed
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import Effects, ScalingModel
-from weft.sim.costs import Constant
-from weft.sim.faults import Faults, FaultSettings
-from weft.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
-from weft.sim.run import Simulation
-from weft.testing.builders import job, policy
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event, JobFinished, JobProgressed
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import Effects, ScalingModel
+from treadle.sim.costs import Constant
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.run import Simulation
+from treadle.testing.builders import job, policy
 
 
 def ends(*jobs, cost_s: float, cluster: Cluster, faults: Faults | None = None):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.events import JobHeld, JobStarted, JobSubmitted
-from weft.core.job import JobSpec, Profile
-from weft.core.scheduler import Scheduler
-from weft.models.scaling import ScalingModel
-from weft.sim.onward import starts_in
-from weft.testing.builders import policy
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.events import JobHeld, JobStarted, JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.sim.onward import starts_in
+from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
 

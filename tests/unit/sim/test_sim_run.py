@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from math import inf
 
-from weft.core.actions import Action
-from weft.core.cluster import Cluster
-from weft.core.events import Event, JobFinished, JobStarted, JobSubmitted
-from weft.core.job import JobSpec
-from weft.core.ports import Policy
-from weft.core.scheduler import Scheduler
-from weft.core.snapshot import Schedule, Snapshot
-from weft.models.scaling import ScalingModel
-from weft.sim.engine import SimulatedEngine
-from weft.sim.run import WAKES_MAX, Look, Simulation, exactly, rounds
-from weft.testing.builders import job, policy
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event, JobFinished, JobStarted, JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.ports import Policy
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import WAKES_MAX, Look, Simulation, exactly, rounds
+from treadle.testing.builders import job, policy
 
 
 class Log:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
-from weft.core.job import JobSpec, Profile
-from weft.models.scaling import NO_EFFECTS, PHILLY, Effects
-from weft.sim.costs import MEASURED, ByModel, Constant
-from weft.sim.settings import effects, elastic_sizes, look, restart_cost
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
+from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
+from treadle.sim.costs import MEASURED, ByModel, Constant
+from treadle.sim.settings import effects, elastic_sizes, look, restart_cost
 
 
 def of(model: str) -> JobSpec:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.shared import trace
-from weft.core.cluster import Cluster
-from weft.core.errors import InvalidInputError
-from weft.sim.settings import Settings
-from weft.study.analysis import Analysis, analyse
-from weft.study.as_recorded import as_recorded
-from weft.testing.builders import job
-from weft.traces.load import load
-from weft.traces.workload import Ran, Workload
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.sim.settings import Settings
+from treadle.study.analysis import Analysis, analyse
+from treadle.study.as_recorded import as_recorded
+from treadle.testing.builders import job
+from treadle.traces.load import load
+from treadle.traces.workload import Ran, Workload
 
 
 def analysed(workload: Workload) -> Analysis:

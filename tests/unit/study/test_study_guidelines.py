@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from weft.core.cluster import Cluster
-from weft.sim.experiment import prepare
-from weft.sim.faults import FaultSettings
-from weft.sim.settings import Settings
-from weft.study.guidelines import WITHOUT, Trial, assumptions, measured, trials, window
-from weft.study.record import Record, simulated
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.cluster import Cluster
+from treadle.sim.experiment import prepare
+from treadle.sim.faults import FaultSettings
+from treadle.sim.settings import Settings
+from treadle.study.guidelines import WITHOUT, Trial, assumptions, measured, trials, window
+from treadle.study.record import Record, simulated
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 BACKFILL = Settings(policy="backfill")
 

@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from weft.core.actions import Start
-from weft.core.allocation import Allocation
-from weft.core.cluster import Cluster, Device
-from weft.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
-from weft.core.retry import fixed
-from weft.failures.rules import RuleTable, shipped
-from weft.models.losses import Numbers
-from weft.reports.recorder import Recorder
-from weft.reports.story import Story
-from weft.sim.settings import Settings
-from weft.study.analysis import analyse
-from weft.study.convergence import convergence, settled_share
-from weft.study.failing import Judge, failures
-from weft.study.record import Record
-from weft.study.waits import waits
-from weft.testing.builders import job
-from weft.traces.workload import Workload
+from treadle.core.actions import Start
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
+from treadle.core.retry import fixed
+from treadle.failures.rules import RuleTable, shipped
+from treadle.models.losses import Numbers
+from treadle.reports.recorder import Recorder
+from treadle.reports.story import Story
+from treadle.sim.settings import Settings
+from treadle.study.analysis import analyse
+from treadle.study.convergence import convergence, settled_share
+from treadle.study.failing import Judge, failures
+from treadle.study.record import Record
+from treadle.study.waits import waits
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 HERE, THERE = Device("n0", 0), Device("n1", 0)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli.journal import finish_with_journal
-from weft.core.cluster import Cluster
-from weft.core.job import JobSpec, Profile
-from weft.journal.journal import Journal, read
-from weft.sim.experiment import prepare
-from weft.sim.settings import Settings
-from weft.study.whatif import completion_s, observed, recorded_s, workload_of
-from weft.traces.workload import Workload
+from treadle.cli.journal import finish_with_journal
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+from treadle.journal.journal import Journal, read
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.study.whatif import completion_s, observed, recorded_s, workload_of
+from treadle.traces.workload import Workload
 
 
 def recorded(path: Path, policy: str, jobs: list[JobSpec], **options: object) -> Journal:

@@ -1,0 +1,5 @@
+"""`python -m treadle`."""
+
+from treadle.cli.entry import main
+
+main()

@@ -1,0 +1,21 @@
+"""One run as a JSON object: what `treadle simulate --json` prints, and everything that follows
+it."""
+
+from treadle.reports.metrics import Summary
+from treadle.sim.experiment import Experiment
+from treadle.traces.workload import Workload
+
+
+def facts(
+    workload: Workload, experiment: Experiment, summary: Summary, cpu_s: float
+) -> dict[str, object]:
+    settings = experiment.settings
+    return {
+        **summary.as_dict(),
+        "placement": settings.placement,
+        "time": settings.time,
+        "seed": settings.seed,
+        "trace": workload.name,
+        "notes": [*workload.notes, *experiment.notes()],
+        "cpu_s": round(cpu_s, 3),
+    }

@@ -1,0 +1,188 @@
+"""`treadle`: the group of verbs, and the one place where errors become exit codes.
+
+Exit codes: 0 done, 1 something failed on our side or in the world, 2 bad input or usage,
+102 no such job, 110 no daemon answers, 111 not allowed, 130 interrupted. Commands that wait for a
+job end as it did: its own code from 1 to 99, 100 failed otherwise, 101 not ended, 103 cancelled,
+104 time limit (`ends.py`).
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from treadle.cli.wording import plain
+from treadle.client.errors import UnreachableError
+from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.version import __version__
+from treadle.wire.problems import RequestError
+
+# verb -> (module:command, one line); the module is imported only when the verb is used, which
+# keeps `treadle --help` fast.
+LIVE: dict[str, tuple[str, str]] = {
+    "submit": ("treadle.cli.submit:submit", "Submit a command, a script or a YAML file."),
+    "ps": ("treadle.cli.ps:ps", "List jobs."),
+    "why": ("treadle.cli.why:why", "Say why a job waits."),
+    "logs": ("treadle.cli.logs:logs", "Print or follow a job's output."),
+    "describe": ("treadle.cli.describe:describe", "Show all that is known of a job."),
+    "top": ("treadle.cli.top:top", "Watch devices and jobs live."),
+    "cancel": ("treadle.cli.orders:cancel", "Stop jobs for good."),
+    "hold": ("treadle.cli.orders:hold", "Keep jobs from starting."),
+    "release": ("treadle.cli.orders:release", "Let held jobs start."),
+    "priority": ("treadle.cli.orders:priority", "Change jobs' priority."),
+    "wait": ("treadle.cli.wait:wait", "Wait until jobs have ended."),
+    "nodes": ("treadle.cli.nodes:nodes", "Show the devices and who is on them."),
+    "device": ("treadle.cli.nodes:device", "Manage, avoid or trust a device."),
+    "usage": ("treadle.cli.usage:usage", "Show device-hours by user and tenant."),
+    "events": ("treadle.cli.events:events", "Show what happened."),
+    "policy": ("treadle.cli.policy:policy", "Show or switch the policy."),
+    "token": ("treadle.cli.token:token", "List, make and revoke tokens."),
+    "up": ("treadle.cli.up:up", "Start Treadle for this machine."),
+    "down": ("treadle.cli.down:down", "Stop it; jobs run on."),
+    "status": ("treadle.cli.status:status", "Say whether it runs, and how it goes."),
+    "journal": ("treadle.cli.exports:journal", "Write the journal, for treadle analyze."),
+    "snapshot": ("treadle.cli.exports:snapshot", "Print the state that policies see."),
+    "debug-bundle": ("treadle.cli.exports:debug_bundle", "Write what helps to find a fault."),
+}
+STUDY: dict[str, tuple[str, str]] = {
+    "demo": (
+        "treadle.cli.demo:demo",
+        "Train a few small models under Treadle, beside first come first served.",
+    ),
+    "simulate": ("treadle.cli.simulate:simulate", "Run a trace under one policy."),
+    "compare": (
+        "treadle.cli.compare:compare",
+        "Run a trace under several policies, with a report.",
+    ),
+    "sweep": ("treadle.cli.sweep:sweep", "Run many simulations over all cores."),
+    "explain": ("treadle.cli.explain:explain", "Say why a job waits or holds what it holds."),
+    "analyze": (
+        "treadle.cli.analyze:analyze",
+        "Study waits, failures and savings, as Philly's did.",
+    ),
+    "trace": ("treadle.cli.trace:trace", "Describe, convert and generate traces."),
+    "replicate": (
+        "treadle.cli.replicate:replicate",
+        "Run a paper's experiments again and compare.",
+    ),
+    "plan": ("treadle.cli.plan:plan", "List a model's execution plans on some devices."),
+    "classify": ("treadle.cli.classify:classify", "Say why a job failed, from its logs."),
+    "policies": ("treadle.cli.policies:policies", "List the policies."),
+    "completion": (
+        "treadle.cli.completion:completion",
+        "Print shell completion for bash, zsh, fish.",
+    ),
+}
+VERBS = {**LIVE, **STUDY}
+
+
+# HTTP status of a refusal -> exit code.
+_REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 413: 2, 422: 2}
+
+# What the place that the output goes to may answer.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for title, verbs in (("Commands", LIVE), ("Commands for studies", STUDY)):
+            with formatter.section(title):
+                formatter.write_dl([(verb, line) for verb, (_, line) in verbs.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="treadle", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Treadle schedules deep-learning training: it knows how fast each job would run, and uses
+    it."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        code = 0  # The reader of a pipe went away (`treadle ... | head`); nobody is left to tell.
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        code = _unwritten(error)
+    # Leave without taking a hundred thousand small values apart one by one.
+    os._exit(code)
+
+
+def _unwritten(error: OSError) -> int:
+    """Say that what was to be printed could not be, where that can still be said."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"treadle: the output cannot be written: {error.strerror or error}\n")
+        sys.stderr.flush()
+    return 1
+
+
+def run(words: list[str], desk: object = None) -> int:
+    """Run one command, at a desk of the caller's or at this terminal; its exit code."""
+    try:
+        _check_words(words)
+        code = cli.main(words, prog_name="treadle", standalone_mode=False, obj=desk)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return 2
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "treadle"
+        problem = _safe(error.format_message().rstrip("."))
+        click.echo(f"treadle: {problem} (see {path} --help)", err=True)
+        return 2
+    except click.ClickException as error:
+        click.echo(f"treadle: {_safe(error.format_message())}", err=True)
+        return 2
+    except InvalidInputError as error:
+        click.echo(f"treadle: {_safe(str(error))}", err=True)
+        return 2
+    except TreadleError as error:
+        click.echo(f"treadle: {_safe(str(error))}", err=True)
+        if isinstance(error, RequestError) and error.hint:
+            click.echo(f"  {plain(error.hint)}", err=True)
+        return _code(error)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("treadle: interrupted", err=True)
+        return 130
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return code if isinstance(code, int) else 0
+
+
+def _check_words(words: list[str]) -> None:
+    """What is sent must be text; a trace's file may have any name."""
+    try:
+        "".join(words if words and words[0] in LIVE else []).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("a word of the command is not UTF-8 text") from None
+
+
+def _safe(sentence: str) -> str:
+    """What is said of names and words that may hold what a terminal would obey."""
+    return "\n".join(plain(line) for line in sentence.split("\n"))
+
+
+def _code(error: TreadleError) -> int:
+    """What a refusal, or nobody's answer, is to a script."""
+    if isinstance(error, UnreachableError):
+        return 110
+    return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

@@ -1,0 +1,63 @@
+"""`treadle policies`: every policy and every wrapper with one line."""
+
+import json
+from collections.abc import Callable, Iterable
+from inspect import Parameter
+
+import click
+
+from treadle.core.errors import PolicyError
+from treadle.policies import registry
+
+Row = tuple[str, str, dict[str, str]]  # name, one line, parameters
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def policies(as_json: bool) -> None:
+    """List the policies, and the parameters each takes as NAME?parameter=value.
+
+    Any policy can wear wrappers: POLICY+WRAPPER?parameter=value+WRAPPER.
+    """
+    alone = _rows(registry.names(), registry.factory)
+    wrappers = _rows(registry.wrapper_names(), registry.wrapper_factory)
+    if as_json:
+        listed = [("policy", row) for row in alone] + [("wrapper", row) for row in wrappers]
+        keys = ("name", "summary", "parameters")
+        found = [{"kind": kind, **dict(zip(keys, row, strict=True))} for kind, row in listed]
+        click.echo(json.dumps(found, indent=1))
+        return
+    width = max(len(name) for name, _, _ in (*alone, *wrappers))
+    _print(alone, "", width)
+    click.echo("\nwrappers, which any policy can wear: POLICY+WRAPPER+WRAPPER")
+    _print(wrappers, "+", width)
+
+
+def _rows(names: Iterable[str], factory: Callable[[str], registry.Factory]) -> list[Row]:
+    rows: list[Row] = []
+    for name in names:
+        try:
+            make = factory(name)
+            known = {key: _text(value) for key, value in registry.parameters(make).items()}
+            rows.append((name, registry.first_line(make), known))
+        except PolicyError as error:
+            rows.append((name, f"({error})", {}))
+    return rows
+
+
+def _print(rows: Iterable[Row], sign: str, width: int) -> None:
+    for name, line, parameters in rows:
+        click.echo(f"{name:{width}}  {line}")
+        if parameters:
+            defaults = "&".join(f"{key}={value}" for key, value in parameters.items())
+            click.echo(f"{'':{width}}  {sign}{name}?{defaults}")
+
+
+def _text(parameter: Parameter) -> str:
+    """A default as a user would write it."""
+    default = parameter.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, tuple):
+        return ":".join(f"{part:g}" for part in default)
+    return f"{default:g}" if isinstance(default, float) else str(default)

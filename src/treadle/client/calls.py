@@ -1,0 +1,331 @@
+"""Every call of the API, described once: `Client` carries it out now, `AsyncClient` later.
+
+A function here says what is sent and what comes back; it sends nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from treadle.wire.jobs import (
+    DryRun,
+    JobChange,
+    JobDetail,
+    JobPage,
+    JobRequest,
+    JobView,
+    LogPiece,
+    Report,
+    Submitted,
+    Why,
+)
+from treadle.wire.machine import (
+    EventPage,
+    NodeView,
+    PolicyChange,
+    PolicyView,
+    Status,
+    TokenMade,
+    TokenRequest,
+    TokenView,
+    UsageRow,
+)
+
+PREFIX = "/api/v1"
+DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
+
+Answer = TypeVar("Answer")
+Parameter = str | int | float | bool | Iterable[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[Answer]):
+    method: str
+    path: str
+    answer: object  # the type that comes back: what `Answer` says, for the decoder
+    params: Mapping[str, str | list[str]] = field(default_factory=dict)
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = False  # sending it twice does what sending it once does
+
+
+def submit(request: JobRequest, *, key: str | None = None) -> Call[Submitted]:
+    """Submit a job. A key of one's own makes repeats harmless across programs as well."""
+    headers = {"Idempotency-Key": key if key is not None else uuid4().hex}
+    body = sparse(fitting(request))
+    return _post("/jobs", Submitted, body=body, headers=headers, repeatable=True)
+
+
+def dry_run(request: JobRequest) -> Call[DryRun]:
+    """Say what a submission would come to."""
+    body = sparse(replace(request, code=None))  # it does not matter what the code is
+    return _post("/jobs/dry-run", DryRun, body=body, repeatable=True)
+
+
+def job_page(
+    *,
+    states: Iterable[str] = (),
+    user: str = "",
+    tenant: str = "",
+    array: str = "",
+    name: str = "",
+    ended: bool = False,
+    cursor: str = "",
+    limit: int = 1000,
+) -> Call[JobPage]:
+    """One page of the list of jobs."""
+    return _get(
+        "/jobs",
+        JobPage,
+        state=[str(state) for state in states],
+        user=user,
+        tenant=tenant,
+        array=array,
+        name=name,
+        ended=ended,
+        cursor=cursor,
+        limit=limit,
+    )
+
+
+def job(identity: str) -> Call[JobDetail]:
+    """Everything that is kept of a job."""
+    return _get(_job(identity), JobDetail)
+
+
+def why(identity: str) -> Call[Why]:
+    """Why a job waits."""
+    return _get(_job(identity, "why"), Why)
+
+
+def cancel(identity: str) -> Call[tuple[JobView, ...]]:
+    """Stop a job or an array for good."""
+    return _post(_job(identity, "cancel"), tuple[JobView, ...])
+
+
+def hold(identity: str) -> Call[tuple[JobView, ...]]:
+    """Keep a waiting job from starting."""
+    return _post(_job(identity, "hold"), tuple[JobView, ...])
+
+
+def release(identity: str) -> Call[tuple[JobView, ...]]:
+    """Let a held job start."""
+    return _post(_job(identity, "release"), tuple[JobView, ...])
+
+
+def change(identity: str, change: JobChange) -> Call[JobView]:
+    """Change a job's priority, time limit or name."""
+    return _call("PATCH", _job(identity), JobView, body=sparse(change))
+
+
+def report(identity: str, report: Report) -> Call[None]:
+    """Say how far a running job has come."""
+    return _post(_job(identity, "report"), None, body=sparse(report))
+
+
+def log(
+    identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
+) -> Call[LogPiece]:
+    """Part of one rank's output; attempt 0 is the newest, an offset below 0 is from the end."""
+    return _get(
+        _job(identity, "log"), LogPiece, attempt=attempt, rank=rank, offset=offset, limit=limit
+    )
+
+
+def log_stream(
+    identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
+) -> Call[LogPiece]:
+    return _get(_job(identity, "log/stream"), LogPiece, attempt=attempt, rank=rank, offset=offset)
+
+
+def nodes() -> Call[tuple[NodeView, ...]]:
+    """The machine's devices and who is on them."""
+    return _get("/nodes", tuple[NodeView, ...])
+
+
+def order_device(device: str, order: str) -> Call[NodeView]:
+    """Have Treadle "manage" a device or "avoid" it."""
+    return _put(f"/devices/{_name(device)}/order", NodeView, body={"order": order})
+
+
+def unquarantine(device: str) -> Call[NodeView]:
+    """Use a device again that was found unclean."""
+    return _post(f"/devices/{_name(device)}/unquarantine", NodeView)
+
+
+def policy() -> Call[PolicyView]:
+    """The policy that decides now."""
+    return _get("/policy", PolicyView)
+
+
+def set_policy(policy: str, placement: str | None = None) -> Call[PolicyView]:
+    """Switch the policy; running jobs run on."""
+    change = PolicyChange(policy=policy, placement=placement)
+    return _put("/policy", PolicyView, body=sparse(change))
+
+
+def health() -> Call[dict[str, str]]:
+    """Whether the server answers; needs no token."""
+    return _get("/health", dict[str, str])
+
+
+def status() -> Call[Status]:
+    """The server and its queue in a few numbers."""
+    return _get("/status", Status)
+
+
+def shut_down(mode: str = "leave") -> Call[Status]:
+    """End the server: "leave" jobs running, "drain", or "cancel" them."""
+    return _post("/shutdown", Status, body={"mode": mode})
+
+
+def events(*, after: int = 0, job: str = "", limit: int = 100) -> Call[EventPage]:
+    """What happened after an event, oldest first."""
+    return _get("/events", EventPage, after=after, job=job, limit=limit)
+
+
+def events_last(*, job: str = "", limit: int = 100) -> Call[EventPage]:
+    """The newest events, oldest first."""
+    return _get("/events", EventPage, last=True, job=job, limit=limit)
+
+
+def event_stream(*, after: int | None = None, job: str = "") -> Call[EventPage]:
+    return _get("/events/stream", EventPage, after=after, job=job)
+
+
+def usage(
+    *, since_at: float | None = None, until_at: float | None = None
+) -> Call[tuple[UsageRow, ...]]:
+    """Device-hours for each user and tenant."""
+    return _get("/usage", tuple[UsageRow, ...], since_at=since_at, until_at=until_at)
+
+
+def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -> Call[str]:
+    """The same as CSV."""
+    return _get("/usage", str, format="csv", since_at=since_at, until_at=until_at)
+
+
+def snapshot() -> Call[dict[str, object]]:
+    """The state as a policy sees it."""
+    return _get("/snapshot", dict[str, object])
+
+
+def journal() -> Call[bytes]:
+    return _get("/journal", bytes)
+
+
+def debug() -> Call[dict[str, str]]:
+    """What helps to find a fault, as texts by name."""
+    return _get("/debug", dict[str, str])
+
+
+def metrics() -> Call[str]:
+    """Figures in Prometheus' text format."""
+    return _get("/metrics", str)
+
+
+def tokens() -> Call[tuple[TokenView, ...]]:
+    """Your tokens, or everybody's for an admin."""
+    return _get("/tokens", tuple[TokenView, ...])
+
+
+def make_token(request: TokenRequest) -> Call[TokenMade]:
+    """Make a token; only this answer shows it."""
+    return _post("/tokens", TokenMade, body=sparse(request))
+
+
+def revoke_token(identity: str) -> Call[None]:
+    """Revoke a token at once."""
+    return _call("DELETE", f"/tokens/{_name(identity)}", None)
+
+
+def fitting(request: JobRequest) -> JobRequest:
+    """The request with no more of its diff than the server takes in one body."""
+    code = request.code
+    while code is not None and (size := len(msgspec.json.encode(code.diff))) > DIFF_JSON_MAX:
+        kept = int(len(code.diff) * 0.9 * DIFF_JSON_MAX / size)
+        code = replace(code, diff=code.diff[:kept], cut=True)
+    return replace(request, code=code)
+
+
+def sparse(value: object) -> dict[str, object]:
+    """A request's fields without those that have their defaults.
+
+    A server that does not know a field refuses it. Leaving out what was not asked for lets a newer
+    client talk to an older server as long as nothing new is wanted.
+    """
+    blank = type(value)
+    found: dict[str, object] = {}
+    for each in fields(blank):  # type: ignore[arg-type]  # every request is a dataclass
+        given = getattr(value, each.name)
+        default = each.default_factory() if callable(each.default_factory) else each.default
+        if given != default:
+            found[each.name] = given
+    return found
+
+
+def _get(path: str, answer: object, **params: Parameter) -> Call[Answer]:
+    return Call(
+        method="GET", path=PREFIX + path, answer=answer, params=_texts(params), repeatable=True
+    )
+
+
+def _put(path: str, answer: object, *, body: object) -> Call[Answer]:
+    return _call("PUT", path, answer, body=body, repeatable=True)
+
+
+def _post(
+    path: str,
+    answer: object,
+    *,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    repeatable: bool = False,
+) -> Call[Answer]:
+    return _call("POST", path, answer, body=body, headers=headers, repeatable=repeatable)
+
+
+def _call(
+    method: str,
+    path: str,
+    answer: object,
+    *,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    repeatable: bool = False,
+) -> Call[Answer]:
+    return Call(
+        method=method,
+        path=PREFIX + path,
+        answer=answer,
+        body=body,
+        headers=headers or {},
+        repeatable=repeatable,
+    )
+
+
+def _texts(params: Mapping[str, Parameter]) -> dict[str, str | list[str]]:
+    """Query parameters as texts; what is empty is left out."""
+    found: dict[str, str | list[str]] = {}
+    for name, value in params.items():
+        if value is None or value in ("", []):
+            continue
+        if isinstance(value, bool):
+            found[name] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            found[name] = str(value)
+        else:
+            found[name] = list(value)
+    return found
+
+
+def _job(identity: str, verb: str = "") -> str:
+    return f"/jobs/{_name(identity)}" + (f"/{verb}" if verb else "")
+
+
+def _name(name: str) -> str:
+    return quote(name, safe=":")

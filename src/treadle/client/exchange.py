@@ -1,0 +1,151 @@
+"""Between a call and HTTP: what to send, and what came back. No sockets here.
+
+An answer may have fields that this client does not know; a newer server's are ignored.
+"""
+
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.client.address import Address
+from treadle.client.calls import Call
+from treadle.client.errors import NoAnswerError, UnreachableError, UntrustedError
+from treadle.wire import problems
+from treadle.wire.problems import RequestError
+
+KNOCK_S_MAX = 5.0
+TRUST_VARIABLE = "TREADLE_TRUST"  # names of users whose sockets are trusted, with commas between
+ANSWER_BYTES_MAX = 256 * 2**20
+# Waits between tries of a call whose connection was lost, in seconds.
+RETRY_S = (0.05, 0.2, 0.5, 1.0, 2.0)
+# Waits of a client that asks faster than the server lets it.
+SLOWER_S = (0.1, 0.2, 0.5, 1.0, 1.0, 1.0)
+
+Answer = TypeVar("Answer")
+
+_REFUSALS = {
+    kind.code: kind
+    for kind in vars(problems).values()
+    if isinstance(kind, type) and issubclass(kind, RequestError)
+}
+_BY_STATUS = {kind.status: kind for kind in _REFUSALS.values()}
+TOO_FAST = "too-fast"  # the word for a request that will be carried out a moment later
+
+
+def request_parts(call: Call[Any]) -> dict[str, Any]:
+    """Arguments for httpx2's `stream`."""
+    headers = dict(call.headers)
+    content = None
+    if call.body is not None:
+        headers["Content-Type"] = "application/json"
+        content = msgspec.json.encode(call.body)
+    return {
+        "method": call.method,
+        "url": call.path,
+        "params": dict(call.params) or None,
+        "headers": headers,
+        "content": content,
+    }
+
+
+def read_answer(call: Call[Answer], status: int, body: bytes) -> Answer:
+    """The answer as its type, or the refusal as its error."""
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        raise read_refusal(call, status, body)
+    found: Any
+    if call.answer is None:
+        found = None
+    elif call.answer is str:
+        found = body.decode("utf-8")
+    else:
+        try:
+            # The type is what the call's own type parameter says.
+            found = msgspec.json.decode(body, type=call.answer)
+        except msgspec.MsgspecError as error:
+            raise NoAnswerError(
+                f"the answer to {call.method} {call.path} could not be read ({error});"
+                " client and server may be of different versions"
+            ) from None
+    answer: Answer = found
+    return answer
+
+
+def read_refusal(call: Call[Any], status: int, body: bytes) -> RequestError:
+    try:
+        problem = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        problem = {}
+    sentence = problem.get("detail") or f"{call.method} {call.path} was answered with {status}"
+    code = str(problem.get("code", ""))
+    kind = _REFUSALS.get(code) or _BY_STATUS.get(status, RequestError)
+    error = kind(str(sentence), hint=str(problem.get("hint", "")))
+    error.status, error.code = status, code
+    return error
+
+
+def too_long(call: Call[Any]) -> NoAnswerError:
+    return NoAnswerError(
+        f"the answer to {call.method} {call.path} is longer than {ANSWER_BYTES_MAX} bytes"
+    )
+
+
+def unreachable(address: Address, error: BaseException) -> UnreachableError:
+    """Nobody listens there, or we may not connect; say which."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, PermissionError):
+        return UnreachableError(
+            f"you may not connect to the Treadle server at {address}; ask whoever runs it"
+        )
+    return UnreachableError(
+        f"no Treadle server answers at {address}; start one with `treadle up`, or set TREADLE_URL"
+    )
+
+
+def knock(address: Address) -> None:
+    """Raise if nobody listens on the Unix socket.
+
+    It takes microseconds, says so before an HTTP library is loaded, and keeps that library from
+    leaving a socket open for each connection that is refused.
+    """
+    if address.socket:
+        check_owner(address)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(KNOCK_S_MAX)
+            try:
+                probe.connect(address.socket)
+            except OSError as error:
+                raise unreachable(address, error) from None
+
+
+def check_owner(address: Address, env: Mapping[str, str] = os.environ) -> None:
+    """Raise if the socket is neither the caller's nor root's, nor of somebody in TREADLE_TRUST.
+
+    In a folder that everybody may write to, anybody could have put it there, and would be handed
+    commands, secrets and tokens.
+    """
+    try:
+        owner = os.stat(address.socket).st_uid  # noqa: PTH116  (what a link leads to is asked)
+    except OSError as error:
+        raise unreachable(address, error) from None
+    if owner in (0, os.geteuid()):
+        return
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        name = f"uid{owner}"
+    if name not in (word.strip() for word in env.get(TRUST_VARIABLE, "").split(",")):
+        raise UntrustedError(
+            f"the socket {address.socket} belongs to {name}, who would see what you submit; "
+            f"set {TRUST_VARIABLE}={name} if you trust them"
+        )
+
+
+def early(call: Call[Any]) -> NoAnswerError:
+    return NoAnswerError(f"the stream {call.path} ended early, again and again")

@@ -1,0 +1,136 @@
+"""The live loop: gather what happened, step the scheduler, have its orders carried out.
+
+It is kept as small as the simulator's on purpose, and driven by the simulated engine it gives the
+simulator's orders (tests/properties/test_two_worlds.py). What a step did is written down before
+any of it is carried out: whoever keeps it is awaited, and an order that was not kept is not given.
+A policy that thinks long does not keep people waiting: between its decisions the loop listens.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from treadle.core.actions import Action
+from treadle.core.events import Event
+from treadle.core.ports import Clock, Engine
+from treadle.core.scheduler import Observer, Scheduler
+
+OnError = Callable[[float, Exception], None]
+OnDecided = Callable[[float], None]  # told how long a decision took, if it was one
+AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
+FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
+PACE = 4.0  # after a decision the loop listens for so many times as long as that took
+# Told of facts and the orders that follow from them, before these are carried out.
+Keep = Callable[[float, Sequence[Event], Sequence[Action]], Awaitable[None]]
+
+
+class Controller:
+    """Runs a scheduler until it is cancelled."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        engine: Engine,
+        clock: Clock,
+        inbox: "asyncio.Queue[Event | None]",
+        *,
+        observers: Sequence[Observer] = (),
+        keep: Keep | None = None,
+        on_error: OnError,
+        on_decided: OnDecided | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._engine = engine
+        self._clock = clock
+        self._inbox = inbox
+        self._observers = tuple(observers)
+        self._keep = keep
+        self._on_error = on_error
+        self._on_decided = on_decided
+        self._listens_until = 0.0
+
+    async def run(self) -> None:
+        while True:
+            events = await self._gather()
+            now = self._clock.now()
+            actions = self._scheduler.take(events, now)
+            if events or actions:
+                await self._give(now, events, actions)
+                await self._follow_up(events, actions)
+            # Facts are on record before the policy thinks about them, which may take a while.
+            now = self._clock.now()
+            if self._scheduler.is_due(now) and now >= self._listens_until:
+                decided = self._decide(now)
+                done_at = self._clock.now()
+                self._listens_until = done_at + PACE * (done_at - now)
+                await self._give(now, (), decided)
+                actions += decided
+            for observe in self._observers:
+                observe(now, events, actions, self._scheduler)
+
+    async def _follow_up(self, events: list[Event], actions: list[Action]) -> None:
+        """Take in what follows from facts before anything is decided on them.
+
+        Whoever was to start after a job that has ended must be released before a job of lower
+        priority is given its devices.
+        """
+        for _ in range(FOLLOW_UPS_MAX):
+            more = self._drain()
+            if not more:
+                return
+            # A moment of its own: others may have written to the journal meanwhile, and there
+            # time does not run backwards.
+            now = self._clock.now()
+            forced = self._scheduler.take(more, now)
+            await self._give(now, more, forced)
+            events += more
+            actions += forced
+
+    async def _give(self, now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
+        """Write down what happened and what is ordered, then have it done."""
+        if self._keep is not None:
+            await self._keep(now, events, actions)
+        if actions:
+            await self._engine.carry_out(actions)
+
+    def _decide(self, now: float) -> Sequence[Action]:
+        """A policy's mistake stops the decision and not the controller: what runs, runs on."""
+        try:
+            actions = self._scheduler.decide(now)
+        except Exception as error:  # a third party's policy may raise anything
+            self._scheduler.wake_at = min(self._scheduler.wake_at, now + AGAIN_S)
+            self._on_error(now, error)
+            return ()
+        if self._on_decided is not None:
+            self._on_decided(self._clock.now() - now)
+        return actions
+
+    async def _gather(self) -> list[Event]:
+        """Everything in the inbox; if it is empty, wait for it or for the scheduler's alarm.
+
+        None in the inbox is no fact: it only wakes the loop.
+        """
+        # Drain first: waiting on a queue with no time left takes nothing, not even from a full one.
+        events = self._drain()
+        now = self._clock.now()
+        wake_at = now if self._scheduler.is_due(now) else self._scheduler.wake_at
+        wake_at = max(wake_at, self._listens_until)
+        if events or now >= wake_at:
+            return events
+        arrival = asyncio.ensure_future(self._inbox.get())
+        alarm = asyncio.ensure_future(self._clock.sleep_until(wake_at))
+        try:
+            await asyncio.wait({arrival, alarm}, return_when=asyncio.FIRST_COMPLETED)
+            if arrival.done() and (first := arrival.result()) is not None:
+                events.append(first)
+        finally:
+            arrival.cancel()
+            alarm.cancel()
+        return events + self._drain()
+
+    def _drain(self) -> list[Event]:
+        events: list[Event] = []
+        while not self._inbox.empty():
+            event = self._inbox.get_nowait()
+            if event is not None:
+                events.append(event)
+        return events

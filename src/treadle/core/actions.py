@@ -1,0 +1,36 @@
+"""Orders, in the imperative: what the scheduler wants done.
+
+`after` names the jobs that must let go of devices first: an engine carries an order out only once
+they have, so no device ever runs two jobs of one turn, however long a stop takes.
+"""
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import JobId
+from treadle.core.value import value
+
+
+@value
+class Start:
+    id: int
+    job: JobId
+    allocation: Allocation
+    after: tuple[JobId, ...] = ()
+
+
+@value
+class Change:
+    """Any difference between two allocations: size, devices, plan, turn, host."""
+
+    id: int
+    job: JobId
+    allocation: Allocation
+    after: tuple[JobId, ...] = ()
+
+
+@value
+class Stop:
+    id: int
+    job: JobId
+
+
+Action = Start | Change | Stop

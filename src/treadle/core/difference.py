@@ -1,0 +1,126 @@
+"""From where we are to where a policy wants to be: the orders, in an order that is always safe.
+
+Applied one after another to the current allocations, the orders give the target, and no prefix of
+them books a device twice. Jobs that only let go come first; a job that needs another's devices
+follows it and names it in `after`. When jobs want to swap devices in a circle, one of them has to
+stop and start again, since nobody could move first.
+"""
+
+from collections.abc import Mapping
+
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.errors import DoubleBookingError, PolicyError
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.tenancy import double_booking
+
+Tenants = Mapping[Device, Mapping[int, JobId]]
+
+_MAY_HOLD = frozenset({Phase.WAITING, Phase.STARTING, Phase.RUNNING})
+
+
+def difference(
+    jobs: Mapping[JobId, Job],
+    tenants: Tenants,
+    changes: Mapping[JobId, Allocation | None],
+    next_id: int,
+) -> list[Action]:
+    """Orders that turn what is held into what `changes` asks for, ids counting up from next_id."""
+    actions, moves = _sorted_out(jobs, changes, next_id)
+    if not moves:
+        return actions
+    after = _after(tenants, changes, moves)
+    stopped: set[JobId] = set()  # jobs that had to break a circle
+    while moves:
+        ready = [
+            identity
+            for identity in moves
+            if not after[identity]
+            or not any(other in moves and other not in stopped for other in after[identity])
+        ]
+        if not ready:
+            identity = _in_a_circle(moves, after, stopped)
+            stopped.add(identity)
+            actions.append(Stop(next_id + len(actions), identity))
+        for identity in ready:
+            fresh = jobs[identity].allocation is None or identity in stopped
+            first = (identity, *after[identity]) if identity in stopped else after[identity]
+            order = (Start if fresh else Change)(
+                next_id + len(actions), identity, moves.pop(identity), first
+            )
+            actions.append(order)
+    return actions
+
+
+def _sorted_out(
+    jobs: Mapping[JobId, Job], changes: Mapping[JobId, Allocation | None], next_id: int
+) -> tuple[list[Action], dict[JobId, Allocation]]:
+    """Jobs that only let go, as orders, and those that are given something else than they hold."""
+    actions: list[Action] = []
+    moves: dict[JobId, Allocation] = {}
+    for identity, allocation in changes.items():
+        job = jobs.get(identity)
+        if job is None or job.phase not in _MAY_HOLD:
+            found = "is not known" if job is None else f"is {job.phase}"
+            raise PolicyError(f"job {identity} {found} and cannot be scheduled")
+        if allocation is None:
+            if job.allocation is not None:
+                actions.append(Stop(next_id + len(actions), identity))
+        elif job.allocation is None or job.allocation != allocation:
+            spec = job.spec
+            if not spec.runs_on(len(allocation.devices)) or allocation.plan not in spec.plans:
+                raise PolicyError(_not_offered(job, allocation))
+            moves[identity] = allocation
+    return actions, moves
+
+
+def _not_offered(job: Job, allocation: Allocation) -> str:
+    if not job.spec.runs_on(allocation.size):
+        return f"job {job.id} was given {allocation.size} devices; it runs on {job.spec.sizes}"
+    return f"job {job.id} was given {allocation.plan}, which it does not offer"
+
+
+def _after(
+    tenants: Tenants,
+    changes: Mapping[JobId, Allocation | None],
+    moves: Mapping[JobId, Allocation],
+) -> dict[JobId, tuple[JobId, ...]]:
+    """For each job that moves, the present holders of its new devices; raises on a collision."""
+    claimed: dict[tuple[Device, int], JobId] = {}
+    after: dict[JobId, tuple[JobId, ...]] = {}
+    for identity, allocation in moves.items():
+        turn = allocation.turn
+        holders: dict[JobId, None] = {}
+        for device in allocation.devices:
+            other = claimed.setdefault((device, turn), identity)
+            if other != identity:
+                raise DoubleBookingError(double_booking(device, turn, other, identity))
+            turns = tenants.get(device)
+            holder = None if turns is None else turns.get(turn)
+            if holder is None or holder == identity:
+                continue
+            if holder not in changes or _keeps(changes[holder], device, turn):
+                raise DoubleBookingError(double_booking(device, turn, holder, identity))
+            holders[holder] = None
+        after[identity] = tuple(holders)
+    return after
+
+
+def _keeps(allocation: Allocation | None, device: Device, turn: int) -> bool:
+    return allocation is not None and allocation.turn == turn and device in allocation.devices
+
+
+def _in_a_circle(
+    moves: Mapping[JobId, Allocation],
+    after: Mapping[JobId, tuple[JobId, ...]],
+    stopped: set[JobId],
+) -> JobId:
+    """Follow who waits for whom until somebody comes up twice."""
+    identity = next(iter(moves))
+    seen: set[JobId] = set()
+    while identity not in seen:
+        seen.add(identity)
+        identity = next(o for o in after[identity] if o in moves and o not in stopped)
+    return identity

@@ -1,0 +1,186 @@
+"""A job: what was asked for (JobSpec) and where it stands (Job)."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+from typing import NamedTuple, Self
+
+from treadle.core.allocation import Allocation
+from treadle.core.errors import InvalidInputError
+from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.core.value import value
+
+JobId = str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where one iteration's time goes, measured at one size, and what a restart costs.
+
+    Traces that only know durations leave the stages as they are here: one iteration is one second
+    of exclusive running at the requested size (or alone_s, where a trace knows that much), so that
+    times stay whole numbers and ties stay ties. What such a job does in that second is unknown.
+    """
+
+    load_s: float = 0.0
+    prepare_s: float = 0.0
+    compute_s: float = 1.0
+    sync_s: float = 0.0
+    alone_s: float = 0.0  # one iteration as measured alone; 0: its stages one after another
+    size: int = 1  # the stage times were taken on so many devices
+    serial: float = 0.0  # share of the work that more devices do not speed up
+    restart_s: float = 0.0
+    memory_gib: float = 0.0
+    model: str = ""  # the network's name, where it is known
+    # Measured (size, seconds of one iteration), ascending; empty where only the serial share is
+    # known. Only ratios are used: the stage times above say how long an iteration takes.
+    curve: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = [size for size, _ in self.curve]
+        if any(a >= b for a, b in pairwise(sizes)) or any(t <= 0 for _, t in self.curve):
+            raise InvalidInputError(f"a scaling curve must ascend in size, not {self.curve}")
+        if not self.iteration_s > 0:
+            raise InvalidInputError(
+                "the stages take 0 seconds; expected at least one to take longer"
+            )
+
+    @property
+    def iteration_s(self) -> float:
+        """One iteration alone, at the measured size."""
+        return self.alone_s or self.load_s + self.prepare_s + self.compute_s + self.sync_s
+
+
+@value
+class JobSpec:
+    """What a user asked for; it never changes."""
+
+    id: JobId
+    iterations: float  # the work; for duration traces, seconds at the asked size
+    sizes: tuple[int, ...] = (1,)  # ascending; several mean elastic
+    asked: int = 0  # the size the user asked for; 0 means the largest
+    profile: Profile = field(default_factory=Profile)
+    plans: tuple[Plan, ...] = (DATA_PARALLEL,)  # several mean reconfigurable
+    submit_at: float = 0.0
+    owner: str = ""
+    tenant: str = ""
+    guaranteed: bool = True
+    priority: int = 0
+    deadline_at: float | None = None
+    retries: int = 0
+    estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
+    command: tuple[str, ...] = ()
+    trial: bool = False  # it may also be tried on one device, whatever its sizes
+    resumable: bool = True  # it can be stopped and go on where it was, or be given another size
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InvalidInputError("a job needs an id")
+        if not (isfinite(self.iterations) and self.iterations > 0):
+            raise InvalidInputError(
+                f"job {self.id} has {self.iterations:g} of work; expected a number above 0"
+            )
+        sizes = self.sizes
+        ascending = len(sizes) == 1 or all(a < b for a, b in pairwise(sizes))
+        if not sizes or sizes[0] < 1 or not ascending:
+            raise InvalidInputError(
+                f"job {self.id} asks for sizes {sizes}; expected ascending numbers from 1"
+            )
+        if self.asked == 0:
+            object.__setattr__(self, "asked", sizes[-1])
+        elif self.asked not in sizes:
+            raise InvalidInputError(f"job {self.id} asks for {self.asked}, not one of {sizes}")
+
+    @property
+    def elastic(self) -> bool:
+        return len(self.sizes) > 1
+
+    def runs_on(self, size: int) -> bool:
+        """Whether so many devices may be given to it."""
+        return size in self.sizes or (size == 1 and self.trial)
+
+
+class Job(NamedTuple):
+    """Where a job stands: one immutable row, replaced by the Scheduler on every fact and order.
+
+    A tuple and not a dataclass: rows are replaced several times an event, and `_replace` takes
+    1.9 microseconds where `dataclasses.replace` on a frozen row takes 7.1.
+    """
+
+    spec: JobSpec
+    sequence: int  # order of arrival, from 0
+    phase: Phase
+    submitted_at: float
+    since_at: float  # when it entered its phase
+    allocation: Allocation | None = None  # what it holds or is about to; None while it waits
+    iterations_done: float = 0.0  # as of observed_at
+    iterations_per_s: float = 0.0  # as reported by the engine; 0 unless RUNNING
+    observed_at: float = 0.0
+    held_s: float = 0.0  # seconds with devices, as of observed_at
+    service_s: float = 0.0  # device-seconds, as of observed_at
+    action: int = -1  # id of the newest order about this job
+    attempt: int = -1  # id of the Start that began the present hold; older reports are stale
+    begun_at: float = 0.0  # when the present hold began
+    last_wait_s: float = 0.0  # how long it waited before the present hold
+    starts: int = 0
+    failures: int = 0
+    ready_at: float = 0.0  # after a failure: when another try makes sense
+    avoid: tuple[str, ...] = ()  # after a failure: nodes and devices where it makes none
+
+    @property
+    def id(self) -> JobId:
+        return self.spec.id
+
+    @property
+    def size(self) -> int:
+        """How many devices it holds."""
+        return 0 if self.allocation is None else len(self.allocation.devices)
+
+    def iterations_at(self, now: float) -> float:
+        """Work done, carried forward at the last reported speed and never past the end."""
+        done = self.iterations_done + self.iterations_per_s * (now - self.observed_at)
+        return min(done, self.spec.iterations)
+
+    def remaining_at(self, now: float) -> float:
+        return self.spec.iterations - self.iterations_at(now)
+
+    def held_at(self, now: float) -> float:
+        """Seconds it has held devices, now included."""
+        return self.held_s if self.allocation is None else self.held_s + now - self.observed_at
+
+    def service_at(self, now: float) -> float:
+        """Device-seconds it has been given, now included. It never falls."""
+        return self.service_s + self.size * (now - self.observed_at)
+
+    def given(self, phase: Phase, allocation: Allocation, action: int, now: float) -> "Job":
+        """The same job, which waited, as an order to start leaves it."""
+        waited_s = now - self.since_at
+        begun = (action, action, now, waited_s, self.starts + 1)
+        row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
+        return tuple.__new__(Job, (*row, *self[9:11], *begun, *self[16:]))
+
+    def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
+        """The same job, brought up to now, once it reports that it runs."""
+        row = (*self[:2], phase, self.submitted_at, now, self.allocation, done, speed)
+        return tuple.__new__(Job, (*row, *self[8:]))
+
+    def progressed(self, iterations_done: float, iterations_per_s: float, now: float) -> "Job":
+        """The same job as a report of progress shows it; the most frequent fact of all."""
+        held_s, service_s = self.held_s, self.service_s
+        if self.allocation is not None:
+            held_s = held_s + now - self.observed_at
+            service_s += len(self.allocation.devices) * (now - self.observed_at)
+        moved = (iterations_done, iterations_per_s, now, held_s, service_s)
+        return tuple.__new__(Job, (*self[:6], *moved, *self[11:]))  # `_make` takes twice as long
+
+    def settled(self, now: float) -> Self:
+        """The same job with every running count brought up to now."""
+        if self.allocation is None:
+            return self._replace(observed_at=now)
+        return self._replace(
+            iterations_done=self.iterations_at(now),
+            held_s=self.held_at(now),
+            service_s=self.service_at(now),
+            observed_at=now,
+        )

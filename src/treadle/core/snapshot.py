@@ -1,0 +1,138 @@
+"""What a policy may know, and what it answers."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, NamedTuple, Self
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId
+from treadle.core.ranking import Ranking
+from treadle.core.value import value
+
+Cause = Literal[
+    "never fits",
+    "devices",
+    "fragmentation",
+    "fair share",
+    "order",
+    "rank",
+    "held",
+    "starting",
+    "running",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits, or holds what it holds: one word to count by, one sentence to read."""
+
+    cause: Cause
+    sentence: str
+
+
+class Snapshot(NamedTuple):
+    """The state of the world at one moment, to be read only.
+
+    It is a view and not a copy, so it holds for one decision. Plans are made on `free.copy()`.
+    """
+
+    now: float
+    cluster: Cluster
+    jobs: Mapping[JobId, Job]  # every job that has not ended
+    free: FreeDevices
+    tenants: Mapping[Device, Mapping[int, JobId]]
+    ranking: Ranking
+    memory: object = None  # that of the policy's last answer; None at first and after a restart
+
+    @property
+    def supply(self) -> int:
+        """Devices to share out, free or held. More than the cluster's while a drained node's jobs
+        run on.
+        """
+        return self.free.total + len(self.tenants)
+
+    def emptied(self) -> FreeDevices:
+        """The devices as if nobody held any, to plan everything afresh on."""
+        return self.free.emptied()
+
+    def hiding(self, jobs: Iterable[JobId]) -> "Snapshot":
+        """Without these in the policy's order: nobody starts, stops or changes them."""
+        ranking = self.ranking.copy()
+        for identity in jobs:
+            ranking.drop(identity)
+        return self._replace(ranking=ranking)
+
+    def withholding(self, devices: Sequence[Device]) -> "Snapshot":
+        """Without these devices, free or held; whoever holds one is to be hidden as well."""
+        if not devices:
+            return self
+        gone = set(devices)
+        return self._replace(
+            free=self.free.withholding(devices),
+            tenants={device: own for device, own in self.tenants.items() if device not in gone},
+        )
+
+    def keeping(self, jobs: Iterable[Job]) -> "Snapshot":
+        """As if these, and whoever shares devices with them, were not there, nor their devices."""
+        devices: dict[Device, None] = {}
+        names: dict[JobId, None] = {}
+        rows = list(jobs)
+        while rows:
+            job = rows.pop()
+            if job.id in names or job.allocation is None:
+                continue
+            names[job.id] = None
+            for device in job.allocation.devices:
+                devices[device] = None
+                rows += [self.jobs[other] for other in self.tenants.get(device, {}).values()]
+        return self.withholding(tuple(devices)).hiding(names) if names else self
+
+    def waiting(self) -> Iterator[Job]:
+        """Jobs that wait and could run some day, in the policy's order."""
+        jobs = self.jobs
+        return (jobs[identity] for _, _, identity in self.ranking.queue)
+
+    def holding(self) -> Iterator[Job]:
+        """Jobs with devices, the last in the policy's order first."""
+        jobs = self.jobs
+        return (jobs[identity] for _, _, identity in self.ranking.from_the_back(self.now))
+
+
+@value
+class Schedule:
+    """The whole target, written as what differs from now: a job not named keeps what it holds.
+
+    Most decisions change one job of thousands; a full table would cost more to build and compare
+    than the decision itself. `Schedule.whole` is for policies that do plan everything afresh.
+    """
+
+    changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: let go
+    valid_until: float = inf  # "ask me again then", even if nothing happens
+    # An immutable value that the next snapshot hands back, so that a policy can remember and stay
+    # pure. It is not in the journal: a policy must be able to do without.
+    memory: object = None
+
+    @classmethod
+    def whole(
+        cls,
+        snapshot: Snapshot,
+        allocations: Mapping[JobId, Allocation],
+        *,
+        valid_until: float = inf,
+    ) -> Self:
+        """The schedule in which exactly these jobs hold devices."""
+        changes: dict[JobId, Allocation | None] = {
+            job.spec.id: None for job in snapshot.holding() if job.spec.id not in allocations
+        }
+        jobs = snapshot.jobs
+        for identity, new in allocations.items():
+            held = jobs[identity].allocation
+            if held is not new and held != new:
+                changes[identity] = new
+        return cls(changes, valid_until)
+
+
+KEEP = Schedule()

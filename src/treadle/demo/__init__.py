@@ -1,0 +1,1 @@
+"""What `treadle demo` runs: a training job and the story around it."""

@@ -1,0 +1,46 @@
+"""The demo's jobs: small real trainings of different shapes, submitted a few seconds apart."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.wire.jobs import JobRequest
+
+TRAIN = Path(__file__).with_name("train.py")
+POLICY = "afs+steady?run_s=5&rest_s=5"
+
+
+class Act(NamedTuple):
+    """One submission."""
+
+    after_s: float  # since the beginning
+    request: JobRequest
+    said: str  # what is special about it
+
+
+def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:
+    """What happens, on a machine of so many devices; `scale` makes the trainings longer."""
+    both = f"1..{slots}"
+    return (
+        Act(0, _job("vision", both, 520, scale, resumable=True), "long, any size"),
+        Act(4, _job("probe-a", "1", 60, scale), "short, one device"),
+        Act(6, _job("probe-b", "1", 60, scale), "short, one device"),
+        Act(9, _job("tuning", both, 160, scale, resumable=True), "middling, any size"),
+        Act(12, _job("probe-c", "1", 40, scale), "short, one device"),
+    )
+
+
+def _job(
+    name: str, devices: str, steps: int, scale: float, *, resumable: bool = False
+) -> JobRequest:
+    count = max(4, round(steps * scale))
+    return JobRequest(
+        name=name,
+        command=(sys.executable, str(TRAIN), str(count), "24"),
+        devices=devices,
+        resumable=resumable,
+        workdir=str(Path.cwd()),
+        model="small-cnn",
+        grace_s=20.0,
+        retries=0,
+    )

@@ -1,0 +1,142 @@
+"""The output of ranks on its way to disk: secrets masked, head and tail kept, a full disk survived.
+
+Part of the supervisor: on the standard library alone.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+MASK = b"***"
+MASKED_FROM = 4  # shorter values would mask half of any text
+LINE_MASKED_FROM = 8  # of secrets of several lines, each line from this length on
+SILENT_S = 0.5  # after a failed write, what comes within this time is not tried
+
+
+class Mask:
+    """Hides the values of secrets in a stream, also where a value is cut in two by a read."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        found: set[bytes] = set()
+        for secret in secrets:
+            data = secret.encode("utf-8", "surrogateescape")
+            if len(data) >= MASKED_FROM:
+                found.add(data)
+            lines = (line.strip() for line in data.split(b"\n"))
+            found.update(line for line in lines if len(line) >= LINE_MASKED_FROM)
+        self._secrets = sorted(found, key=len, reverse=True)
+        self._kept = b""
+
+    def hide(self, data: bytes) -> bytes:
+        """The data as far as it can be shown; the beginning of a secret is kept back."""
+        if not self._secrets:
+            return data
+        data = self._kept + data
+        for secret in self._secrets:
+            data = data.replace(secret, MASK)
+        cut = min(self._begins_at(data, secret) for secret in self._secrets)
+        self._kept = data[cut:]
+        return data[:cut]
+
+    def rest(self) -> bytes:
+        """What was kept back, at the end; the larger half of a secret is still a secret."""
+        kept, self._kept = self._kept, b""
+        if len(kept) < MASKED_FROM:
+            return kept
+        half = any(s.startswith(kept) and 2 * len(kept) >= len(s) for s in self._secrets)
+        return MASK if half else kept
+
+    @staticmethod
+    def _begins_at(data: bytes, secret: bytes) -> int:
+        """Where a secret may have begun that the end of the data cuts off."""
+        at = data.find(secret[0], max(0, len(data) - len(secret) + 1))
+        while at >= 0:
+            if secret.startswith(data[at:]):
+                return at
+            at = data.find(secret[0], at + 1)
+        return len(data)
+
+
+class Log:
+    """The output of one rank on disk: its head, and a tail that is written anew and anew.
+
+    `rank-0.log` holds the first half of the limit. What comes later goes to files of a quarter,
+    named by where they begin, `rank-0.<offset>.log`, of which the newest two are kept.
+    """
+
+    def __init__(self, folder: Path, rank: int, bytes_max: int) -> None:
+        self._folder, self._rank = folder, rank
+        self._room = max(1, bytes_max // 2)  # bytes that the present file may still take
+        self._piece_max = max(1, bytes_max // 4)
+        self._offset = 0  # of the next byte, counted over all that was written
+        self._tails: list[tuple[Path, int]] = []  # path and size, oldest first
+        self._file = open_new(folder / f"rank-{rank}.log")
+        self._silent_until = 0.0  # after a failed write
+        self._unsaid = 0  # bytes that could not be written since the last note
+        self.lost = 0  # bytes that the limit removed
+        self.dropped = 0  # bytes that the disk would not take
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            if self._room == 0 and not self._turn():
+                return self._drop(len(view))
+            count = self._put(view[: self._room])
+            if count == 0:
+                return self._drop(len(view))
+            view = view[count:]
+        return None
+
+    def _put(self, data: memoryview | bytes) -> int:
+        """How many bytes the disk took."""
+        if self._silent_until and time.monotonic() < self._silent_until:
+            return 0
+        try:
+            if self._unsaid:
+                note = f"\n[treadle: {self._unsaid} bytes of output were lost, the disk was full]\n"
+                self._wrote(os.write(self._file, note.encode()[: self._room]))
+                self._unsaid = 0
+                if self._room == 0:
+                    return 0
+            count = os.write(self._file, data[: self._room])
+        except OSError:
+            self._silent_until = time.monotonic() + SILENT_S
+            return 0
+        self._silent_until = 0.0
+        self._wrote(count)
+        return count
+
+    def _wrote(self, count: int) -> None:
+        self._offset += count
+        self._room -= count
+        if self._tails:
+            self._tails[-1] = (self._tails[-1][0], self._tails[-1][1] + count)
+
+    def _turn(self) -> bool:
+        """Begin the next file of the tail; the one before last goes."""
+        path = self._folder / f"rank-{self._rank}.{self._offset}.log"
+        if len(self._tails) == 2:
+            gone, size = self._tails.pop(0)
+            self.lost += size
+            with suppress(OSError):
+                gone.unlink()
+        try:
+            fresh = open_new(path)
+        except OSError:
+            return False
+        os.close(self._file)
+        self._file, self._room = fresh, self._piece_max
+        self._tails.append((path, 0))
+        return True
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._unsaid += count
+
+
+def open_new(path: Path) -> int:
+    """Open a file to append to; a link in its place is refused."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)

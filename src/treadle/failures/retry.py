@@ -1,0 +1,69 @@
+"""Retries by class and by memory: the rule that a scheduler is given.
+
+What failed is told by its reason: the name of the rule that matched the log, live, or a reason of
+the study, in a simulation. Everything else is `Memory`'s: how often what happened to the job, what
+its owner's failures were like, and which nodes are suspected.
+"""
+
+from collections.abc import Callable, Mapping
+
+from treadle.core.retry import Answer, Failure
+from treadle.failures.memory import Memory, Patience
+from treadle.failures.rules import RuleTable
+from treadle.failures.verdict import Advice, Kind, Verdict
+
+UNKNOWN = Verdict(Kind.UNKNOWN, "unknown", "no rule knows the reason", Advice(retry=True))
+
+
+class Classified:
+    """Asked once for each failure, in order; it remembers them."""
+
+    def __init__(
+        self,
+        verdict: Callable[[str], Verdict],
+        patience: Patience | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self._verdict = verdict
+        self._patience = patience or Patience()
+        self.memory = memory or Memory()
+
+    def __call__(self, failure: Failure) -> Answer:
+        spec, at = failure.spec, failure.at
+        verdict = self._verdict(failure.reason)
+        where = {"nodes": failure.nodes, "devices": failure.devices}
+        self.memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
+        decision = self.memory.advise(spec.id, verdict, at=at, user=spec.owner, rule=self._patience)
+        again = decision.retry and failure.number <= spec.retries
+        return Answer(again, decision.wait_s, decision.avoid)
+
+
+# What only the one who launches a job can know.
+LAUNCHING: Mapping[str, Verdict] = {
+    "not-launched": Verdict(
+        Kind.DETERMINISTIC,
+        "not-launched",
+        "Its command could not be run at all.",
+        Advice(retry=False),
+    ),
+    "engine-error": Verdict(
+        Kind.TRANSIENT,
+        "engine-error",
+        "This machine could not launch it just then.",
+        Advice(retry=True),
+    ),
+}
+
+
+def live_verdicts(table: RuleTable) -> Callable[[str], Verdict]:
+    """Verdicts for the reasons that a live controller writes down."""
+    ruled = by_rule(table)
+    return lambda reason: LAUNCHING.get(reason) or ruled(reason)
+
+
+def by_rule(table: RuleTable) -> Callable[[str], Verdict]:
+    """Verdicts for reasons that are names of rules of this table."""
+    verdicts = {
+        rule.name: Verdict(rule.kind, rule.name, rule.sentence, rule.advice) for rule in table.rules
+    }
+    return lambda reason: verdicts.get(reason, UNKNOWN)

@@ -1,0 +1,75 @@
+"""The end of a log file, whatever the file holds.
+
+A log may be a terabyte, a single line, binary, or not a log at all: only its last bytes are read,
+and the answer has a bounded number of lines of bounded length.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.failures.lines import clean
+
+LIMIT_BYTES = 256 << 10
+_LIMIT_MAX_BYTES = 4 << 20
+
+
+def tail(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> list[str]:
+    """The last lines within the limit; a first line that the limit cuts is dropped."""
+    limit_bytes = max(1, min(limit_bytes, _LIMIT_MAX_BYTES))
+    try:
+        # A pipe without a writer must not hold us: opened without waiting, and refused below.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"cannot read {_shown(path)}: {reason}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidInputError(
+                f"cannot read {_shown(path)}: it is {_sort(status.st_mode)}; expected a file"
+            )
+        start = max(0, status.st_size - limit_bytes)
+        # One byte more tells whether the first line is whole.
+        data = _read(descriptor, max(0, start - 1), limit_bytes + (start > 0))
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {_shown(path)}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    return clean(_whole_lines(data, cut=start > 0).decode("utf-8", errors="replace"))
+
+
+def _read(descriptor: int, start: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.pread(descriptor, size, start)
+        if not part:
+            break
+        parts.append(part)
+        start += len(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _whole_lines(data: bytes, *, cut: bool) -> bytes:
+    """Without the first line if it is cut, unless there is no other."""
+    if not cut:
+        return data
+    first = data.find(b"\n")
+    return data[1:] if first < 0 or first == len(data) - 1 else data[first + 1 :]
+
+
+def _shown(path: Path | str) -> str:
+    """A name that is safe to print."""
+    name = os.fspath(path)
+    shown = name if name.isprintable() else ascii(name)
+    return shown if len(shown) <= 200 else f"{shown[:100]}...{shown[-100:]}"
+
+
+def _sort(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

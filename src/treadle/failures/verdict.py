@@ -1,0 +1,109 @@
+"""What a classification answers, and the exit status that it is told."""
+
+import signal
+from enum import StrEnum
+from typing import Literal
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.value import value
+
+Elsewhere = Literal["", "node", "device"]
+TOLD = ("oom-killed", "preempted", "time-limit", "node-lost", "cancelled")
+_SIGNAL_BASE = 128
+_SIGNAL_MAX = 64
+
+
+class Kind(StrEnum):
+    """What another try would meet."""
+
+    DETERMINISTIC = "deterministic"  # The same failure again.
+    TRANSIENT = "transient"  # Most likely not the same failure.
+    RESOURCE = "resource"  # The same failure, unless it is given more.
+    UNKNOWN = "unknown"  # Nobody can tell.
+
+
+@value
+class Advice:
+    """What a retry needs to make sense."""
+
+    retry: bool
+    elsewhere: Elsewhere = ""  # What to avoid: where it ran is suspected.
+    more: str = ""  # What was too little: gpu memory, disk, time ...
+
+    def __str__(self) -> str:
+        if not self.retry:
+            return "do not retry"
+        where = {"": "", "node": " on another node", "device": " on other devices"}
+        return "retry" + where[self.elsewhere] + (f" with more {self.more}" if self.more else "")
+
+
+@value
+class Evidence:
+    """The line that decided, as a person finds it again."""
+
+    text: str
+    line_from_end: int = 0  # 1 is the last line of the log; 0 when it is no line of a log.
+    source: str = ""  # The rank whose log it is, where several were given.
+
+
+@value
+class Verdict:
+    kind: Kind
+    rule: str
+    sentence: str
+    advice: Advice
+    evidence: Evidence | None = None
+
+
+@value
+class Exit:
+    """How the process ended; `told` is what the one who ran it knows beyond the status."""
+
+    code: int | None = None
+    signal: str = ""
+    told: str = ""
+
+    def __post_init__(self) -> None:
+        if self.told and self.told not in TOLD:
+            raise InvalidInputError(
+                f"an exit was told to be {self.told!r}; expected one of {', '.join(TOLD)}"
+            )
+
+    @classmethod
+    def of(cls, code: int, told: str = "") -> "Exit":
+        """From a status as shells (128 + n) or Python's subprocess (-n) write it."""
+        number = -code if code < 0 else code - _SIGNAL_BASE
+        if 0 < number <= _SIGNAL_MAX:
+            try:
+                return cls(None, signal.Signals(number).name, told)
+            except ValueError:
+                return cls(code, "", told)
+        return cls(code, "", told)
+
+    @classmethod
+    def by(cls, name: str, told: str = "") -> "Exit":
+        """From a signal's name or number: SIGKILL, KILL, kill, 9."""
+        if name.isascii() and name.isdigit() and len(name) < 4:
+            ended = cls.of(-int(name), told)
+            if ended.signal:
+                return ended
+        full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+        if full not in signal.Signals.__members__:
+            raise InvalidInputError(f"{name!r} is no signal; expected a name such as SIGKILL")
+        return cls(None, signal.Signals[full].name, told)
+
+    @property
+    def well(self) -> bool:
+        return self.code == 0 and not self.told
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a rule's `exit` may say to mean this."""
+        code = "" if self.code is None else str(self.code)
+        return tuple(name for name in (self.told, self.signal, code) if name)
+
+    def __str__(self) -> str:
+        ended = f"signal {self.signal}" if self.signal else f"exit status {self.code}"
+        if self.signal == "" and self.code is None:
+            return self.told or "no exit status"
+        return f"{ended}, {self.told}" if self.told else ended

@@ -1,0 +1,134 @@
+"""Events and actions to JSON lines and back, by the very types the core uses.
+
+A line is an object with `at` (seconds), `kind` (the class's name), `line` (its number in the file,
+from 1, so that a lost one is noticed; format 1 had none) and the fields of the class. An infinite
+number has no place in JSON and is written as null.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from math import inf, isfinite
+from types import MappingProxyType
+
+import msgspec
+
+from treadle.core import actions, events
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.events import Event
+
+FORMAT = 2
+FORMATS = (1, FORMAT)  # what can be read
+LINE_MAX = 16 * 2**20  # bytes; a job of a million devices stays below
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The first line: what wrote the journal, and where it began."""
+
+    version: str
+    cluster: Cluster
+    settings: Mapping[str, object]
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The policy was asked; it wants to be asked again at that moment, if any.
+
+    Who waits for the sake of other tenants' shares only the policy knows, and only then: jobs by
+    asked size.
+    """
+
+    wake_at: float | None
+    held_back: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def moment(self) -> float:
+        return inf if self.wake_at is None else self.wake_at
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """Decisions are made by another policy from here on."""
+
+    policy: str
+    placement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something for people to know; it changes nothing."""
+
+    what: str  # one word or two: "policy failed", "controller started"
+    text: str
+
+
+Line = Opened | Decided | PolicySet | Noted | Event | Action
+
+_KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Opened,
+        Decided,
+        PolicySet,
+        Noted,
+        events.JobSubmitted,
+        events.JobCancelled,
+        events.JobHeld,
+        events.JobReleased,
+        events.JobUpdated,
+        events.JobStarted,
+        events.JobProgressed,
+        events.JobStopped,
+        events.JobFinished,
+        events.JobFailed,
+        events.NodeJoined,
+        events.NodeLost,
+        events.NodeDrained,
+        events.DeviceClosed,
+        events.DeviceOpened,
+        actions.Start,
+        actions.Change,
+        actions.Stop,
+    )
+}
+
+_encoder = msgspec.json.Encoder()
+
+
+def decided(wake_at: float, held_back: Mapping[int, int] = MappingProxyType({})) -> Decided:
+    return Decided(wake_at if isfinite(wake_at) else None, tuple(sorted(held_back.items())))
+
+
+def encode(at: float, line: Line, *, number: int = 0) -> bytes:
+    """One line, without its end; a number of 0 is not written."""
+    head = {"at": at, "kind": type(line).__name__}
+    numbered = {"line": number} if number else {}
+    return _encoder.encode({**head, **numbered, **msgspec.to_builtins(line)})
+
+
+def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
+    """The moment and the value of a line; raises InvalidInputError with what is wrong.
+
+    A line that says another number than the one given is wrong too.
+    """
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, object])
+        at = msgspec.convert(fields.pop("at", None), float)
+        written = msgspec.convert(fields.pop("line", number), int)
+        if number and written != number:
+            raise InvalidInputError(
+                f"it was written as line {written}; lines before it were removed or added"
+            )
+        kind = _KINDS.get(str(fields.pop("kind", None)))
+        if kind is None:
+            raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")
+        unknown = fields.keys() - {known.name for known in dataclass_fields(kind)}
+        if unknown:
+            raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")
+        return at, msgspec.convert(fields, kind)
+    except (msgspec.MsgspecError, PolicyError, RecursionError) as error:
+        raise InvalidInputError(str(error)) from None

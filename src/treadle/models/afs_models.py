@@ -1,0 +1,76 @@
+"""The models of AFS' evaluation: iteration times as measured, and curves fitted to them.
+
+Iteration times were measured by the authors of AFS (Hwang et al., NSDI'21) on nodes of four GPUs
+(repository TuftsNATLab/PCS at 4ed6b2e45b31, simulation/models.py; MIT). The number in a model's
+name is its global batch. A table ends where more GPUs stop helping, or were not tried.
+
+The terms are `fitted.fit` of the times, to five places; what they are off at worst stands beside.
+"""
+
+from collections.abc import Mapping
+
+from treadle.models.fitted import Point, Scaling
+
+COUNTS: tuple[int, ...] = (1, 2, *range(4, 65, 4))
+# model -> seconds of one iteration at each of COUNTS, up to the largest measured
+# fmt: off
+ITERATION_S: Mapping[str, tuple[float, ...]] = {
+    "VggnetModel256": (3.020532, 1.659208, 0.868694, 0.456675),
+    "GooglenetModel128": (0.34697, 0.18714, 0.106182, 0.061929, 0.047692, 0.042424, 0.041039),
+    "Inception4Model256": (
+        5.834222, 2.988258, 1.46861, 0.748649, 0.510674, 0.421657, 0.344953, 0.303976, 0.273867,
+        0.257504, 0.237342, 0.227508, 0.203455, 0.199246, 0.183125,
+    ),
+    "Resnet50Model128": (
+        0.94117, 0.474975, 0.25992, 0.158287, 0.114529, 0.104129, 0.093466, 0.090556, 0.088089,
+    ),
+    "DeepspeechModel64": (0.619714, 0.415717, 0.356149, 0.339434, 0.333786, 0.316334, 0.309056),
+    "AutoencoderModel51200": (
+        17.823579, 9.131074, 4.671065, 2.26294, 1.56015, 1.110429, 0.823213, 0.744334, 0.669837,
+        0.576488, 0.474042, 0.418247, 0.415891, 0.405689, 0.354215, 0.341132, 0.326437, 0.296833,
+    ),
+    "TransformerModel4096": (
+        39.936031, 20.050013, 9.915959, 5.010328, 3.322359, 2.489734, 2.001489, 1.681022, 1.446014,
+        1.269672, 1.119196, 0.995758, 0.913531, 0.846589, 0.76226, 0.725532, 0.666628, 0.620395,
+    ),
+    "TransformerModel256": (
+        2.776298, 1.466578, 0.808534, 0.425236, 0.365623, 0.281928, 0.239742, 0.229748, 0.225357,
+        0.213839, 0.212868, 0.20131, 0.195461,
+    ),
+    "DcganModel256": (0.282031, 0.15558, 0.089254, 0.060117, 0.055566, 0.047983, 0.044481),
+    "ChatbotModel256": (0.114644, 0.080233, 0.066419),
+    "VideopredictionModel64": (
+        1.123488, 0.625106, 0.379974, 0.294777, 0.261078, 0.249234, 0.230291, 0.219267, 0.218602,
+    ),
+}
+# fmt: on
+
+# The nine models that AFS was evaluated with.
+SCALING: Mapping[str, Scaling] = {
+    "VggnetModel256": Scaling(1.02357, 0.0, several=0.02577),  # 2.4 %
+    "GooglenetModel128": Scaling(1.00241, 0.0, several=0.04685, nodes=0.00483),  # 2.8 %
+    "Inception4Model256": Scaling(0.9708, 0.01024, nodes=0.00031),  # 4.8 %
+    "Resnet50Model128": Scaling(0.9616, 0.03332, across=0.0059, nodes=0.00328),  # 3.5 %
+    "DeepspeechModel64": Scaling(0.5601, 0.4199, across=0.05864),  # 4.3 %
+    "TransformerModel256": Scaling(0.99236, 0.00764, several=0.02821, nodes=0.00135),  # 7.9 %
+    # 5.5 %
+    "DcganModel256": Scaling(0.90901, 0.09099, several=0.00018, across=0.01487, nodes=0.00222),
+    "ChatbotModel256": Scaling(0.55703, 0.43421),  # 1.8 %
+    "VideopredictionModel64": Scaling(0.87538, 0.11961, across=0.03755, nodes=0.00097),  # 3.2 %
+}
+
+
+def measured(model: str) -> tuple[Point, ...]:
+    """The measured curve of a model: seconds of one iteration by size."""
+    return tuple(zip(COUNTS, ITERATION_S[model], strict=False))
+
+
+def largest(model: str) -> int:
+    """The most devices that a model was measured on."""
+    return measured(model)[-1][0]
+
+
+def fitted(model: str) -> tuple[Point, ...]:
+    """The fitted curve of a model, at every size up to the largest measured."""
+    single_s = ITERATION_S[model][0]
+    return SCALING[model].curve(range(1, largest(model) + 1), single_s)

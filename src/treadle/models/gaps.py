@@ -1,0 +1,130 @@
+"""AntMan's sharing (Xiao et al., OSDI'20), as Muri's authors model it (Zhao et al., SIGCOMM'22).
+
+A guaranteed job does not notice whom it shares devices with. An opportunistic one beside it does
+its stages one after another in the gaps that the guaranteed job leaves at each resource: data
+while that one computes and synchronises, compute while it reads data and synchronises, and
+synchronising while it reads and computes. So one iteration takes a whole number of iterations of
+the guaranteed job, and never less than it takes alone.
+
+Jobs of the same standing take turns on a device, and so do two jobs of which one leaves the other
+no gap at all. Times alone are multiplied by 1.015, as for everything in that artifact.
+"""
+
+from collections.abc import Sequence
+from math import floor
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import JobSpec
+from treadle.core.ports import PerformanceModel
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.staggered import ALONE, Stages, fused
+
+_REMEMBERED_MAX = 100_000  # pairs
+
+
+class GapsModel:
+    """Guaranteed jobs at their own speed, opportunistic ones in their gaps."""
+
+    def __init__(
+        self,
+        base: PerformanceModel | None = None,
+        *,
+        alone: float = ALONE,
+        times: StageTimes | None = None,
+    ) -> None:
+        self._base: PerformanceModel = ScalingModel() if base is None else base
+        self._alone = alone
+        self._times = StageTimes() if times is None else times
+        self._known: dict[tuple[Stages, Stages], int | None] = {}
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        return self._base.alone(spec, size) / self._alone
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        speeds = [
+            self._base.iterations_per_s(other, held, ()) / self._alone
+            for other, held in [(spec, allocation), *ring]
+        ]
+        return self._beside(spec, speeds[0], [other for other, _ in ring], speeds[1:])
+
+    def kind(self, spec: JobSpec) -> tuple[bool, float, Stages]:
+        return (spec.guaranteed, spec.profile.iteration_s, self._stages(spec))
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        speeds = [self.alone(spec, spec.asked) for spec in specs]
+        return tuple(
+            self._beside(
+                spec,
+                speeds[index],
+                [*specs[:index], *specs[index + 1 :]],
+                [*speeds[:index], *speeds[index + 1 :]],
+            )
+            for index, spec in enumerate(specs)
+        )
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        """How many jobs' worth of progress the group makes."""
+        speeds = self.together(specs)
+        return sum(
+            speed / self.alone(spec, spec.asked) for spec, speed in zip(specs, speeds, strict=True)
+        )
+
+    def _beside(
+        self, spec: JobSpec, speed: float, others: Sequence[JobSpec], speeds: Sequence[float]
+    ) -> float:
+        """A job's speed beside others, given everybody's speed alone."""
+        rivals = sum(other.guaranteed == spec.guaranteed for other in others)
+        slowest = speed / (1 + rivals)
+        if spec.guaranteed:
+            return slowest
+        for host, host_speed in zip(others, speeds, strict=True):
+            if host.guaranteed:
+                count = self._iterations(self._stages(spec), self._stages(host))
+                if count is None:
+                    slowest = min(slowest, speed / 2)
+                elif count:
+                    slowest = min(slowest, host_speed / count)
+        return slowest
+
+    def _stages(self, spec: JobSpec) -> Stages:
+        return fused(self._times.of(spec))
+
+    def _iterations(self, guest: Stages, host: Stages) -> int | None:
+        if (guest, host) not in self._known:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            self._known[guest, host] = iterations(guest, host)
+        return self._known[guest, host]
+
+
+def iterations(guest: Stages, host: Stages) -> int | None:
+    """How many of the host's iterations one of the guest's takes, or None without a gap for it.
+
+    A stage that ends within a gap lets the next begin in what is left of it.
+    """
+    data, compute, network = guest
+    host_data, host_compute, host_network = host
+    gaps = (host_compute + host_network, host_data + host_network, host_data + host_compute)
+    if any(stage > 0 and not gap for stage, gap in zip(guest, gaps, strict=True)):
+        return None
+    count, rest = _divided(data, gaps[0])
+    if rest > 0:
+        count += 1
+        compute -= min(compute, host_network, gaps[0] - rest)
+    whole, rest = _divided(compute, gaps[1])
+    count += whole
+    if rest > 0:
+        count += 1
+        if rest < host_data:
+            network -= min(network, gaps[2] - rest)
+    whole, rest = _divided(network, gaps[2])
+    return count + whole + (rest > host_data)
+
+
+def _divided(stage: float, gap: float) -> tuple[int, float]:
+    """How many whole gaps a stage fills, and what is left of it."""
+    whole = floor(stage / gap) if stage else 0
+    return whole, stage - whole * gap

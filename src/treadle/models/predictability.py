@@ -1,0 +1,135 @@
+"""Whether the end of a job can be predicted: a rule on evidence, with a way back.
+
+A job counts as predictable once all of these hold: enough loss points and enough of the declared
+steps; the newest points lie near a curve through the older ones; the predicted end has settled; the
+newest residuals lean to no side; the loss falls overall. It stops being so when the error on
+held-out points is large twice in a row, or when the loss diverges: curves break, by a drop of the
+learning rate or worse. Whoever declares a number of steps, and no loss to reach, is predictable by
+construction and is not judged at all.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import comb, inf
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.models.losses import HELD_OUT, Fit, Numbers
+
+POINTS_MIN = 10
+DONE_MIN = 0.05  # of the declared steps
+ERROR_MAX = 0.10  # held out, relative
+MOVED_MAX = 0.15  # of the predicted end, over the last refits
+REFITS = 3
+TREND_MAX = -0.4  # Kendall's tau
+LOST_ERROR = 0.25  # held out, relative
+LOST_WINDOWS = 2  # in a row
+DIVERGED = 1.5  # newest losses over the lowest before them
+_SIGN_LEVEL = 0.01  # how rare an imbalance of signs must be to count as drift
+_ENDS = 5  # points of which a level is the mean
+
+
+class Evidence(NamedTuple):
+    """What one refit says."""
+
+    points: int
+    done: float  # share of the declared steps
+    error: float  # held out, relative
+    end: float  # predicted iteration; infinite: never
+    drifts: bool
+    trend: float  # Kendall's tau of the losses
+    diverges: bool
+
+    @classmethod
+    def of(cls, fit: Fit, *, points: int, done: float, end: float) -> Self:
+        losses = fit.losses
+        return cls(
+            points,
+            done,
+            fit.held_out_error,
+            end,
+            drifts(fit.residuals),
+            kendall(losses),
+            diverges(losses),
+        )
+
+
+class Standing(NamedTuple):
+    """What the rule has come to think of a job."""
+
+    predictable: bool = False
+    ends: tuple[float, ...] = ()  # as predicted by the last refits, the newest last
+    misses: int = 0  # windows in a row with a large error
+    reason: str = "too few losses were seen"
+
+    def after(self, evidence: Evidence) -> "Standing":
+        """What it thinks with one refit more."""
+        ends = (*self.ends, evidence.end)[-REFITS:]
+        misses = self.misses + 1 if evidence.error > LOST_ERROR else 0
+        reason = _lost(evidence, misses) if self.predictable else _missing(evidence, ends)
+        return Standing(not reason, ends, misses, reason)
+
+
+def kendall(values: Numbers) -> float:
+    """Kendall's tau of a series against its order: 1 if it only rises, −1 if it only falls."""
+    earlier, later = _pairs(len(values))
+    return float(np.sign(values[later] - values[earlier]).mean()) if len(earlier) else 0.0
+
+
+def drifts(residuals: Numbers) -> bool:
+    """Whether the newest residuals lean to one side more than chance would let them."""
+    newest = residuals[-max(1, round(HELD_OUT * len(residuals))) :]
+    above = int(np.count_nonzero(newest > 0))
+    return min(above, len(newest) - above) < _fewest(len(newest))
+
+
+def diverges(losses: Numbers) -> bool:
+    """Whether the newest losses lie far above what was reached before."""
+    if len(losses) < 2 * _ENDS:
+        return False
+    levels = np.convolve(losses, np.full(_ENDS, 1.0 / _ENDS), mode="valid")
+    return bool(levels[-1] > DIVERGED * levels.min())
+
+
+@lru_cache(maxsize=256)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of all pairs, earlier and later."""
+    earlier, later = np.triu_indices(count, 1)
+    return earlier, later
+
+
+@lru_cache(maxsize=256)
+def _fewest(count: int) -> int:
+    """The fewest signs of the rarer kind that so many residuals have by chance."""
+    tail, fewest = 0.0, 0
+    while True:
+        tail += comb(count, fewest) / 2**count
+        if 2.0 * tail >= _SIGN_LEVEL:
+            return fewest
+        fewest += 1
+
+
+def _missing(evidence: Evidence, ends: Sequence[float]) -> str:
+    """What is missing for a job to count as predictable; empty if nothing is."""
+    if evidence.points < POINTS_MIN or evidence.done < DONE_MIN:
+        return "too few losses were seen"
+    if evidence.error > ERROR_MAX:
+        return f"new losses are {100 * evidence.error:.0f} % off the curve"
+    if evidence.trend >= TREND_MAX or evidence.diverges:
+        return "the loss does not fall"
+    if evidence.drifts:
+        return "the newest losses drift off the curve"
+    if len(ends) < REFITS or max(ends) == inf or max(ends) - min(ends) > MOVED_MAX * max(ends):
+        return "the predicted end still moves"
+    return ""
+
+
+def _lost(evidence: Evidence, misses: int) -> str:
+    """Why a predictable job is one no more; empty if it still is."""
+    if evidence.diverges:
+        return "the loss diverges"
+    if misses >= LOST_WINDOWS:
+        return f"new losses were {100 * evidence.error:.0f} % off the curve, twice in a row"
+    return ""

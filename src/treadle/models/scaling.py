@@ -1,0 +1,122 @@
+"""Speed by size, by where the devices are and by who shares them.
+
+Speed by size comes from a measured curve where a job has one, interpolated in the iteration time
+between measured sizes and flat beyond the last; else speed-up over one device is
+n / (1 + serial·(n−1)). Placement and sharing multiply the speed by a
+factor; the default factors are 1, so that a trace's durations hold wherever a job lands. The
+factors of `PHILLY` come from the Philly study (Jeon et al., ATC'19, tables 4 and 5): ResNet-50 on
+two devices in two servers reached 98.0 of 114.8 images a second, 75.6 with a neighbour on the same
+server; a 16-device job lost a third of its speed on eight servers instead of two.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a placement does to speed, as factors of the speed on the tightest placement."""
+
+    across_nodes: float = 1.0
+    across_racks: float = 1.0  # on top of across_nodes
+    shared: float = 1.0  # for each other job on the same devices
+
+    def __post_init__(self) -> None:
+        for name in ("across_nodes", "across_racks", "shared"):
+            assert 0 < getattr(self, name) <= 1, f"{name} must be a factor above 0 and up to 1"
+
+
+NO_EFFECTS = Effects()
+PHILLY = Effects(across_nodes=0.85, across_racks=0.76, shared=0.77)
+
+
+def speedup(size: int, serial: float) -> float:
+    """Speed on so many devices over speed on one."""
+    return size / (1.0 + serial * (size - 1))
+
+
+def relative_speed(profile: Profile, size: int) -> float:
+    """Speed on so many devices, in a unit that only compares sizes of this profile."""
+    if profile.curve:
+        return 1.0 / interpolate(profile.curve, size)
+    return speedup(size, profile.serial)
+
+
+def interpolate(curve: Sequence[tuple[int, float]], size: int) -> float:
+    """Iteration time at a size: on the straight line between its measured neighbours."""
+    above = bisect_left(curve, (size,))
+    if above == len(curve):
+        return curve[-1][1]
+    upper_size, upper_s = curve[above]
+    if above == 0 or upper_size == size:
+        return upper_s
+    lower_size, lower_s = curve[above - 1]
+    share = (size - lower_size) / (upper_size - lower_size)
+    return lower_s + share * (upper_s - lower_s)
+
+
+@dataclass(frozen=True)
+class ScalingModel:
+    """The performance model of jobs that have a profile of one size and a serial share."""
+
+    effects: Effects = NO_EFFECTS
+    racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
+    largest_node: int = 0  # devices of the largest node; a job that needs more must cross nodes
+    # A cache of `alone`, by the profile's identity and size; the profile is kept so that its
+    # identity stays its own.
+    _speeds: dict[tuple[int, int], tuple[Profile, float]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @classmethod
+    def on(cls, cluster: Cluster, effects: Effects = NO_EFFECTS) -> "ScalingModel":
+        return cls(effects, cluster.rack_of(), cluster.largest_node)
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        profile = spec.profile
+        if size == profile.size:
+            return 1.0 / profile.iteration_s
+        key = (id(profile), size)
+        known = self._speeds.get(key)
+        if known is None:
+            ratio = relative_speed(profile, size) / relative_speed(profile, profile.size)
+            known = self._speeds[key] = (profile, ratio / profile.iteration_s)
+        return known[1]
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        speed = self.alone(spec, len(allocation.devices))
+        effects = self.effects
+        if ring:
+            speed *= effects.shared ** len(ring)
+        if effects.across_nodes < 1.0 or effects.across_racks < 1.0:
+            speed *= self._spread(allocation)
+        return speed
+
+    def kind(self, spec: JobSpec) -> Profile:
+        return spec.profile
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        share = self._shared(specs)
+        return tuple(self.alone(spec, spec.asked) * share for spec in specs)
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        return len(specs) * self._shared(specs)
+
+    def _shared(self, specs: Sequence[JobSpec]) -> float:
+        return self.effects.shared ** (len(specs) - 1)
+
+    def _spread(self, allocation: Allocation) -> float:
+        """The price of lying on more nodes, or racks, than the size needs."""
+        nodes = allocation.nodes()
+        needed = -(-allocation.size // self.largest_node) if self.largest_node else 1
+        factor = self.effects.across_nodes if len(nodes) > needed else 1.0
+        if len({self.racks.get(node, "") for node in nodes}) > 1:
+            factor *= self.effects.across_racks
+        return factor

@@ -1,0 +1,184 @@
+"""Which devices: a placement turns a size into devices, or says that it does not fit.
+
+Every placement is monotone: where a size does not fit, no larger one does. Policies rely on it to
+look no further.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Protocol
+
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
+
+
+class Placement(Protocol):
+    """A way to choose among free devices. It reads `free` and changes nothing."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None: ...
+
+    def grain(self, size: int, largest_node: int) -> int:  # noqa: ARG002
+        """Devices that come free matter only on a node that then has at least so many.
+
+        1 is always right; a placement that keeps to single nodes saves its callers much work.
+        """
+        return 1
+
+
+class Count(Placement):
+    """Devices are a counter: any free ones will do, on as few nodes as that allows."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        if size > free.total:
+            return None
+        position = free.tightest(size)
+        if position is not None:
+            return free.pick(position, size)
+        rest = free.copy()
+        devices: tuple[Device, ...] = ()
+        while (missing := size - len(devices)) > 0:
+            tight = rest.tightest(missing)
+            position = rest.emptiest() if tight is None else tight
+            assert position is not None, "the total says that there are enough"
+            picked = rest.pick(position, min(missing, rest.count(position)))
+            rest.take(picked)
+            devices = (*devices, *picked)
+        return devices
+
+
+class Consolidate(Placement):
+    """The tightest single node that fits; whole empty nodes for what is larger than a node.
+
+    What is left over after the whole nodes goes to the tightest node that has room for it.
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.tightest)
+
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
+
+
+class FirstFit(Placement):
+    """The first node with room, in the cluster's order; whole empty nodes for larger jobs.
+
+    This is what Muri's simulator calls "yarn".
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.first)
+
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
+
+
+class Balance(Placement):
+    """The node with the smallest share in use that has room; whole empty nodes for larger jobs.
+
+    Servers then wear alike and none stays empty for long, so that large jobs wait for one.
+    """
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        return _on_nodes(free, size, FreeDevices.least_used)
+
+    def grain(self, size: int, largest_node: int) -> int:
+        return _grain_on_nodes(size, largest_node)
+
+
+class Spread(Placement):
+    """One device after another on whichever node has the most free: even load, poor locality."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        if size > free.total:
+            return None
+        rest = free.copy()
+        devices: list[Device] = []
+        for _ in range(size):
+            position = rest.emptiest()
+            assert position is not None, "the total says that there are enough"
+            picked = rest.pick(position, 1)
+            rest.take(picked)
+            devices += picked
+        return tuple(devices)
+
+
+class _Choose(Protocol):
+    def __call__(self, free: FreeDevices, size: int, /) -> int | None: ...
+
+
+def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ...] | None:
+    """One node, or whole nodes and one more for the remainder; never a split."""
+    if size > free.total:
+        return None
+    largest = free.largest
+    if size <= largest:
+        position = choose(free, size)
+        return None if position is None else free.pick(position, size)
+    whole, rest = divmod(size, largest)
+    nodes = free.whole(largest)[:whole]
+    if len(nodes) < whole:
+        return None
+    devices = tuple(d for position in nodes for d in free.pick(position, largest))
+    if rest:
+        left = free.copy()
+        left.take(devices)
+        position = choose(left, rest)
+        if position is None:
+            return None
+        devices += left.pick(position, rest)
+    return devices
+
+
+def _grain_on_nodes(size: int, largest_node: int) -> int:
+    """A node helps if it can hold the job, or the remainder beside whole nodes, or is whole."""
+    if size <= largest_node:
+        return size
+    return size % largest_node or largest_node
+
+
+PLACEMENTS: Mapping[str, type[Placement]] = {
+    "count": Count,
+    "consolidate": Consolidate,
+    "first-fit": FirstFit,
+    "balance": Balance,
+    "spread": Spread,
+}
+
+
+def placement(name: str) -> Placement:
+    """The placement of that name."""
+    if name not in PLACEMENTS:
+        near = get_close_matches(name, PLACEMENTS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidInputError(
+            f"there is no placement {name!r} (there are {', '.join(PLACEMENTS)}){hint}"
+        )
+    return PLACEMENTS[name]()
+
+
+class Fit:
+    """Whether a size could be placed at all, remembered for the cluster that was asked about."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._cluster: Cluster | None = None
+        self._known: dict[int, str | None] = {}
+
+    def never(self, size: int, cluster: Cluster) -> str | None:
+        """Why so many devices could not be placed even if nobody held any, or None."""
+        if self._cluster is not cluster:
+            self._cluster, self._known = cluster, {}
+        if size not in self._known:
+            self._known[size] = self._why(size, cluster)
+        return self._known[size]
+
+    def _why(self, size: int, cluster: Cluster) -> str | None:
+        if size > cluster.device_count:
+            return f"it asks for {size} devices and the cluster has {cluster.device_count}"
+        if self._placement.place(FreeDevices.of(cluster), size) is None:
+            return (
+                f"it asks for {size} devices and this placement finds no room for them "
+                f"even on the empty cluster of {len(cluster.nodes)} nodes"
+            )
+        return None

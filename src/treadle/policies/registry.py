@@ -1,0 +1,241 @@
+"""The table of policies by name, and how a name with parameters becomes a policy.
+
+A policy is made by a factory `make(placement, belief, *, parameter=default, ...)`. The first line
+of its docstring is what `treadle policies` prints; its keyword-only parameters, with their types
+and defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. A parameter that
+Python keeps for itself ends in an underscore there and not for the user. Third parties add theirs
+through the entry-point group `treadle.policies`; docs/add-a-policy.md shows how.
+
+Any policy can wear wrappers, the innermost first: `afs+locality?share=0.1+defrag`. A wrapper is
+made by `make(inner, placement, belief, *, parameter=default, ...)` and is a policy again; third
+parties' are in the entry-point group `treadle.wrappers`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import Parameter, signature
+from math import isnan
+from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.core.errors import InvalidInputError, PolicyError, TreadleError
+from treadle.core.ports import InterleavingModel, Policy
+from treadle.policies.placement import Placement
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+Factory = Callable[..., Policy]
+
+# Imported on use, so that naming one policy does not load all.
+BUILT_IN: Mapping[str, str] = {
+    "fifo": "treadle.policies.orders:fifo",
+    "backfill": "treadle.policies.orders:backfill",
+    "sjf": "treadle.policies.orders:sjf",
+    "srtf": "treadle.policies.orders:srtf",
+    "srsf": "treadle.policies.orders:srsf",
+    "las": "treadle.policies.orders:las",
+    "tiresias": "treadle.policies.tiresias:tiresias",
+    "max-min": "treadle.policies.maxmin:max_min",
+    "optimus": "treadle.policies.optimus:optimus",
+    "themis": "treadle.policies.themis:themis",
+    "altruistic": "treadle.policies.altruistic:altruistic",
+    "aiturbo": "treadle.policies.aiturbo:aiturbo",
+    "afs": "treadle.policies.afs:afs",
+    "afs-p": "treadle.policies.afs_blind:afs_p",
+    "antman": "treadle.policies.antman:antman",
+    "muri-s": "treadle.policies.muri:muri_s",
+    "muri-l": "treadle.policies.muri:muri_l",
+    "rubick": "treadle.policies.rubick:rubick",
+    "rubick-e": "treadle.policies.rubick:rubick_e",
+    "rubick-r": "treadle.policies.rubick:rubick_r",
+    "rubick-n": "treadle.policies.rubick:rubick_n",
+    "sia": "treadle.policies.sia:sia",
+    "synergy": "treadle.policies.synergy:synergy",
+    "philly": "treadle.policies.philly:philly",
+}
+
+WRAPPERS: Mapping[str, str] = {
+    "locality": "treadle.policies.wrappers.locality:locality",
+    "overtaking": "treadle.policies.wrappers.overtaking:overtaking",
+    "dedicated": "treadle.policies.wrappers.dedicated:dedicated",
+    "defrag": "treadle.policies.wrappers.defrag:defrag",
+    "try-small": "treadle.policies.wrappers.trial:try_small",
+    "elsewhere": "treadle.policies.wrappers.elsewhere:elsewhere",
+    "priority": "treadle.policies.wrappers.priority:priority",
+    "steady": "treadle.policies.wrappers.steady:steady",
+}
+
+
+class _Kind(NamedTuple):
+    """What can be named: policies, or wrappers."""
+
+    noun: str
+    built_in: Mapping[str, str]
+    entry_points: str
+
+
+_POLICY = _Kind("policy", BUILT_IN, "treadle.policies")
+_WRAPPER = _Kind("wrapper", WRAPPERS, "treadle.wrappers")
+_PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
+
+
+def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
+    """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
+    first, *around = _PLUS.split(text)
+    twice = [name for name, count in Counter(worn(text)).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f"policy {first} wears {twice[0]} twice; once is enough")
+    made = _make(_POLICY, first, placement, belief)
+    for part in around:
+        made = _make(_WRAPPER, part, made, placement, belief)
+    return made
+
+
+def parts(text: str) -> list[str]:
+    """A policy's text cut up: the policy and its wrappers, the innermost first, each with its
+    parameters."""
+    return _PLUS.split(text)
+
+
+def worn(text: str) -> list[str]:
+    """The names of the wrappers that a policy's text puts on, the innermost first."""
+    return [part.partition("?")[0] for part in parts(text)[1:]]
+
+
+def factory(name: str) -> Factory:
+    return _factory(_POLICY, name)
+
+
+def wrapper_factory(name: str) -> Factory:
+    return _factory(_WRAPPER, name)
+
+
+def names() -> list[str]:
+    """Built-in policies in the table's order, then third parties' by name."""
+    return _names(_POLICY)
+
+
+def wrapper_names() -> list[str]:
+    """The same of wrappers."""
+    return _names(_WRAPPER)
+
+
+def summary(name: str) -> str:
+    """One line about a policy."""
+    return first_line(factory(name))
+
+
+def first_line(make: Factory) -> str:
+    """What a factory says of what it makes."""
+    return (make.__doc__ or "(no description)").strip().splitlines()[0]
+
+
+def parameters(make: Factory) -> dict[str, Parameter]:
+    """What a user may set, by name."""
+    return {
+        name.removesuffix("_"): parameter
+        for name, parameter in signature(make, eval_str=True).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+
+
+def _make(kind: _Kind, text: str, *given: object) -> Policy:
+    name, _, query = text.partition("?")
+    make = _factory(kind, name)
+    parameters = _parameters(f"{kind.noun} {name}", make, query)
+    try:
+        return make(*given, **parameters)
+    except TreadleError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{kind.noun} {name} cannot be made: {error!r}") from error
+
+
+def _factory(kind: _Kind, name: str) -> Factory:
+    if name in kind.built_in:
+        module, _, attribute = kind.built_in[name].partition(":")
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    for entry in _third_parties(kind):
+        if entry.name == name:
+            return _load(kind, entry)
+    if kind is _POLICY and name in _names(_WRAPPER):
+        raise InvalidInputError(
+            f"{name} is a wrapper, which a policy wears behind its name, as in fifo+{name}"
+        )
+    near = get_close_matches(name, _names(kind), n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise InvalidInputError(
+        f"there is no {kind.noun} {name!r}{hint} (`treadle policies` lists them all)"
+    )
+
+
+def _names(kind: _Kind) -> list[str]:
+    others = {entry.name for entry in _third_parties(kind)} - set(kind.built_in)
+    return [*kind.built_in, *sorted(others)]
+
+
+def _load(kind: _Kind, entry: "EntryPoint") -> Factory:
+    """A third party's factory; whatever goes wrong there is told in one sentence."""
+    try:
+        return entry.load()  # type: ignore[no-any-return]
+    except Exception as error:
+        raise PolicyError(
+            f"{kind.noun} {entry.name} ({entry.value}) cannot be loaded: {error!r}"
+        ) from error
+
+
+def _third_parties(kind: _Kind) -> "EntryPoints":
+    # Imported on use: it costs a tenth of the start of a run that names a built-in policy.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group=kind.entry_points)
+
+
+def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:
+    if not query:
+        return {}
+    known = parameters(make)
+    values: dict[str, object] = {}
+    for pair in query.split("&"):
+        key, equals, value = pair.partition("=")
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            offer = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InvalidInputError(f"{name} has no parameter {key!r} ({offer}){hint}")
+        if not equals:
+            raise InvalidInputError(f"{name} needs a value for {key}: write {key}=VALUE")
+        values[known[key].name] = _value(name, known[key], value)
+    return values
+
+
+def _value(name: str, parameter: Parameter, text: str) -> object:
+    """A parameter's text as the type that its default has; lists are written a:b:c."""
+    default = parameter.default
+    try:
+        if isinstance(default, bool):
+            return {"on": True, "true": True, "off": False, "false": False}[text.lower()]
+        if isinstance(default, int):
+            return int(text)
+        if isinstance(default, float):
+            return _number(text)
+        if isinstance(default, tuple):
+            return tuple(_number(part) for part in text.split(":"))
+    except (ValueError, KeyError):
+        expected = {bool: "on or off", int: "a whole number", float: "a number"}.get(
+            type(default), "numbers as a:b:c"
+        )
+        raise InvalidInputError(
+            f"{name} parameter {parameter.name.removesuffix('_')} takes {expected}, not {text!r}"
+        ) from None
+    return text
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if isnan(value):
+        raise ValueError(text)
+    return value

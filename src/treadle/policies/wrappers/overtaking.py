@@ -1,0 +1,115 @@
+"""Let a job overtake only if the one it passes starts no later for it.
+
+Policies that pass over jobs that do not fit keep devices busy, and keep large jobs waiting: small
+ones take what comes free. With this, a job may pass the first one that is stuck only if it is
+predicted to end before that one is estimated to start, from the predicted ends of those that run.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.placement import Placement
+from treadle.policies.wrappers.views import Changes, free_after, starts
+from treadle.policies.wrappers.wrapper import Refusing
+
+
+def overtaking(
+    inner: Policy, placement: Placement, belief: PerformanceModel, *, limit: float = 1.0
+) -> "Overtaking":
+    """A job passes a stuck one only if it ends before that one's estimated start.
+
+    limit: how long it may run, as a multiple of the time up to that start.
+    """
+    if not limit >= 0:
+        raise InvalidInputError(f"overtaking limit must be 0 or more, not {limit:g}")
+    return Overtaking(inner, placement, belief, limit)
+
+
+class Overtaking(Refusing):
+    """Back-filling with a promise to the first job that is stuck."""
+
+    def __init__(
+        self, inner: Policy, placement: Placement, belief: PerformanceModel, limit: float
+    ) -> None:
+        super().__init__(inner)
+        self._placement = placement
+        self._belief = belief
+        self._limit = limit
+
+    def refused(
+        self, snapshot: Snapshot, seen: Snapshot, schedule: Schedule
+    ) -> Mapping[JobId, float]:
+        queue = [identity for _, _, identity in seen.ranking.queue]
+        stuck = self._stuck(snapshot, schedule.changes, queue)
+        others = set(queue[stuck + 1 :])
+        if others.isdisjoint(starts(snapshot, schedule.changes)):
+            return {}
+        ahead = {i: a for i, a in schedule.changes.items() if i not in others}
+        at = self.starts_at(snapshot, snapshot.jobs[queue[stuck]], ahead)
+        room_s = self._limit * (at - snapshot.now) if at < inf else inf
+        jobs = snapshot.jobs
+        return {i: inf for i in others if self._alone_s(jobs[i], snapshot.now) > room_s}
+
+    def _stuck(self, snapshot: Snapshot, changes: Changes, queue: Sequence[JobId]) -> int:
+        """Where the first job stands that finds no room beside those that start ahead of it.
+
+        One that would find room waits because the inner policy wants it to.
+        """
+        started = starts(snapshot, changes)
+        free = free_after(snapshot, {i: a for i, a in changes.items() if i not in started})
+        for place, identity in enumerate(queue):
+            if identity in started:
+                taken = [d for d in started[identity].devices if free.holds((d,))]
+                if taken:
+                    free.take(taken)
+            elif self._placement.place(free, snapshot.jobs[identity].spec.asked) is None:
+                return place
+        return len(queue)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        reason = self.inner.why(self.inside(snapshot), job)
+        first = next(snapshot.waiting(), None)
+        if reason.cause != "rank" or first is None or first.id == job:
+            return reason
+        in_s = self.starts_at(snapshot, first, {}) - snapshot.now
+        takes_s = self._alone_s(snapshot.jobs[job], snapshot.now)
+        if takes_s <= self._limit * in_s:
+            return reason
+        return Reason(
+            "order",
+            f"it would take {takes_s:g} s, and job {first.id} ahead of it is estimated to start "
+            f"in {in_s:g} s; only jobs that end before that may overtake",
+        )
+
+    def starts_at(self, snapshot: Snapshot, job: Job, changes: Changes) -> float:
+        """When a job could start if these changes were made and nobody else came."""
+        free, size, now = free_after(snapshot, changes), job.spec.asked, snapshot.now
+        holders: dict[Device, int] = {}
+        ends: list[tuple[float, int, tuple[Device, ...]]] = []
+        for other in snapshot.jobs.values():
+            allocation = changes.get(other.id, other.allocation)
+            if allocation is None:
+                continue
+            for device in allocation.devices:
+                holders[device] = holders.get(device, 0) + 1
+            speed = other.iterations_per_s or self._belief.alone(other.spec, allocation.size)
+            ends.append((other.remaining_at(now) / speed, other.sequence, allocation.devices))
+        if self._placement.place(free, size) is not None:
+            return now
+        for in_s, _, devices in sorted(ends):
+            for device in devices:
+                holders[device] -= 1
+            given = [device for device in devices if not holders[device]]
+            if given:
+                free.give(given)
+            if free.total >= size and self._placement.place(free, size) is not None:
+                return now + in_s
+        return inf
+
+    def _alone_s(self, job: Job, now: float) -> float:
+        return job.remaining_at(now) / self._belief.alone(job.spec, job.spec.asked)

@@ -1,0 +1,79 @@
+"""Leave jobs alone that cannot be moved, or were moved only a moment ago.
+
+A job that cannot resume would lose its work if it were stopped, so nobody stops it. Anybody else
+keeps what it was given for a while: a restart costs time, and a policy that changes its mind every
+second would pay it every second. Whoever is left alone is out of the inner policy's sight, and its
+devices with it, so that the inner policy disposes of the rest and of nothing else.
+"""
+
+from math import inf
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.placement import Placement
+from treadle.policies.wrappers.wrapper import Wrapper
+
+
+def steady(
+    inner: Policy,
+    placement: Placement,  # noqa: ARG001
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    run_s: float = 60.0,
+    rest_s: float = 60.0,
+) -> "Steady":
+    """Jobs that cannot resume run on, and the others are left alone for a while.
+
+    run_s: how long a job runs at least before it is stopped; rest_s: after a change of its size.
+    """
+    for name, value in (("run_s", run_s), ("rest_s", rest_s)):
+        if not 0 <= value < inf:
+            raise InvalidInputError(f"steady {name} must be 0 or more, not {value:g}")
+    return Steady(inner, run_s, rest_s)
+
+
+class Steady(Wrapper):
+    """Hides whoever must be left alone."""
+
+    def __init__(self, inner: Policy, run_s: float, rest_s: float) -> None:
+        super().__init__(inner)
+        self._run_s = run_s
+        self._rest_s = rest_s
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        now, until = snapshot.now, inf
+        alone: list[Job] = []
+        for job in snapshot.holding():
+            end = self._until(job)
+            if end > now:
+                alone.append(job)
+                until = min(until, end)
+        seen = snapshot.keeping(alone)
+        if not seen.free.total and not seen.tenants:
+            # Nothing to dispose of: a long queue need not be looked at to find that out.
+            return Schedule({}, until, snapshot.memory)
+        schedule = self.inner.decide(seen)
+        if until >= schedule.valid_until:
+            return schedule
+        return Schedule(schedule.changes, until, schedule.memory)
+
+    def inside(self, snapshot: Snapshot) -> Snapshot:
+        now = snapshot.now
+        return snapshot.keeping([job for job in snapshot.holding() if self._until(job) > now])
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row = snapshot.jobs[job]
+        if row.allocation is not None:
+            return self.inner.why(snapshot, job)
+        return self.inner.why(self.inside(snapshot), job)
+
+    def _until(self, job: Job) -> float:
+        """Until when it is left alone; what never resumes, for ever."""
+        if not job.spec.resumable or job.phase is Phase.STARTING:
+            return inf
+        if job.phase is not Phase.RUNNING:
+            return inf  # It is on its way out.
+        return max(job.begun_at + self._run_s, job.since_at + self._rest_s)

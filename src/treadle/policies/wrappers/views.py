@@ -1,0 +1,67 @@
+"""The world as an inner policy is to see it, and what its decision comes to."""
+
+from collections.abc import Collection, Mapping
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.snapshot import Snapshot
+
+Changes = Mapping[JobId, Allocation | None]
+
+
+def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
+    """As if these had let go of their devices, which they share with nobody, and waited."""
+    if not jobs:
+        return snapshot
+    free, ranking = snapshot.free.copy(), snapshot.ranking.copy()
+    rows, tenants = dict(snapshot.jobs), dict(snapshot.tenants)
+    for job in jobs:
+        assert job.allocation is not None, "only who holds devices can let go"
+        free.give(job.allocation.devices)
+        for device in job.allocation.devices:
+            del tenants[device]
+        row = job.settled(snapshot.now)._replace(
+            phase=Phase.WAITING, since_at=snapshot.now, allocation=None, iterations_per_s=0.0
+        )
+        rows[job.id] = row
+        ranking.put(row, snapshot.now)
+    return snapshot._replace(jobs=rows, free=free, tenants=tenants, ranking=ranking)
+
+
+def free_after(snapshot: Snapshot, changes: Changes) -> FreeDevices:
+    """The devices that nobody holds once these changes are made."""
+    tenants, jobs = snapshot.tenants, snapshot.jobs
+    holders: dict[Device, int] = {}
+    for identity, new in changes.items():
+        for allocation, step in ((jobs[identity].allocation, -1), (new, 1)):
+            for device in () if allocation is None else allocation.devices:
+                if device not in holders:
+                    holders[device] = len(tenants.get(device, ()))
+                holders[device] += step
+    free = snapshot.free.copy()
+    given = [d for d, count in holders.items() if not count and d in tenants]
+    taken = [d for d, count in holders.items() if count and d not in tenants]
+    if given:
+        free.give(given)
+    if taken:
+        free.take(taken)
+    return free
+
+
+def starts(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
+    """Jobs that wait and would be given devices."""
+    jobs = snapshot.jobs
+    return {
+        identity: allocation
+        for identity, allocation in changes.items()
+        if allocation is not None and jobs[identity].allocation is None
+    }
+
+
+def plain(spec: JobSpec) -> bool:
+    """Whether a wrapper can start the job itself; which of its plans is best, policies know."""
+    return DATA_PARALLEL in spec.plans

@@ -1,0 +1,46 @@
+"""What `treadle replicate` needs to know of a paper: how to run it again, and on any other
+trace."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from treadle.core.cluster import Cluster
+from treadle.replications.rows import Row
+from treadle.reports.metrics import Summary
+from treadle.sim.experiment import Experiment, prepare
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
+
+Find = Callable[[str], Workload]  # a trace of the paper by its name
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper's experiments."""
+
+    cluster: str
+    policies: Sequence[str]  # run on a trace of one's own unless others are named
+    # Every figure with the heading that it stands under, as it is measured.
+    figures: Callable[[Find, Cluster], Iterator[tuple[str, Row]]]
+    count: int  # of figures
+    # The paper's settings for a policy by its name here or in the registry, and for options.
+    settings: Callable[[str, Mapping[str, str]], Settings]
+    options: Sequence[str] = ()  # that it understands
+    from_zero: bool = False  # whether it counts a makespan from time 0, not from the first job
+
+
+def ready(workload: Workload, cluster: Cluster, settings: Settings) -> Experiment:
+    return prepare(workload, cluster, settings, stopwatch=time.perf_counter)
+
+
+def hours(summary: Summary) -> float:
+    """Average completion time."""
+    assert summary.jct_mean_s is not None, "every job of these traces finishes"
+    return summary.jct_mean_s / 3600.0
+
+
+def end_h(summary: Summary) -> float:
+    """When the last job ended, from time 0 on, in hours."""
+    assert summary.end_s is not None, "every job of these traces finishes"
+    return summary.end_s / 3600.0

@@ -1,0 +1,73 @@
+"""Whether promises are kept: watches a simulation and counts guaranteed jobs that get too little.
+
+A guaranteed job is owed the speed of what its user asked for as soon as its tenant's quota allows
+for the fewest devices that give it. It may lack that at one decision, while others make room; what
+counts is who still lacks it when the next decision has been carried out and time has passed.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from treadle.core.actions import Action
+from treadle.core.events import Event
+from treadle.core.job import Job, JobId
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.policies.quotas import Left, Quotas
+from treadle.policies.rubick_books import counted, shape
+from treadle.policies.rubick_curves import ENOUGH, Curves
+
+
+class Promises:
+    """An observer of a run under quotas."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._curves = Curves(ScalingModel())
+        self._decisions = 0
+        self._since: dict[JobId, float] = {}  # jobs that were owed something at the last decision
+        self.broken: set[JobId] = set()
+        self.kept = 0  # times that a guaranteed job had what it was owed
+
+    def __call__(
+        self,
+        now: float,
+        events: Sequence[Event],  # noqa: ARG002
+        actions: Sequence[Action],  # noqa: ARG002
+        scheduler: Scheduler,
+    ) -> None:
+        if scheduler.decisions == self._decisions:
+            return
+        self._decisions = scheduler.decisions
+        self._curves.on(scheduler.cluster)
+        owed = {job.id for job in self._owed(scheduler)}
+        self.broken |= {job for job in owed if now > self._since.get(job, now)}
+        self._since = {job: self._since.get(job, now) for job in owed}
+
+    def _owed(self, scheduler: Scheduler) -> Iterator[Job]:
+        promised = [job for job in scheduler.jobs.values() if self._has_promise(job)]
+        left = Left(self._quotas, scheduler.cluster.device_count)
+        for job in promised:
+            if job.allocation is not None:
+                left.use(job.spec, self._curves.of(job.spec).minimum)
+        for job in promised:
+            if job.allocation is None:
+                lacks = self._curves.of(job.spec).minimum <= left.of(job.spec)
+            else:
+                lacks = self._is_slow(job)
+            if lacks:
+                yield job
+            else:
+                self.kept += job.allocation is not None
+
+    def _has_promise(self, job: Job) -> bool:
+        """One that the empty cluster and the whole quota could keep."""
+        curve = self._curves.of(job.spec)
+        quota = self._quotas.get(job.spec.tenant, 0.0)
+        return job.spec.guaranteed and curve.keeps and curve.minimum <= quota
+
+    def _is_slow(self, job: Job) -> bool:
+        assert job.allocation is not None, "asked only for jobs that hold devices"
+        if job.size >= job.spec.asked:
+            return False  # It has all that its user wanted.
+        speed = self._curves.speed(job.spec, shape(counted(job.allocation.devices)))
+        return speed is None or speed.value < ENOUGH

@@ -1,0 +1,83 @@
+"""Runs of one workload under several policies, ready to be shown side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobId
+from treadle.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
+from treadle.reports.recorder import WAIT_CAUSES, Recorder
+
+# Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
+# Yellow is left out (too faint on white) and so is black (lost on a dark page).
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#aa4499")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy's run."""
+
+    policy: str
+    summary: Summary
+    recorder: Recorder
+    never_fit: frozenset[JobId] = frozenset()  # left out of the queue in figures
+    notes: Sequence[str] = ()  # what was assumed in this run
+
+    def completion_s(self) -> list[float]:
+        """Submission to finish, of each finished job."""
+        return [
+            story.ended_at - story.submitted_at
+            for story in self.recorder.stories.values()
+            if story.status == "finished" and story.ended_at is not None
+        ]
+
+    def fairness(self) -> list[float]:
+        """Finish-time fairness of each finished job."""
+        return [
+            finish_time_fairness(story, self.summary.devices)
+            for story in self.recorder.stories.values()
+            if story.status == "finished"
+        ]
+
+    def waiting(self) -> Sequence[float]:
+        """Jobs in the queue after each moment of the series."""
+        return queue_lengths(self.recorder, never_started(self.recorder, self.never_fit))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was run, how to run it again, and what came out."""
+
+    title: str
+    command: str  # the exact command that reproduces it
+    notes: Sequence[str]  # trace, cluster, seed, licences and citations: one sentence each
+    cluster: Cluster
+    runs: Sequence[Run]  # the first one is the baseline
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise InvalidInputError("a comparison needs at least one run")
+        names = [run.policy for run in self.runs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidInputError(f"policy {name} is compared with itself; name it once")
+
+    def span(self) -> tuple[float, float]:
+        """The first submission and the last event of all runs."""
+        recorders = [run.recorder for run in self.runs]
+        starts = [story.submitted_at for one in recorders for story in one.stories.values()]
+        ends = [one.series.at[-1] for one in recorders if one.series.at]
+        from_at = min(starts, default=0.0)
+        return from_at, max([from_at, *ends])
+
+    def causes(self) -> list[str]:
+        """Why jobs waited; fair share only where a policy knows of one."""
+        shares = (run.summary.wait_causes or {} for run in self.runs)
+        fair = any(some.get("fair share") for some in shares)
+        return [cause for cause in WAIT_CAUSES if fair or cause != "fair share"]
+
+
+def colour(index: int) -> str:
+    """The colour of the run at that place."""
+    return PALETTE[index % len(PALETTE)]

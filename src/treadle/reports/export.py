@@ -1,0 +1,212 @@
+"""Results as files: whole or not at all."""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from math import isfinite
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.reports.comparison import Comparison, Run
+from treadle.reports.metrics import finish_time_fairness
+from treadle.reports.recorder import WAIT_CAUSES
+from treadle.reports.story import Story
+
+_ROWS_AT_ONCE = 2000
+_WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros
+_JOB_COLUMNS = (
+    *("policy", "id", "tenant", "size", "submit_s", "first_start_s", "end_s", "jct_s", "waited_s"),
+    *("gpu_s", "status", "starts", "restarts", "preemptions", "interruptions", "resizes", "moves"),
+    *("failures", "lost_gpu_s", "fairness", "overtaken"),
+)
+_SERIES_COLUMNS = (
+    "policy",
+    "at_s",
+    "busy_devices",
+    "waiting_jobs",
+    "running_jobs",
+    "useful_devices",
+)
+
+
+def write_tables(comparison: Comparison, directory: Path) -> list[Path]:
+    """Write summary.csv, summary.json, jobs.csv and series.csv; the directory is made if needed."""
+    make_directory(directory)
+    contents: dict[str, Iterable[str]] = {
+        "summary.csv": _summary_csv(comparison),
+        "summary.json": [json.dumps(summary_object(comparison), indent=2, allow_nan=False) + "\n"],
+        "jobs.csv": _csv(_JOB_COLUMNS, _job_rows(comparison)),
+        "series.csv": _csv(_SERIES_COLUMNS, _series_rows(comparison)),
+    }
+    paths = []
+    for name, chunks in contents.items():
+        _write(directory / name, chunks)
+        paths.append(directory / name)
+    return paths
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole: a reader sees the old one or the new one, never half of it."""
+    _write(path, [text])
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole, as `write_text` does."""
+    _write(path, [content])
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work is done, a path that could not be written afterwards."""
+    if path.is_dir():
+        raise InvalidInputError(f"cannot write {path}: it is a directory; name a file in it")
+    parent = path.parent
+    if not parent.exists():
+        raise InvalidInputError(f"cannot write {path}: directory {parent} does not exist")
+    if not parent.is_dir():
+        raise InvalidInputError(f"cannot write {path}: {parent} is not a directory")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise InvalidInputError(f"cannot write {path}: the file is read-only")
+    # A device or a pipe is written in place and needs no room beside it.
+    if not _is_special(path) and not os.access(parent, os.W_OK | os.X_OK):
+        raise InvalidInputError(f"cannot write {path}: no permission to write in {parent}")
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse, before any work is done, a directory that could not be made or written in."""
+    nearest = directory
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise InvalidInputError(f"cannot write in {directory}: {nearest} is not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInputError(f"cannot write in {directory}: no permission to write in {nearest}")
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory for results, unless it is there."""
+    check_directory(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"cannot make {directory}: {_why(error)}") from error
+
+
+def summary_object(comparison: Comparison) -> dict[str, object]:
+    """The comparison as one JSON object, without its series and jobs."""
+    return {
+        "title": comparison.title,
+        "command": comparison.command,
+        "notes": list(comparison.notes),
+        "nodes": len(comparison.cluster.nodes),
+        "devices": comparison.cluster.device_count,
+        "runs": [run.summary.as_dict() for run in comparison.runs],
+    }
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+def _summary_csv(comparison: Comparison) -> Iterator[str]:
+    rows = [_flat(run) for run in comparison.runs]
+    return _csv(tuple(rows[0]), (tuple(row.values()) for row in rows))
+
+
+def _flat(run: Run) -> dict[str, object]:
+    """A summary with one column for each cause of waiting; causes by size are in the JSON."""
+    row = run.summary.as_dict()
+    causes = run.summary.wait_causes
+    del row["wait_causes"], row["wait_causes_by_size"]
+    return row | {
+        f"wait_{cause.replace(' ', '_')}": causes[cause] if causes else None
+        for cause in WAIT_CAUSES
+    }
+
+
+def _job_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
+    for run in comparison.runs:
+        for story in run.recorder.stories.values():
+            yield _job_row(run, story)
+
+
+def _job_row(run: Run, story: Story) -> Sequence[object]:
+    spec, end_at = story.spec, story.ended_at
+    finished = story.status == "finished"
+    is_aside = spec.id in run.never_fit and not story.starts
+    status = "never_fit" if is_aside else story.status
+    return (
+        *(run.policy, spec.id, spec.tenant, spec.asked),
+        *(story.submitted_at, story.first_start_at, end_at),
+        end_at - story.submitted_at if finished and end_at is not None else None,
+        *(story.waited_s, story.service_s, status, story.starts, max(story.starts - 1, 0)),
+        *(story.preemptions, story.interruptions, story.resizes, story.moves, story.failures),
+        story.lost_s,
+        finish_time_fairness(story, run.summary.devices) if finished else None,
+        story.overtaken,
+    )
+
+
+def _series_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
+    for run in comparison.runs:
+        series = run.recorder.series
+        for values in zip(
+            series.at, series.busy, series.waiting, series.running, series.useful, strict=True
+        ):
+            yield (run.policy, *values)
+
+
+def _csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """CSV text in chunks, so that millions of rows need no memory."""
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(titles)
+    for number, row in enumerate(rows, start=1):
+        writer.writerow([_cell(value) for value in row])
+        if number % _ROWS_AT_ONCE == 0:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Whole numbers without a point: 60 and not 60.0. Those that are not finite are empty."""
+    if not isinstance(value, float):
+        return value
+    if not isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < _WHOLE_MAX else value
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def _write(path: Path, chunks: Iterable[str | bytes]) -> None:
+    check_writable(path)
+    special = _is_special(path)
+    target = path if special else path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with target.open("wb") as file:
+                file.writelines(_encoded(chunk) for chunk in chunks)
+            if not special:
+                target.replace(path)
+        finally:
+            if not special:
+                target.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {path}: {_why(error)}") from error
+
+
+def _encoded(chunk: str | bytes) -> bytes:
+    # A lone surrogate in a job's id must not cost the whole report.
+    return chunk if isinstance(chunk, bytes) else chunk.encode(errors="backslashreplace")
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or "the system refused").lower()

@@ -1,0 +1,356 @@
+"""From what a run left behind to the numbers that compare policies.
+
+Every mean and percentile is over finished jobs; where none finished the number is None, never a
+zero that looks like a result. Seconds are trace seconds.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import floor
+from operator import mul, sub
+
+from treadle.core.job import JobId
+from treadle.reports.finite import finite
+from treadle.reports.recorder import WAIT_CAUSES, Recorder
+from treadle.reports.story import Story
+
+SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")
+_TENANTS_MAX = 20
+_FAIR = 1.0 + 1e-9  # rounding alone makes nobody unfairly treated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One run in numbers. The field names are the keys of the JSON object."""
+
+    policy: str
+    devices: int
+    jobs: int
+    finished: int
+    failed: int
+    cancelled: int
+    never_fit: int  # jobs that the cluster could not run even empty, and never ran
+    unfinished: int  # still waiting or running when the record ended, never_fit not counted
+    jct_mean_s: float | None
+    jct_p50_s: float | None
+    jct_p90_s: float | None
+    jct_p99_s: float | None
+    queue_mean_s: float | None  # all waiting of a job, before its first start and after
+    queue_p50_s: float | None
+    queue_p90_s: float | None
+    queue_p99_s: float | None
+    wait_causes: Mapping[str, float] | None  # shares that add up to 1
+    wait_causes_by_size: Mapping[str, Mapping[str, float] | None]
+    makespan_s: float | None  # first submission to last finish
+    end_s: float | None  # last finish on the trace's clock
+    utilization: float | None  # share of device time with a job on it
+    efficiency: float | None  # share of device time turned into progress that was kept
+    queue_length_mean: float | None
+    queue_length_max: float | None
+    blocking_index: float | None
+    fairness_mean: float | None
+    fairness_p99: float | None
+    fairness_max: float | None
+    unfair_share: float | None  # of finished jobs, with a finish-time fairness above 1
+    preemptions: int
+    interruptions: int
+    resizes: int
+    moves: int
+    restarts: int  # starts beyond the first
+    failures: int
+    lost_gpu_h: float
+    decisions: int
+    decide_cpu_s: float
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON object; a number that is not finite is null in it."""
+        return {field.name: finite(getattr(self, field.name)) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The jobs of one size bucket or one tenant."""
+
+    name: str
+    jobs: int
+    finished: int
+    jct_mean_s: float | None
+    jct_p50_s: float | None
+    jct_p99_s: float | None
+    queue_mean_s: float | None
+    gpu_h: float
+
+
+def summarise(
+    recorder: Recorder,
+    *,
+    policy: str,
+    devices: int,
+    decisions: int,
+    decide_cpu_s: float,
+    never_fit: Mapping[JobId, str],
+) -> Summary:
+    """The numbers of one run; `never_fit` says why, for jobs that the cluster cannot hold."""
+    stories = recorder.stories
+    finished = [story for story in stories.values() if story.status == "finished"]
+    aside = never_started(recorder, never_fit)
+    left_out = {story.spec.id for story in aside}
+    queued = [story for identity, story in stories.items() if identity not in left_out]
+    ended = {name: _count(queued, name) for name in ("failed", "cancelled")}
+    fairness = sorted(finish_time_fairness(story, devices) for story in finished)
+    jct_s = sorted(_jct_s(story) for story in finished)
+    queue_s = sorted(story.waited_s for story in finished)
+    causes, causes_by_size = _wait_causes(recorder, aside)
+    first_at = min((story.submitted_at for story in stories.values()), default=None)
+    end_at = max((_ended_at(story) for story in finished), default=None)
+    usage = _usage(recorder, aside, devices=devices, first_at=first_at, end_at=end_at)
+    return Summary(
+        policy=policy,
+        devices=devices,
+        jobs=len(stories),
+        finished=len(finished),
+        **ended,
+        never_fit=len(aside),
+        unfinished=len(queued) - len(finished) - sum(ended.values()),
+        jct_mean_s=mean(jct_s),
+        jct_p50_s=percentile(jct_s, 50),
+        jct_p90_s=percentile(jct_s, 90),
+        jct_p99_s=percentile(jct_s, 99),
+        queue_mean_s=mean(queue_s),
+        queue_p50_s=percentile(queue_s, 50),
+        queue_p90_s=percentile(queue_s, 90),
+        queue_p99_s=percentile(queue_s, 99),
+        wait_causes=causes,
+        wait_causes_by_size=causes_by_size,
+        makespan_s=None if end_at is None or first_at is None else end_at - first_at,
+        end_s=end_at,
+        utilization=usage.utilization,
+        efficiency=usage.efficiency,
+        queue_length_mean=usage.queue_length_mean,
+        queue_length_max=usage.queue_length_max,
+        blocking_index=_ratio(_sum(queued, "blocked"), _sum(queued, "waited_s")),
+        fairness_mean=mean(fairness),
+        fairness_p99=percentile(fairness, 99),
+        fairness_max=fairness[-1] if fairness else None,
+        unfair_share=_ratio(sum(1 for rho in fairness if rho > _FAIR), len(fairness)),
+        preemptions=int(_sum(stories.values(), "preemptions")),
+        interruptions=int(_sum(stories.values(), "interruptions")),
+        resizes=int(_sum(stories.values(), "resizes")),
+        moves=int(_sum(stories.values(), "moves")),
+        restarts=sum(max(story.starts - 1, 0) for story in stories.values()),
+        failures=int(_sum(stories.values(), "failures")),
+        lost_gpu_h=_sum(stories.values(), "lost_s") / 3600.0,
+        decisions=decisions,
+        decide_cpu_s=decide_cpu_s,
+    )
+
+
+def never_started(recorder: Recorder, never_fit: Iterable[JobId]) -> list[Story]:
+    """Of the jobs that the cluster cannot hold, those that it never held.
+
+    One that ran until its node was lost had its place in the queue and is unfinished.
+    """
+    found = (recorder.stories.get(identity) for identity in never_fit)
+    return [story for story in found if story is not None and not story.starts]
+
+
+def by_size(recorder: Recorder) -> list[Group]:
+    """One group for each size bucket that has jobs, small to large."""
+    members = _grouped(recorder, lambda story: size_bucket(story.spec.asked))
+    return [_group(name, members[name]) for name in SIZE_BUCKETS if name in members]
+
+
+def by_tenant(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[Group]:
+    """One group for each tenant, the largest user first; the smallest share one group."""
+    return by_tenants(recorder, largest_tenants(recorder, groups_max=groups_max))
+
+
+def by_tenants(recorder: Recorder, names: Sequence[str]) -> list[Group]:
+    """One group for each of these tenants, in their order, and one for all others."""
+    members = _grouped(recorder, _tenant)
+    others = [name for name in members if name not in names]
+    groups = [_group(name, members[name]) for name in names if name in members]
+    if others:
+        rest = [story for name in others for story in members[name]]
+        groups.append(_group(f"({len(others)} other tenants)", rest))
+    return groups
+
+
+def largest_tenants(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[str]:
+    """The tenants that used most, so many that with one group for the rest it is groups_max."""
+    members = _grouped(recorder, _tenant)
+    names = sorted(members, key=lambda name: (-_sum(members[name], "service_s"), name))
+    return names if len(names) <= groups_max else names[: groups_max - 1]
+
+
+def size_bucket(size: int) -> str:
+    """The bucket of a job size; the bounds are those of the Philly study."""
+    if size <= 1:
+        return "1"
+    if size <= 4:
+        return "2-4"
+    return "5-8" if size <= 8 else ">8"
+
+
+def finish_time_fairness(story: Story, devices: int) -> float:
+    """How much longer a finished job took than on its own fair share of the cluster.
+
+    Its share is the devices over the mean number of unfinished jobs during its life. Alone on the
+    share it would take its running time, stretched where the share is less than what it asked
+    for. Above 1 it would have been better off with the share.
+    """
+    jct_s = _jct_s(story)
+    spec = story.spec
+    if jct_s <= 0.0:
+        return 0.0
+    neighbours = max(story.contention / jct_s, 1.0)
+    stretch = min(1.0, devices / neighbours / spec.asked)
+    return jct_s * stretch / (spec.iterations * spec.profile.iteration_s)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float | None:
+    """Of ascending values, with linear interpolation, as numpy does by default."""
+    if not ordered:
+        return None
+    place = (len(ordered) - 1) * percent / 100.0
+    below = floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def queue_lengths(recorder: Recorder, aside: Iterable[Story]) -> Sequence[float]:
+    """Waiting jobs after each moment, without those that wait for a cluster that fits them."""
+    since = sorted(story.submitted_at for story in aside)
+    series = recorder.series
+    if not since:
+        return series.waiting
+    return [
+        max(waiting - bisect_right(since, at), 0.0)
+        for at, waiting in zip(series.at, series.waiting, strict=True)
+    ]
+
+
+# -- over time ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    utilization: float | None = None
+    efficiency: float | None = None
+    queue_length_mean: float | None = None
+    queue_length_max: float | None = None
+
+
+def _usage(
+    recorder: Recorder,
+    aside: Sequence[Story],
+    *,
+    devices: int,
+    first_at: float | None,
+    end_at: float | None,
+) -> _Usage:
+    """Integrals of the series from the first submission to the last finish."""
+    if first_at is None or end_at is None or end_at <= first_at or not devices:
+        return _Usage()
+    series = recorder.series
+    waiting = queue_lengths(recorder, aside)
+    # Whole columns at a time, in C: this runs at the end of every simulation.
+    count = bisect_left(series.at, end_at)
+    bounds = [*series.at[:count], end_at]
+    lasted_s = list(map(sub, bounds[1:], bounds))
+    busy_s = sum(map(mul, lasted_s, series.busy))
+    useful_s = sum(map(mul, lasted_s, series.useful))
+    redone_s = sum(device_s for at, device_s in recorder.thrown_back if at <= end_at)
+    waiting_s = sum(map(mul, lasted_s, waiting))
+    longest = max(waiting[:count], default=0.0)
+    makespan_s = end_at - first_at
+    whole_s = devices * makespan_s
+    return _Usage(
+        utilization=busy_s / whole_s,
+        # Devices were busy and nothing was useful: nobody told the recorder about speed-ups.
+        efficiency=(useful_s - redone_s) / whole_s if useful_s or not busy_s else None,
+        queue_length_mean=waiting_s / makespan_s,
+        queue_length_max=longest,
+    )
+
+
+def _wait_causes(
+    recorder: Recorder, aside: Sequence[Story]
+) -> tuple[Mapping[str, float] | None, Mapping[str, Mapping[str, float] | None]]:
+    """Shares of waiting seconds by cause: of all jobs, and within each size bucket."""
+    buckets = waited_by_cause(recorder, aside)
+    total = {cause: sum(bucket[cause] for bucket in buckets.values()) for cause in WAIT_CAUSES}
+    return _shares(total), {name: _shares(bucket) for name, bucket in buckets.items()}
+
+
+def waited_by_cause(recorder: Recorder, aside: Iterable[Story]) -> dict[str, dict[str, float]]:
+    """Seconds waited in each size bucket by cause, without those of the jobs set aside."""
+    seconds = dict(recorder.wait_s)
+    for story in aside:
+        # A job too large for the cluster waits for devices; it is no part of the queue.
+        key = ("devices", story.spec.asked)
+        seconds[key] = max(seconds.get(key, 0.0) - story.waited_s, 0.0)
+    buckets = {name: dict.fromkeys(WAIT_CAUSES, 0.0) for name in SIZE_BUCKETS}
+    for (cause, size), waited_s in seconds.items():
+        buckets[size_bucket(size)][cause] += waited_s
+    return buckets
+
+
+def _shares(parts: Mapping[str, float]) -> Mapping[str, float] | None:
+    whole = sum(parts.values())
+    return {name: part / whole for name, part in parts.items()} if whole > 0.0 else None
+
+
+# -- over jobs ----------------------------------------------------------------------------------
+
+
+def _grouped(recorder: Recorder, name: Callable[[Story], str]) -> dict[str, list[Story]]:
+    members: dict[str, list[Story]] = {}
+    for story in recorder.stories.values():
+        members.setdefault(name(story), []).append(story)
+    return members
+
+
+def _tenant(story: Story) -> str:
+    return story.spec.tenant or "(no tenant)"
+
+
+def _group(name: str, stories: Sequence[Story]) -> Group:
+    finished = [story for story in stories if story.status == "finished"]
+    jct_s = sorted(_jct_s(story) for story in finished)
+    return Group(
+        name=name,
+        jobs=len(stories),
+        finished=len(finished),
+        jct_mean_s=mean(jct_s),
+        jct_p50_s=percentile(jct_s, 50),
+        jct_p99_s=percentile(jct_s, 99),
+        queue_mean_s=mean([story.waited_s for story in finished]),
+        gpu_h=_sum(stories, "service_s") / 3600.0,
+    )
+
+
+def _jct_s(story: Story) -> float:
+    return _ended_at(story) - story.submitted_at
+
+
+def _ended_at(story: Story) -> float:
+    assert story.ended_at is not None, f"job {story.spec.id} is {story.status} and has no end"
+    return story.ended_at
+
+
+def _count(stories: Iterable[Story], status: str) -> int:
+    return sum(1 for story in stories if story.status == status)
+
+
+def _sum(stories: Iterable[Story], name: str) -> float:
+    return float(sum(getattr(story, name) for story in stories))
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,46 @@
+"""One self-contained HTML page: the comparison, its figures and how to run it again.
+
+The page asks nothing of the network (`template.py`). Data travels as JSON and reaches the document
+as text nodes only.
+"""
+
+import json
+from html import escape
+
+from treadle.reports.comparison import Comparison
+from treadle.reports.finite import finite
+from treadle.reports.page_data import page_data
+from treadle.reports.table import comparison_table
+from treadle.reports.template import asset, content_policy, filled
+from treadle.version import __version__
+
+# In the order in which one needs the other.
+_SCRIPTS = (
+    *("base.js", "axes.js", "chart.js", "summary.js", "more.js", "bars.js", "gantt.js"),
+    "main.js",
+)
+
+
+def page(comparison: Comparison) -> str:
+    """The page as text, to be written to one file."""
+    style = asset("page.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(asset, _SCRIPTS)) + "\n})();"
+    table = comparison_table([run.summary for run in comparison.runs])
+    return filled(
+        asset("page.html"),
+        {
+            "policy": escape(content_policy(style, script)),
+            "title": escape(comparison.title),
+            "style": style,
+            "script": script,
+            "data": as_script_data(page_data(comparison)),
+            "table": escape(table),
+            "version": escape(__version__),
+        },
+    )
+
+
+def as_script_data(value: object) -> str:
+    """JSON that no HTML parser can leave early: no angle bracket and no ampersand is literal."""
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

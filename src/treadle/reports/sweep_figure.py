@@ -1,0 +1,39 @@
+"""Mean completion time against a number that was varied: one line for each of the other choices."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.reports.comparison import colour
+from treadle.reports.export import make_directory
+from treadle.reports.picture import add_legend, check_available, new_picture, save
+
+_HOUR_S = 3600.0
+
+
+class Line(NamedTuple):
+    """One line: the mean completion times found at each value, one for every seed."""
+
+    name: str
+    seconds: Mapping[float, Sequence[float]]
+
+
+def sweep_figure(lines: Sequence[Line], varied: str, directory: Path) -> list[Path]:
+    """Draw means as lines, and from the least to the most of all seeds a band; PNG and SVG."""
+    check_available()
+    make_directory(directory)
+    picture = new_picture()
+    axes = picture.axes[0]
+    for index, line in enumerate(lines):
+        values = sorted(line.seconds)
+        found = [[s / _HOUR_S for s in line.seconds[value]] for value in values]
+        means = [sum(some) / len(some) for some in found]
+        shade = colour(index)
+        axes.plot(values, means, "o-", color=shade, label=line.name.replace("$", r"\$"))
+        axes.fill_between(values, [*map(min, found)], [*map(max, found)], color=shade, alpha=0.2)
+    axes.set(xlabel=varied.replace("-", " "), ylabel="mean completion time (h)")
+    axes.set_ylim(bottom=0)
+    axes.grid(color="#eceff3")
+    axes.set_axisbelow(True)
+    add_legend(picture)
+    return save(picture, directory, varied)

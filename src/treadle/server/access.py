@@ -1,0 +1,81 @@
+"""Who may use which route: the table.
+
+`create_app` refuses to build if a route has no row here, or a row has no route. Whose job it is, is
+a second question; the service answers that one.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import NotAllowedError, NotKnownError
+
+OPEN: Final = "open"  # anybody, also without a token
+JOB: Final = "job"  # a running job with its own token, or a user
+
+Needed = Role | str
+
+TABLE: dict[tuple[str, str], Needed] = {
+    ("GET", "/health"): OPEN,
+    ("GET", "/status"): Role.VIEWER,
+    ("GET", "/openapi.json"): Role.VIEWER,
+    ("GET", "/metrics"): Role.VIEWER,
+    ("POST", "/jobs"): Role.USER,
+    ("POST", "/jobs/dry-run"): Role.USER,
+    ("GET", "/jobs"): Role.VIEWER,
+    ("GET", "/jobs/{identity}"): Role.VIEWER,
+    ("PATCH", "/jobs/{identity}"): Role.USER,
+    ("POST", "/jobs/{identity}/cancel"): Role.USER,
+    ("POST", "/jobs/{identity}/hold"): Role.USER,
+    ("POST", "/jobs/{identity}/release"): Role.USER,
+    ("GET", "/jobs/{identity}/why"): Role.VIEWER,
+    ("POST", "/jobs/{identity}/report"): JOB,
+    ("GET", "/jobs/{identity}/log"): Role.VIEWER,
+    ("GET", "/jobs/{identity}/log/stream"): Role.VIEWER,
+    ("GET", "/nodes"): Role.VIEWER,
+    ("PUT", "/devices/{device}/order"): Role.ADMIN,
+    ("POST", "/devices/{device}/unquarantine"): Role.ADMIN,
+    ("GET", "/policy"): Role.VIEWER,
+    ("PUT", "/policy"): Role.ADMIN,
+    ("POST", "/shutdown"): Role.ADMIN,
+    ("GET", "/events"): Role.VIEWER,
+    ("GET", "/events/stream"): Role.VIEWER,
+    ("GET", "/usage"): Role.VIEWER,
+    ("GET", "/snapshot"): Role.VIEWER,
+    ("GET", "/journal"): Role.VIEWER,
+    ("GET", "/debug"): Role.ADMIN,
+    ("GET", "/tokens"): Role.USER,
+    ("POST", "/tokens"): Role.USER,
+    ("DELETE", "/tokens/{identity}"): Role.USER,
+}
+
+
+def check_table(routes: Iterable[tuple[str, str]]) -> None:
+    """Raise unless the table has exactly these routes."""
+    there = set(routes)
+    for method, path in sorted(there ^ TABLE.keys()):
+        missing = "a row in server/access.py" if (method, path) in there else "a route"
+        raise AssertionError(f"{method} {path} has no {missing.removeprefix('a ')}")
+
+
+def check_access(needed: Needed, who: Who | None, *, job: str = "") -> None:
+    """Raise unless whoever asks may use a route that needs this; `job` is the one it is about."""
+    if needed == OPEN:
+        return
+    if who is None:
+        raise NotKnownError(
+            "this needs a token, and the request brought none",
+            hint="set TREADLE_TOKEN, or use the Unix socket; `treadle token` makes tokens",
+        )
+    if who.job:
+        if needed != JOB:
+            raise NotAllowedError(f"the token of job {who.job} may only report that job's progress")
+        if who.job != job:
+            raise NotAllowedError(f"the token of job {who.job} may not report for job {job}")
+        return
+    least = Role.USER if needed == JOB else Role(needed)
+    if who.role.level < least.level:
+        raise NotAllowedError(
+            f"user {who.user} has the role {who.role.value}, and this needs {least.value}",
+            hint="ask an admin for a token with that role",
+        )

@@ -1,0 +1,134 @@
+"""The daemon: a live controller and its API on one event loop, until somebody asks it to leave."""
+
+import asyncio
+import contextlib
+import grp
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.control.live import Live, LiveSettings
+from treadle.control.recovery import Wanted
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.devices import CpuSlots, DeviceSource
+from treadle.engines.gpus import NvmlGpus
+from treadle.server.run import Doors, serving
+from treadle.store.store import Store
+
+logger = logging.getLogger("treadle")
+
+SLOTS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSettings:
+    """What `treadle up` was told; None means by default or as it was."""
+
+    state: Path
+    socket: Path
+    devices: int | None = None  # slots of the CPU, in place of GPUs
+    gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
+    avoid: tuple[str, ...] = ()
+    policy: str | None = None
+    placement: str | None = None
+    store: str | None = None
+    listen: tuple[str, int] | None = None
+    port: int | None = None
+    share: bool = False
+    share_group: str | None = None
+    admins: tuple[str, ...] = ()
+
+
+async def run_daemon(settings: DaemonSettings) -> None:
+    """Serve until it is told to leave, by the API or by a signal; jobs run on."""
+    settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    source = _devices(settings)
+    store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
+    try:
+        live = Live(store, _live_settings(settings, source))
+    except BaseException:
+        store.close()
+        raise
+    _leave_on_signals(live)
+    group = _group(settings)
+    try:
+        # The door first: whoever finds it open is answered, and a second daemon is refused.
+        async with serving(live, _doors(settings)) as bound:
+            if group is not None:
+                os.chown(settings.socket, -1, group)
+            live.listening(bound.url)
+            await live.begin()
+            logger.info("up: %s", live.status())
+            await live.stopped.wait()
+    finally:
+        await live.close()
+        logger.info("down: jobs run on")
+
+
+def _live_settings(settings: DaemonSettings, source: DeviceSource) -> LiveSettings:
+    return LiveSettings(
+        root=settings.state,
+        devices=source,
+        wanted=Wanted(settings.policy or "", settings.placement or ""),
+        admins=frozenset(settings.admins),
+        avoid=_avoided(settings, source),
+        address=f"unix:{settings.socket}",
+        socket=str(settings.socket),
+    )
+
+
+def _devices(settings: DaemonSettings) -> DeviceSource:
+    """GPUs if there are some, else a slot for each core."""
+    if settings.devices is not None:
+        return CpuSlots(settings.devices)
+    try:
+        return NvmlGpus()
+    except EngineError as error:
+        if settings.gpus or settings.avoid:
+            raise InvalidInputError(f"GPUs were named, and {error}") from None
+    return CpuSlots(min(SLOTS_MAX, len(os.sched_getaffinity(0))))
+
+
+def _avoided(settings: DaemonSettings, source: DeviceSource) -> tuple[int, ...]:
+    """Numbers of the devices that are not used."""
+    avoided = {_number(text, source) for text in settings.avoid}
+    if settings.gpus:
+        wanted = {_number(text, source) for text in settings.gpus}
+        avoided |= set(range(len(source.uuids))) - wanted
+    return tuple(sorted(avoided))
+
+
+def _number(text: str, source: DeviceSource) -> int:
+    if text in source.uuids and text:
+        return source.uuids.index(text)
+    if text.isascii() and text.isdigit() and int(text[:6]) < len(source.uuids):
+        return int(text)
+    raise InvalidInputError(
+        f"there is no GPU {text[:60]!r}; expected a number from 0 to {len(source.uuids) - 1}, "
+        "or a UUID"
+    )
+
+
+def _doors(settings: DaemonSettings) -> Doors:
+    shared = settings.share or os.geteuid() == 0
+    mode = 0o666 if shared else 0o660 if settings.share_group else 0o600
+    host, port = settings.listen or (None, settings.port)
+    return Doors(socket_path=settings.socket, socket_mode=mode, listen=host, port=port)
+
+
+def _group(settings: DaemonSettings) -> int | None:
+    if settings.share_group is None:
+        return None
+    try:
+        return grp.getgrnam(settings.share_group).gr_gid
+    except KeyError:
+        raise InvalidInputError(f"there is no group {settings.share_group!r}") from None
+
+
+def _leave_on_signals(live: Live) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, live.stopped.set)

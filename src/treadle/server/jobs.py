@@ -1,0 +1,195 @@
+"""Routes about jobs."""
+
+import re
+from typing import Annotated
+
+from fastapi import Header, Path, Query
+from starlette.responses import Response
+
+from treadle.server.answers import answer
+from treadle.server.privacy import may_read, shown
+from treadle.server.routes import Asking, Served, Shared, Topic
+from treadle.server.stream import MEDIA_TYPE, EventStream, log_stream
+from treadle.wire.jobs import (
+    DryRun,
+    JobChange,
+    JobDetail,
+    JobPage,
+    JobRequest,
+    JobView,
+    LogPiece,
+    Report,
+    State,
+    Submitted,
+    Why,
+)
+from treadle.wire.problems import InvalidRequestError
+
+PAGE_MAX = 10_000
+LOG_PIECE_MAX = 2**20
+OFFSET_MAX = 2**53
+
+topic = Topic("jobs")
+
+Identity = Annotated[
+    str, Path(max_length=200, description="A job's id, an array's id, or a name that is unique.")
+]
+Text = Annotated[str, Query(max_length=200)]
+Attempt = Annotated[int, Query(ge=0, le=1_000_000, description="From 1; 0 is the newest.")]
+Rank = Annotated[int, Query(ge=0, le=1_000_000)]
+Offset = Annotated[
+    int,
+    Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; below 0 counts from the end."),
+]
+
+
+@topic.route("POST", "/jobs", answer=Submitted, status=201, refusals=(409, 503))
+async def submit_job(
+    asked: JobRequest,
+    service: Served,
+    who: Asking,
+    key: Annotated[
+        str,
+        Header(
+            alias="Idempotency-Key",
+            max_length=128,
+            pattern=r"^[\x20-\x7e]*$",
+            description="The same key with the same request makes nothing new.",
+        ),
+    ] = "",
+) -> Response:
+    """Submit a job, or an array of them."""
+    submitted = await service.submit(who, asked, key)
+    return answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
+
+
+@topic.route("POST", "/jobs/dry-run", answer=DryRun)
+async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
+    """Say what a submission would come to, without submitting it."""
+    return answer(await service.dry_run(who, asked))
+
+
+@topic.route("GET", "/jobs", answer=JobPage)
+async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query parameter)
+    service: Served,
+    state: Annotated[list[State] | None, Query(description="One or several.")] = None,
+    user: Text = "",
+    tenant: Text = "",
+    array: Text = "",
+    name: Text = "",
+    ended: Annotated[bool, Query(description="Also those that ended.")] = False,
+    cursor: Text = "",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+) -> Response:
+    """List jobs, a page at a time."""
+    page = service.jobs(
+        states=tuple(each.value for each in state or ()),
+        user=user,
+        tenant=tenant,
+        array=array,
+        name=name,
+        ended=ended,
+        cursor=cursor,
+        limit=limit,
+    )
+    return answer(page)
+
+
+@topic.route("GET", "/jobs/{identity}", answer=JobDetail, refusals=(404,))
+async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Everything that is kept of a job, but for its secrets.
+
+    Only its owner and admins see the values of its variables and its uncommitted code.
+    """
+    return answer(shown(who, service.job(identity)))
+
+
+@topic.route("PATCH", "/jobs/{identity}", answer=JobView, refusals=(404, 409, 503))
+async def change_job(
+    identity: Identity, change: JobChange, service: Served, who: Asking
+) -> Response:
+    """Change what may be changed of a job."""
+    return answer(await service.change(who, identity, change))
+
+
+@topic.route(
+    "POST", "/jobs/{identity}/cancel", answer=tuple[JobView, ...], refusals=(404, 409, 503)
+)
+async def cancel_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Stop a job or an array for good."""
+    return answer(await service.cancel(who, identity))
+
+
+@topic.route("POST", "/jobs/{identity}/hold", answer=tuple[JobView, ...], refusals=(404, 409, 503))
+async def hold_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Keep a waiting job from starting."""
+    return answer(await service.hold(who, identity))
+
+
+@topic.route(
+    "POST", "/jobs/{identity}/release", answer=tuple[JobView, ...], refusals=(404, 409, 503)
+)
+async def release_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Let a held job start."""
+    return answer(await service.release(who, identity))
+
+
+@topic.route("GET", "/jobs/{identity}/why", answer=Why, refusals=(404,))
+async def why_job(identity: Identity, service: Served) -> Response:
+    """Why a job waits, and the smallest change that would let it run."""
+    return answer(service.why(identity))
+
+
+@topic.route("POST", "/jobs/{identity}/report", status=204, refusals=(404, 409))
+async def report_job(identity: Identity, report: Report, service: Served, who: Asking) -> Response:
+    """Say how far a running job has come; jobs do so themselves, with their own token."""
+    await service.report(who, identity, report)
+    return Response(status_code=204)
+
+
+@topic.route("GET", "/jobs/{identity}/log", answer=LogPiece, refusals=(404,))
+async def read_log(
+    identity: Identity,
+    service: Served,
+    who: Asking,
+    attempt: Attempt = 0,
+    rank: Rank = 0,
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
+) -> Response:
+    """Part of one rank's output; for the job's owner and admins."""
+    may_read(who, service.job(identity).job)
+    piece = service.log(identity, attempt=attempt, rank=rank, offset=offset, limit=limit)
+    return answer(piece)
+
+
+@topic.route("GET", "/jobs/{identity}/log/stream", media_type=MEDIA_TYPE, refusals=(404,))
+async def follow_log(
+    identity: Identity,
+    shared: Shared,
+    who: Asking,
+    attempt: Attempt = 0,
+    rank: Rank = 0,
+    offset: Offset = 0,
+    last: Annotated[str, Header(alias="Last-Event-ID", max_length=40)] = "",
+) -> Response:
+    """One rank's output as it is written, until there will be no more.
+
+    Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
+    """
+    # An unknown job, and somebody else's, is refused before the stream begins.
+    may_read(who, shared.service.job(identity).job)
+    onward = attempt == 0
+    if last:
+        attempt, offset = _resumed(last)
+    events = log_stream(shared, identity, attempt=attempt, rank=rank, offset=offset, onward=onward)
+    return EventStream(events, serving=shared, who=who)
+
+
+def _resumed(last: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,7}):(\d{1,16})", last)
+    if found is None:
+        raise InvalidRequestError(
+            f"header 'Last-Event-ID' should be attempt:offset as in an event's id, found {last!r}"
+        )
+    return int(found[1]), int(found[2])

@@ -1,0 +1,99 @@
+"""What the server asks of the controller; `control/live.py` is the one that answers.
+
+Everything runs on one event loop, so that reads need no lock. Methods that change something are
+awaited until it is on disk. They raise the errors of `wire/problems.py`. Who may do what is
+decided by the route's role first (`server/access.py`) and then here, by who owns the job.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from treadle.wire.jobs import (
+    DryRun,
+    JobChange,
+    JobDetail,
+    JobPage,
+    JobRequest,
+    JobView,
+    LogPiece,
+    Report,
+    Submitted,
+    Why,
+)
+from treadle.wire.machine import (
+    EventPage,
+    EventView,
+    NodeView,
+    PolicyChange,
+    PolicyView,
+    Status,
+    TokenMade,
+    TokenRequest,
+    TokenView,
+    UsageRow,
+    Who,
+)
+
+
+class Service(Protocol):
+    # -- jobs
+    async def submit(self, who: Who, request: JobRequest, key: str = "") -> Submitted: ...
+    async def dry_run(self, who: Who, request: JobRequest) -> DryRun: ...
+    def jobs(
+        self,
+        *,
+        states: tuple[str, ...] = (),
+        user: str = "",
+        tenant: str = "",
+        array: str = "",
+        name: str = "",
+        ended: bool = False,  # also those that ended
+        cursor: str = "",
+        limit: int = 100,
+    ) -> JobPage: ...
+    def job(self, identity: str) -> JobDetail: ...
+    def why(self, identity: str) -> Why: ...
+    async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
+    async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
+    async def release(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
+    async def change(self, who: Who, identity: str, change: JobChange) -> JobView: ...
+    async def report(self, who: Who, identity: str, report: Report) -> None: ...
+    # `attempt` 0 is the newest; `offset` below 0 counts from the end.
+    def log(
+        self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
+    ) -> LogPiece: ...
+
+    # -- the machine
+    def nodes(self) -> tuple[NodeView, ...]: ...
+    # order: "manage" or "avoid"
+    async def manage(self, who: Who, device: str, order: str) -> NodeView: ...
+    async def unquarantine(self, who: Who, device: str) -> NodeView: ...
+    def policy(self) -> PolicyView: ...
+    async def set_policy(self, who: Who, change: PolicyChange) -> PolicyView: ...
+    def status(self) -> Status: ...
+    # mode: "leave" (jobs run on), "drain" (start nothing, end when all have ended), "cancel"
+    async def shut_down(self, who: Who, mode: str) -> Status: ...
+
+    # -- history
+    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage: ...
+    # The newest events, from before the end: at most `limit`, ascending.
+    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage: ...
+    # Everything after that id, then everything as it happens, until cancelled.
+    def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]: ...
+    def usage(
+        self, *, since_at: float = 0.0, until_at: float | None = None
+    ) -> tuple[UsageRow, ...]: ...
+    def snapshot(self) -> Mapping[str, object]: ...
+    # The journal as a file that `treadle analyze` and `treadle simulate` read, in pieces of bytes.
+    def journal(self) -> AsyncIterator[bytes]: ...
+    # name -> text: what helps to find a fault, without secrets
+    def debug(self) -> Mapping[str, str]: ...
+    # Figures for /metrics: (name, labels, value); names are documented in docs/operations.md.
+    def figures(self) -> tuple[tuple[str, Mapping[str, str], float], ...]: ...
+
+    # -- people
+    def who_of_uid(self, uid: int) -> Who: ...
+    def who_of_token(self, token: str) -> Who | None: ...  # job tokens too
+    async def make_token(self, who: Who, request: TokenRequest) -> TokenMade: ...
+    def tokens(self, who: Who) -> tuple[TokenView, ...]: ...
+    async def revoke_token(self, who: Who, identity: str) -> None: ...

@@ -1,0 +1,41 @@
+"""What of a job only its owner and admins see: its output, its variables, its uncommitted code.
+
+Everybody may see that a job is there, what it runs and why it waits; that is what a shared queue
+is for. The rest may hold what was never meant for others.
+"""
+
+from dataclasses import replace
+
+from treadle.wire.jobs import JobDetail, JobView
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import NotAllowedError
+
+HIDDEN = "hidden"
+
+
+def may_read(who: Who, job: JobView) -> None:
+    """Raise unless they may read the job's output."""
+    if not _private_to(who, job):
+        raise NotAllowedError(
+            f"the output of job {job.id} is {job.user}'s; only its owner or an admin reads it"
+        )
+
+
+def shown(who: Who, detail: JobDetail) -> JobDetail:
+    """The job as this person may see it: names of variables without their values, no diff."""
+    if _private_to(who, detail.job):
+        return detail
+    code = None if detail.code is None else replace(detail.code, diff="", cut=False)
+    failure = None if detail.failure is None else replace(detail.failure, evidence="")
+    attempts = tuple(
+        attempt
+        if attempt.failure is None
+        else replace(attempt, failure=replace(attempt.failure, evidence=""))
+        for attempt in detail.attempts
+    )
+    env = dict.fromkeys(detail.env, HIDDEN)
+    return replace(detail, env=env, code=code, failure=failure, attempts=attempts)
+
+
+def _private_to(who: Who, job: JobView) -> bool:
+    return who.role is Role.ADMIN or (who.user == job.user and not who.job)

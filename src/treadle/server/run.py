@@ -1,0 +1,246 @@
+"""Runs the API on a Unix socket, and on a TCP port when asked.
+
+The sockets are bound here, before anything else happens, so that a path or port that is taken is a
+sentence at start-up and not a log line. Over TCP a token is always needed: anybody on the machine
+can reach a loopback port.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+
+from treadle.core.errors import InvalidInputError
+from treadle.server.app import create_app
+from treadle.server.peers import PeerProtocol
+from treadle.server.port import Service
+from treadle.server.settings import ServerSettings
+
+SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
+CONNECTIONS_MAX = 700  # under the usual limit of 1,024 open files, with room for logs and the store
+CLOSE_S_MAX = 3.0
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Where to listen. Without `port` there is no TCP; port 0 takes any that is free."""
+
+    socket_path: Path | None = None
+    socket_mode: int = 0o600  # 0o666: everybody on this machine, each as who they are
+    listen: str | None = None  # an address other than loopback
+    port: int | None = None
+    hosts: tuple[str, ...] = ()  # further names by which the server is reached
+
+
+class Bound(NamedTuple):
+    """Where the server listens."""
+
+    socket_path: Path | None
+    url: str  # empty without a port
+
+
+async def serve(
+    service: Service,
+    doors: Doors,
+    *,
+    stop: asyncio.Event,
+    ready: Callable[[Bound], object] | None = None,
+    settings: ServerSettings | None = None,
+) -> None:
+    """Serve until `stop` is set; `ready` is called once requests are answered."""
+    async with serving(service, doors, settings=settings) as bound:
+        if ready is not None:
+            ready(bound)
+        await stop.wait()
+
+
+@asynccontextmanager
+async def serving(
+    service: Service, doors: Doors, *, settings: ServerSettings | None = None
+) -> AsyncIterator[Bound]:
+    """Serve while the block runs."""
+    with contextlib.ExitStack() as sockets:
+        bound: list[socket.socket] = []
+        url = ""
+        settings = settings or ServerSettings()
+        if doors.socket_path is not None:
+            bound.append(sockets.enter_context(_unix_socket(doors.socket_path, doors.socket_mode)))
+        if doors.port is not None:
+            bound.append(sockets.enter_context(_tcp_socket(doors.listen or LOOPBACK, doors.port)))
+            taken = bound[-1].getsockname()[1]
+            url = f"http://{_in_url(_reachable(doors.listen))}:{taken}"
+            names = _host_names(doors.listen, taken, doors.hosts)
+            settings = replace(settings, hosts=(*settings.hosts, *names))
+        app = create_app(service, settings=settings)
+        server = _Server(_config(app))
+        tasks = [
+            asyncio.create_task(server.serve(sockets=bound)),
+            asyncio.create_task(app.state.serving.metrics.watch_lag(settings.clock)),
+        ]
+        try:
+            await _started(server, tasks[0])
+            yield Bound(doors.socket_path, url)
+        finally:
+            app.state.serving.closing.set()
+            server.should_exit = True
+            tasks[1].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers: the daemon has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: Callable[..., object]) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=PeerProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",  # what strangers send must not fill the log
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        backlog=512,
+        # Longer than clients keep theirs, so that none sends on a connection that is being closed.
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(CLOSE_S_MAX),
+    )
+
+
+async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
+    while not server.started:
+        if running.done():
+            running.result()
+            raise InvalidInputError("the API server ended before it had begun")
+        await asyncio.sleep(0.005)
+
+
+@contextlib.contextmanager
+def _unix_socket(path: Path, mode: int) -> Iterator[socket.socket]:
+    """Bind there; whoever may not use it cannot connect even for a moment.
+
+    Nobody can connect before `listen`, which comes after the mode is set.
+    """
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise InvalidInputError(
+            f"the socket's path {path} is longer than {SOCKET_PATH_BYTES_MAX} bytes;"
+            " set TREADLE_SOCKET to a shorter one"
+        )
+    _make_folder(path.parent, shared=bool(mode & 0o077))
+    _clear_way(path)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.closing(made):
+        try:
+            made.bind(str(path))
+        except OSError as error:
+            raise InvalidInputError(f"cannot make the socket {path}: {error.strerror}") from None
+        path.chmod(mode)
+        ours = _mark(path)
+        try:
+            yield made
+        finally:
+            # A server that came after us may have put its own there.
+            with contextlib.suppress(FileNotFoundError):
+                if _mark(path) == ours:
+                    path.unlink()
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_ino, found.st_ctime_ns
+
+
+def _make_folder(folder: Path, *, shared: bool) -> None:
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True)
+        if shared:
+            folder.chmod(0o755)
+    found = folder.stat()
+    sticky_or_closed = found.st_mode & stat.S_ISVTX or not found.st_mode & 0o022
+    if found.st_uid not in {os.geteuid(), 0} or not sticky_or_closed:
+        raise InvalidInputError(
+            f"the folder {folder} of the socket belongs to somebody else or others may write"
+            " there; choose one of your own"
+        )
+
+
+def _clear_way(path: Path) -> None:
+    """Remove the socket of a server that is gone; refuse to remove anything else."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise InvalidInputError(f"{path} is there and is not a socket; move it away")
+    if found.st_uid != os.geteuid():
+        raise InvalidInputError(f"the socket {path} belongs to another user; choose another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            pass
+    raise InvalidInputError(f"a server answers on {path} already; `treadle status` shows it")
+
+
+@contextlib.contextmanager
+def _tcp_socket(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio switches Nagle's algorithm off: 1 ms an answer, not 44.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    with contextlib.closing(made):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise InvalidInputError(
+                f"cannot listen on {_in_url(host)}:{port}: {error}; choose another port"
+            ) from None
+        yield made
+
+
+def _host_names(listen: str | None, port: int, hosts: Sequence[str]) -> Iterator[str]:
+    """What `Host` may say: loopback, the address listened on, and the names given."""
+    names = [LOOPBACK, "localhost", "[::1]", *hosts]
+    if listen and listen not in {"0.0.0.0", "::"}:
+        names.append(_in_url(listen))
+    elif listen:
+        names += [socket.gethostname(), socket.getfqdn()]
+    for name in names:
+        yield f"{name}:{port}"
+        if port == 80:
+            yield name
+    # Behind a proxy the name comes without our port.
+    yield from hosts
+
+
+def _reachable(listen: str | None) -> str:
+    if listen in {None, "0.0.0.0"}:
+        return LOOPBACK
+    return "::1" if listen == "::" else str(listen)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

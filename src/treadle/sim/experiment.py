@@ -1,0 +1,309 @@
+"""A whole experiment: a workload on a cluster under settings, with its record."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from treadle.core.actions import Action
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.events import Event, JobSubmitted
+from treadle.core.job import JobId, JobSpec
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.scheduler import Observer, Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.stages import StageTimes
+from treadle.policies.placement import placement
+from treadle.policies.registry import policy, worn
+from treadle.reports.metrics import Summary, summarise
+from treadle.reports.recorder import Recorder
+from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.faults import Faults
+from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.run import Simulation
+from treadle.sim.settings import (
+    Settings,
+    elastic_sizes,
+    look,
+    restart_cost,
+    retry_rule,
+    sharing,
+)
+from treadle.sim.warm import WarmEngine
+from treadle.traces.workload import Workload
+
+if TYPE_CHECKING:
+    from treadle.models.loss_streams import LossForecasts
+    from treadle.models.plan_belief import PlanBelief
+
+Stopwatch = Callable[[], float]
+
+_NOBODY: Mapping[int, int] = {}
+
+# What a restart cost is charged to: changes of an allocation, the first start as well, the same
+# with growing made free, everything at every decision, or that with everybody's cost in a group.
+_ENGINES: Mapping[str, type[SimulatedEngine]] = {
+    "changes": SimulatedEngine,
+    "starts": SimulatedEngine,
+    "warm": WarmEngine,
+    "decisions": InterruptingEngine,
+    "groups": GroupInterruptingEngine,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A simulation that is ready to run, and what watches it."""
+
+    settings: Settings
+    simulation: Simulation
+    recorder: Recorder
+    cluster: Cluster
+    spent: "Spent"
+    times: StageTimes
+    lengths: "LossForecasts | None"  # where jobs' ends are told by their losses
+    plans: "PlanBelief | None"  # where execution plans are not known for certain
+
+    def notes(self) -> list[str]:
+        """What was assumed on the way, and learned."""
+        notes: list[str] = []
+        if self.times.drawn:
+            notes.append(
+                f"{len(self.times.drawn)} jobs came without stage times and share devices as "
+                f"models of the catalogue would, drawn by seed {self.times.seed}"
+            )
+        if self.plans is not None:
+            notes.append(
+                "policies begin with plan models whose factors are off by "
+                f"e^±{self.settings.belief_error:g}; {self.plans.learned}"
+            )
+        return notes
+
+    def finish(self) -> Summary:
+        """Run to the end and sum up."""
+        self.simulation.run()
+        return self.summary()
+
+    def summary(self) -> Summary:
+        """Close the record at this moment and sum up."""
+        scheduler = self.simulation.scheduler
+        self.recorder.close(self.simulation.now)
+        return summarise(
+            self.recorder,
+            policy=self.settings.policy,
+            devices=self.cluster.device_count,
+            decisions=scheduler.decisions,
+            decide_cpu_s=self.spent.decide_s,
+            never_fit=scheduler.unfit,
+        )
+
+
+class Spent:
+    """A policy that times another; live and simulated decisions are timed the same way."""
+
+    def __init__(self, inner: Policy, name: str, stopwatch: Stopwatch) -> None:
+        self._inner = inner
+        self._name = name
+        self._stopwatch = stopwatch
+        self.decide_s = 0.0
+        self.in_order = inner.in_order
+        self.rank = inner.rank
+        self.never_fits = inner.never_fits
+        self.why = inner.why
+        self.held_back = inner.held_back
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        begun_s = self._stopwatch()
+        try:
+            schedule = self._inner.decide(snapshot)
+        except Exception as error:
+            # A third party's policy may raise anything; the user gets a sentence and no traceback.
+            raise PolicyError(
+                f"policy {self._name} failed at {snapshot.now:g} s: {error!r}"
+            ) from error
+        self.decide_s += self._stopwatch() - begun_s
+        if not isinstance(schedule, Schedule):
+            raise PolicyError(
+                f"policy {self._name} gave {schedule!r} at {snapshot.now:g} s, "
+                "where a Schedule was expected"
+            )
+        return schedule
+
+
+def prepare(
+    workload: Workload,
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    stopwatch: Stopwatch,
+    observers: Sequence[Observer] = (),
+) -> Experiment:
+    """Build scheduler, engine and recorder; every mistake in the settings shows here."""
+    times = StageTimes(settings.seed)
+    truth = sharing(settings.sharing, base_model(cluster, settings), times)
+    plans = plan_belief(cluster, settings, times)
+    belief, learns = belief_of(truth, plans, settings)
+    jobs = _jobs(workload, cluster, settings)
+    told, lengths = told_as(settings), None
+    if settings.lengths != "known":
+        lengths = forecasts(jobs, settings)
+        belief, told = forecasting(belief, lengths), lengths.announced
+    chosen = policy(_policy_text(settings), placement(settings.placement), belief)
+    spent = Spent(chosen, settings.policy, stopwatch)
+    kind = _ENGINES.get(settings.restart_charge)
+    if kind is None:
+        raise InvalidInputError(
+            f"restart charge {settings.restart_charge!r} is not known; "
+            f"expected one of {', '.join(_ENGINES)}"
+        )
+    engine = kind(
+        jobs,
+        truth,
+        cost=restart_cost(settings.restart_cost),
+        first_start_free=settings.restart_charge == "changes",
+        faults=Faults(settings.faults, cluster),
+        told=told,
+    )
+    # One rule each: it may remember what it was told.
+    recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
+    scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
+    watch = recording(recorder, None if told is None else _by_id(jobs))
+    simulation = Simulation(
+        scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
+    )
+    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans)
+
+
+def _policy_text(settings: Settings) -> str:
+    """The policy, around it the wrapper that keeps what classified retries ask for."""
+    text = settings.policy
+    if settings.retry == "classified" and "elsewhere" not in worn(text):
+        text += "+elsewhere"
+    return text
+
+
+def _by_id(jobs: Iterable[JobSpec]) -> dict[JobId, JobSpec]:
+    return {job.id: job for job in jobs}
+
+
+def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
+    """A job's speed over its speed on one device; jobs alike are asked about once."""
+    single: dict[int, tuple[JobSpec, float]] = {}  # the job keeps the profile's identity alive
+
+    def speedup(spec: JobSpec, speed: float) -> float:
+        known = single.get(id(spec.profile))
+        if known is None:
+            one = truth.alone(spec, 1)
+            if not one:  # It does not run on one device: its smallest size's share of one.
+                one = truth.alone(spec, spec.sizes[0]) / spec.sizes[0] or 1.0
+            known = single[id(spec.profile)] = (spec, one)
+        return speed / known[1]
+
+    return speedup
+
+
+def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -> Observer:
+    """Feed a recorder from a loop; `jobs`: as they are, where they are announced differently."""
+
+    def observe(
+        now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        if jobs is not None:
+            events = [_as_it_is(event, jobs) for event in events]
+        held_back = _NOBODY
+        # A snapshot at every step is a hundredth of a run; most policies hold nobody back.
+        asked = scheduler.policy.held_back
+        if scheduler.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
+            held_back = asked(scheduler.snapshot(now))
+        record_step(recorder, now, events, actions, scheduler, held_back)
+
+    return observe
+
+
+def record_step(
+    recorder: Recorder,
+    now: float,
+    events: Sequence[Event],
+    actions: Sequence[Action],
+    scheduler: Scheduler,
+    held_back: Mapping[int, int],
+) -> None:
+    """Feed a recorder one step, with the scheduler as it is after it."""
+    jobs, head, unfit = scheduler.jobs, None, _NOBODY
+    if scheduler.policy.in_order and scheduler.ranking.queue:
+        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
+    if scheduler.unfit:
+        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
+    recorder.step(
+        now,
+        events,
+        actions,
+        free=scheduler.tenancy.free.total,
+        head=head,
+        held_back=held_back,
+        unfit=unfit,
+    )
+
+
+def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
+    return JobSubmitted(jobs[event.spec.id]) if isinstance(event, JobSubmitted) else event
+
+
+def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
+    """Deal with jobs larger than the whole cluster: refuse, skip or cut them."""
+    devices = cluster.device_count
+    large = [job for job in workload.jobs if job.sizes[0] > devices]
+    if not large:
+        return workload
+    if oversize == "error":
+        job = large[0]
+        raise InvalidInputError(
+            f"{workload.place(job.id)}: job {job.id} asks for {job.asked} devices and the cluster "
+            f"has {devices} (jobs like it: {len(large)}); give a larger --cluster, "
+            "or --oversize skip or cut"
+        )
+    names = {job.id for job in large}
+    jobs: Iterable[JobSpec] = (job for job in workload.jobs if job.id not in names)
+    if oversize == "cut":
+        jobs = (_cut(job, devices) if job.id in names else job for job in workload.jobs)
+    done = {"skip": "left out", "cut": "cut down to it"}[oversize]
+    count = "1 job was" if len(large) == 1 else f"{len(large)} jobs were"
+    note = f"{count} larger than the cluster's {devices} devices and {done}"
+    return replace(workload, jobs=tuple(jobs), notes=(*workload.notes, note))
+
+
+def _cut(job: JobSpec, devices: int) -> JobSpec:
+    plans = tuple(plan for plan in job.plans if plan.fits(devices)) or (DATA_PARALLEL,)
+    profile = replace(job.profile, size=devices)
+    return replace(job, sizes=(devices,), asked=devices, profile=profile, plans=plans)
+
+
+def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[JobSpec]:
+    jobs: Sequence[JobSpec] = workload.jobs
+    if settings.retries is not None:
+        jobs = [replace(job, retries=settings.retries) for job in jobs]
+    if "try-small" in worn(settings.policy):  # In a simulation every job can be tried.
+        jobs = [replace(job, trial=True) for job in jobs]
+    if settings.speeds == "plans":
+        from treadle.models.planned import offering, standard  # noqa: PLC0415  # most runs need none
+
+        devices, node = cluster.device_count, cluster.largest_node
+        jobs = [offering(job, standard(), devices, node) for job in jobs]
+    serial = settings.elastic
+    if serial is None:
+        return jobs
+    if settings.speeds == "plans":
+        raise InvalidInputError("speeds by plans say what sizes jobs have: leave elastic out")
+    if not 0 <= serial <= 1:
+        raise InvalidInputError(f"the serial share of elastic jobs is 0 to 1, not {serial:g}")
+    return [
+        replace(
+            job,
+            sizes=elastic_sizes(job.asked, cluster),
+            profile=replace(job.profile, serial=serial),
+        )
+        for job in jobs
+    ]

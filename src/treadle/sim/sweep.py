@@ -1,0 +1,61 @@
+"""Many simulations over all cores."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
+from signal import SIG_IGN, SIGINT, signal
+from time import perf_counter
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import TreadleError
+from treadle.reports.metrics import Summary
+from treadle.sim.experiment import fit_to, prepare
+from treadle.sim.settings import Settings
+from treadle.traces.clusters import cluster
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One simulation, as words that any process can read."""
+
+    trace: str
+    cluster: str
+    oversize: str
+    settings: Settings
+
+
+def sweep(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, Summary | TreadleError]]:
+    """Run all; yields the place of a task and its summary, or what went wrong, as each ends."""
+    numbered = list(enumerate(tasks))
+    if workers == 1 or len(tasks) == 1:
+        yield from map(_run, numbered)
+        return
+    # Fresh processes rather than forks: nothing of this one's state can leak into a result. They
+    # are stopped at once when this generator is closed or interrupted.
+    with get_context("spawn").Pool(min(workers, len(tasks)), _leave_interrupts) as pool:
+        yield from pool.imap_unordered(_run, numbered)
+
+
+def _leave_interrupts() -> None:
+    """Let the parent deal with Ctrl-C; it stops the workers."""
+    signal(SIGINT, SIG_IGN)
+
+
+def _run(numbered: tuple[int, Task]) -> tuple[int, Summary | TreadleError]:
+    """One simulation from its words; a mistake in one does not cost the others."""
+    place, task = numbered
+    try:
+        workload, machines = _read(task.trace, task.cluster, task.oversize)
+        experiment = prepare(workload, machines, task.settings, stopwatch=perf_counter)
+        return place, experiment.finish()
+    except TreadleError as error:
+        return place, error
+
+
+@lru_cache(maxsize=4)
+def _read(trace: str, machines: str, oversize: str) -> tuple[Workload, Cluster]:
+    parsed = cluster(machines)
+    return fit_to(load(trace, cluster=parsed), parsed, oversize), parsed

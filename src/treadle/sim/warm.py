@@ -1,0 +1,35 @@
+"""An engine whose jobs grow without stopping, as CoDDL's do (Hwang et al., NSDI'21).
+
+Newcomers load, build the model and warm up while the old workers train on; the switch itself takes
+no time worth counting. So growing costs the newcomers' devices for a while and the job nothing,
+shrinking costs nothing, and only a start, a resume or a move to other devices stops the job.
+"""
+
+from treadle.core.actions import Change
+from treadle.sim.engine import Running, SimulatedEngine
+
+
+class WarmEngine(SimulatedEngine):
+    """Charges starts and moves; growing jobs keep their speed until the newcomers are ready."""
+
+    def _change(self, action: Change, now: float) -> None:
+        run = self._runs[action.job]
+        before, after = set(run.allocation.devices), set(action.allocation.devices)
+        if not (before <= after or after <= before):
+            super()._change(action, now)
+            return
+        self._settle(run, now)
+        self._vacate(action.job, run)
+        run.allocation, run.action = action.allocation, action.id
+        self._occupy(action.job, run)
+        if after <= before:
+            self._begun.append((run, 0.0))
+        else:
+            self._warm_up(run, now)
+
+    def _warm_up(self, run: Running, now: float) -> None:
+        ready_at = now + self._cost.seconds(run.spec, run.allocation.size)
+        if run.speed and now + (run.spec.iterations - run.done) / run.speed <= ready_at:
+            self._expect_end(run, now)  # It ends before the newcomers are of any use.
+        else:
+            self._expect(run, ready_at, "begin")

@@ -1,0 +1,149 @@
+"""What is asked of the store, as statements; each reads what it returns and little more.
+
+Text that cannot be in the store is not asked for: the answer is known. Limits and numbers that
+come from outside are brought into range here, since a database answers them with an error.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Executable, Float, and_, case, cast, func, or_, select, tuple_
+from sqlalchemy.sql.elements import ColumnElement
+
+from treadle.store import schema
+from treadle.store.check import WHOLE_MAX
+from treadle.store.rows import AttemptRow, JobFilter
+
+LIMIT_MAX = 1_000_000
+
+_attempts = [schema.attempts.c[name] for name in AttemptRow._fields]
+_order = (schema.jobs.c.number, schema.jobs.c.member)
+
+
+def in_range(number: int) -> int:
+    return max(-WHOLE_MAX, min(number, WHOLE_MAX))
+
+
+def bounded(limit: int) -> int:
+    return max(0, min(limit, LIMIT_MAX))
+
+
+def active() -> Executable:
+    return select(schema.jobs).where(schema.jobs.c.ended_at.is_(None)).order_by(*_order)
+
+
+def job(identity: str) -> Executable:
+    return select(schema.jobs).where(schema.jobs.c.id == identity)
+
+
+def jobs(wanted: JobFilter, *, before: tuple[int, int] | None, limit: int) -> Executable:
+    table = schema.jobs
+    query = select(table).order_by(table.c.number.desc(), table.c.member.desc())
+    for column, value in (
+        (table.c.owner, wanted.owner),
+        (table.c.tenant, wanted.tenant),
+        (table.c.array, wanted.array),
+        (table.c.name, wanted.name),
+    ):
+        if value:
+            query = query.where(column == value)
+    if wanted.states:
+        query = query.where(table.c.state.in_(list(wanted.states)))
+    if wanted.ended is not None:
+        ended = table.c.ended_at
+        query = query.where(ended.is_not(None) if wanted.ended else ended.is_(None))
+    if before is not None:
+        query = query.where(tuple_(*_order) < tuple_(*map(in_range, before)))
+    return query.limit(bounded(limit))
+
+
+def attempts(identity: str) -> Executable:
+    table = schema.attempts
+    return select(*_attempts).where(table.c.job == identity).order_by(table.c.number)
+
+
+def open_attempts() -> Executable:
+    table = schema.attempts
+    order = (table.c.action, table.c.job, table.c.number)
+    return select(*_attempts).where(table.c.ended_at.is_(None)).order_by(*order)
+
+
+def lines(
+    *, after: int, job: str, kinds: Sequence[str], limit: int, last: bool = False
+) -> Executable:
+    """Ascending after an id; or the last ones, descending."""
+    table = schema.journal
+    query = select(table).where(table.c.id > in_range(after))
+    if job:
+        query = query.where(table.c.job == job)
+    if kinds:
+        query = query.where(table.c.kind.in_(list(kinds)))
+    order = table.c.id.desc() if last else table.c.id
+    return query.order_by(order).limit(bounded(limit))
+
+
+def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executable:
+    """Device-seconds of each owner and tenant between two moments."""
+    table = schema.attempts
+    ends_at = now_at if until_at is None else until_at
+    ended_at = func.coalesce(table.c.ended_at, now_at)
+    first_at = _greater(table.c.started_at, since_at)
+    last_at = case((ended_at < ends_at, ended_at), else_=ends_at)
+    # A clock that was set back may have ended an attempt before it began.
+    seconds = case((last_at > first_at, last_at - first_at), else_=0.0)
+    share = cast(table.c.device_count, Float) * seconds
+    return (
+        select(
+            table.c.owner,
+            table.c.tenant,
+            func.count(table.c.job.distinct()),
+            func.sum(share),
+            # Unknown times anything is unknown, and sums pass over what is unknown.
+            func.sum(share * table.c.busy),
+            func.coalesce(func.sum(case((table.c.failed, share))), 0.0),
+        )
+        .where(
+            and_(
+                table.c.started_at < ends_at,
+                or_(table.c.ended_at.is_(None), table.c.ended_at > since_at),
+            )
+        )
+        .group_by(table.c.owner, table.c.tenant)
+        .order_by(table.c.owner, table.c.tenant)
+    )
+
+
+def old_lines(before_at: float, *, after: int, keep_from: int, limit: int) -> Executable:
+    """Ids of lines older than a moment that are about no job that still goes on."""
+    table = schema.journal
+    goes_on = (
+        select(schema.jobs.c.id)
+        .where(schema.jobs.c.id == table.c.job)
+        .where(schema.jobs.c.ended_at.is_(None))
+        .exists()
+    )
+    return (
+        select(table.c.id)
+        .where(table.c.id > after, table.c.id < keep_from)
+        .where(table.c.wall_at < before_at, ~goes_on)
+        .order_by(table.c.id)
+        .limit(limit)
+    )
+
+
+def old_keys(before_at: float, *, limit: int) -> Executable:
+    table = schema.keys
+    return (
+        select(table.c.owner, table.c.key)
+        .where(table.c.made_at < before_at)
+        .order_by(table.c.made_at)
+        .limit(limit)
+    )
+
+
+def old_tokens(before_at: float, *, limit: int) -> Executable:
+    table = schema.tokens
+    return select(table.c.id).where(table.c.expires_at < before_at).limit(limit)
+
+
+def _greater(column: ColumnElement[float], value: float) -> ColumnElement[float]:
+    return case((column > value, column), else_=value)

@@ -1,0 +1,138 @@
+"""The rows of the store, as plain values.
+
+A batch is everything that one step of the controller changed; it is written in one transaction or
+not at all. Bodies are JSON that the store does not look into. Moments that end in `_at` are seconds
+since 1970, except `at`, which counts from the start of the run as the core does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class JournalRow(NamedTuple):
+    """One fact, decision or order; its id is given by the store, ascending without gaps shown."""
+
+    at: float
+    wall_at: float
+    kind: str
+    job: str  # empty if it is about none
+    body: bytes  # the line as journal/codec.py writes it, without its number
+    id: int = 0  # 0 until it is written
+
+
+class JobRow(NamedTuple):
+    """A job as it stands. Columns that are asked for, and two bodies that are not."""
+
+    id: str
+    number: int  # ascending in order of submission; the members of an array share it
+    member: int | None  # its number within an array
+    array: str  # id of the array; empty for a job of its own
+    name: str
+    owner: str
+    tenant: str
+    state: str  # treadle.wire.jobs.State
+    priority: int
+    submitted_at: float
+    ended_at: float | None
+    record: bytes  # what the controller keeps of it
+    row: bytes | None  # the core's row while it has not ended
+
+
+class AttemptRow(NamedTuple):
+    """One launch. (job, number) is its key."""
+
+    job: str
+    number: int  # from 1
+    action: int  # the order that asked for it
+    owner: str
+    tenant: str
+    devices: tuple[str, ...]
+    started_at: float | None  # None until its processes run
+    ended_at: float | None
+    busy: float | None  # how busy its devices were on average, 0 to 1, where that was measured
+    failed: bool
+    body: bytes  # exit status, verdict, ...
+
+
+class ProfileRow(NamedTuple):
+    """What was learned from jobs alike."""
+
+    key: str
+    body: bytes
+    changed_at: float
+
+
+class TokenRow(NamedTuple):
+    id: str
+    digest: str  # SHA-256 of the token, in hexadecimal
+    name: str
+    owner: str
+    role: str
+    created_at: float
+    expires_at: float | None
+    used_at: float | None
+
+
+class KeyRow(NamedTuple):
+    """An idempotency key of a user, and what it made."""
+
+    owner: str
+    key: str
+    digest: str  # of the request: the same key with another request is a conflict
+    body: bytes
+    made_at: float
+
+
+class UsageSum(NamedTuple):
+    owner: str
+    tenant: str
+    jobs: int
+    allocated_s: float  # device-seconds
+    used_s: float | None
+    failed_s: float
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one transaction writes. Rows with a known key replace what was there."""
+
+    journal: list[JournalRow] = field(default_factory=list)
+    jobs: list[JobRow] = field(default_factory=list)
+    attempts: list[AttemptRow] = field(default_factory=list)
+    profiles: list[ProfileRow] = field(default_factory=list)
+    tokens: list[TokenRow] = field(default_factory=list)
+    keys: list[KeyRow] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, bytes] = field(default_factory=dict)  # by job, sealed
+    forgotten: list[str] = field(default_factory=list)  # jobs whose secrets are deleted
+
+    def __bool__(self) -> bool:
+        return any(
+            (
+                self.journal,
+                self.jobs,
+                self.attempts,
+                self.profiles,
+                self.tokens,
+                self.keys,
+                self.settings,
+                self.secrets,
+                self.forgotten,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs; empty fields let everything pass."""
+
+    states: Sequence[str] = ()
+    owner: str = ""
+    tenant: str = ""
+    array: str = ""
+    name: str = ""
+    ended: bool | None = None
+
+
+Settings = Mapping[str, str]

@@ -1,0 +1,294 @@
+"""The store behind one class: what is written survives, what is read was committed.
+
+`Writer` writes; here are the ways in and the questions. Reads have connections of their own and may
+come from any thread. One process has a store open at a time.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Executable, bindparam, delete, func, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnectionError
+
+from treadle.store import queries, schema
+from treadle.store.address import backend_of
+from treadle.store.backend import Backend
+from treadle.store.check import findable
+from treadle.store.deadline import Deadline
+from treadle.store.errors import StoreError, first_line
+from treadle.store.rows import (
+    AttemptRow,
+    Batch,
+    JobFilter,
+    JobRow,
+    JournalRow,
+    KeyRow,
+    ProfileRow,
+    TokenRow,
+    UsageSum,
+)
+from treadle.store.statements import Group
+from treadle.store.writer import Hook, Writer
+
+PATIENCE_S = 15.0  # how long a write waits for a lock or a server that restarts
+LOCK_WAIT_S = 1.0  # a controller that was killed just now is gone within that
+PRUNE_ROWS_MAX = 500  # in one transaction, so that a write never waits long for it
+
+_DROP_LINES = delete(schema.journal).where(schema.journal.c.id == bindparam("gone_0"))
+_DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
+_DROP_KEYS = (
+    delete(schema.keys)
+    .where(schema.keys.c.owner == bindparam("gone_0"))
+    .where(schema.keys.c.key == bindparam("gone_1"))
+)
+
+
+class Store:
+    def __init__(self, backend: Backend, writer: Writer) -> None:
+        self._backend = backend
+        self._writer = writer
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        hook: Hook | None = None,
+        patience_s: float = PATIENCE_S,
+        lock_wait_s: float = LOCK_WAIT_S,
+    ) -> Self:
+        """Open, make or upgrade the store at the URL and become its only controller.
+
+        The hook is for tests: it is called with the name of each point of a transaction.
+        """
+        deadline = Deadline(lock_wait_s)
+        backend = backend_of(url, deadline)
+        writer = Writer(backend, patience_s=patience_s, hook=hook)
+        try:
+            writer.open(deadline)
+        except BaseException:
+            writer.close()
+            backend.release()
+            raise
+        return cls(backend, writer)
+
+    @property
+    def kind(self) -> str:
+        """The database: "sqlite" or "postgresql"."""
+        return self._backend.kind
+
+    def close(self) -> None:
+        """Let somebody else open it; a second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._writer.close()
+            self._backend.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def write(self, batch: Batch) -> tuple[int, ...]:
+        """Write everything in one transaction; the ids of its journal rows, ascending by one.
+
+        Rows replace those of the same key; secrets of forgotten jobs go last. Waits for locks and
+        for a server that restarts; a StoreError afterwards means that nothing was written, unless
+        its `fate_unknown` says otherwise.
+        """
+        return self._writer.write(batch)
+
+    def prune(
+        self,
+        *,
+        keys_before_at: float | None = None,
+        tokens_before_at: float | None = None,
+        journal_before_at: float | None = None,
+        keep_from: int | None = None,
+    ) -> int:
+        """Remove what is older than these moments; how many rows went.
+
+        Idempotency keys go by their age, tokens by when they ran out. Journal lines go if they are
+        older than the moment and about no job that still goes on; those with an id of `keep_from`
+        or above stay in any case. A journal with gaps cannot be replayed: give the id of the run's
+        first line as `keep_from` to keep that run whole. Without a moment nothing goes. Many small
+        transactions, so that writes come in between.
+        """
+        count = 0
+        if keys_before_at is not None:
+            count += self._prune(_DROP_KEYS, queries.old_keys(keys_before_at, limit=PRUNE_ROWS_MAX))
+        if tokens_before_at is not None:
+            old = queries.old_tokens(tokens_before_at, limit=PRUNE_ROWS_MAX)
+            count += self._prune(_DROP_TOKENS, old)
+        if journal_before_at is not None:
+            count += self._prune_lines(
+                journal_before_at,
+                keep_from=self.last_line() + 1 if keep_from is None else keep_from,
+            )
+        return count
+
+    # -- jobs
+
+    def active(self) -> list[JobRow]:
+        """Jobs that have not ended, in the order of their submission."""
+        return [JobRow._make(row) for row in self._rows(queries.active())]
+
+    def job(self, identity: str) -> JobRow | None:
+        rows = self._rows(queries.job(identity), identity)
+        return JobRow._make(rows[0]) if rows else None
+
+    def jobs(
+        self, wanted: JobFilter, *, before: tuple[int, int] | None = None, limit: int = 100
+    ) -> list[JobRow]:
+        """The newest first; `before` is the number and member of the last one on the page before.
+
+        A job outside an array counts as member -1.
+        """
+        words = (wanted.owner, wanted.tenant, wanted.array, wanted.name, *wanted.states)
+        rows = self._rows(queries.jobs(wanted, before=before, limit=limit), *words)
+        return [JobRow._make(row) for row in rows]
+
+    def next_number(self) -> int:
+        """One more than the highest number of a job, from 1."""
+        return self._number(select(func.max(schema.jobs.c.number))) + 1
+
+    def attempts(self, job: str) -> list[AttemptRow]:
+        return [AttemptRow._make(row) for row in self._rows(queries.attempts(job), job)]
+
+    def open_attempts(self) -> list[AttemptRow]:
+        """Attempts that have not ended, in the order of their actions."""
+        return [AttemptRow._make(row) for row in self._rows(queries.open_attempts())]
+
+    def secret(self, job: str) -> bytes | None:
+        query = select(schema.secrets.c.sealed).where(schema.secrets.c.job == job)
+        rows = self._rows(query, job)
+        return bytes(rows[0][0]) if rows else None
+
+    # -- history
+
+    def lines(
+        self, after: int, *, job: str = "", kinds: Sequence[str] = (), limit: int = 1000
+    ) -> list[JournalRow]:
+        """Lines after an id, ascending; of one job or of some kinds if asked."""
+        query = queries.lines(after=after, job=job, kinds=kinds, limit=limit)
+        return [JournalRow._make(row) for row in self._rows(query, job, *kinds)]
+
+    def lines_last(
+        self, *, job: str = "", kinds: Sequence[str] = (), limit: int = 100
+    ) -> list[JournalRow]:
+        """The newest lines, ascending."""
+        query = queries.lines(after=0, job=job, kinds=kinds, limit=limit, last=True)
+        return [JournalRow._make(row) for row in reversed(self._rows(query, job, *kinds))]
+
+    def last_line(self) -> int:
+        """The highest id ever given to a line; 0 before the first."""
+        return self._number(select(schema.writer.c.line))
+
+    def usage(self, since_at: float, until_at: float | None, now_at: float) -> list[UsageSum]:
+        """Device-seconds between two moments; attempts that go on count up to now."""
+        rows = self._rows(queries.usage(since_at, until_at, now_at=now_at))
+        return [UsageSum._make(row) for row in rows]
+
+    # -- the rest
+
+    def settings(self) -> dict[str, str]:
+        return {row[0]: row[1] for row in self._rows(select(schema.settings))}
+
+    def setting(self, key: str) -> str | None:
+        query = select(schema.settings.c.value).where(schema.settings.c.key == key)
+        rows = self._rows(query, key)
+        return str(rows[0][0]) if rows else None
+
+    def profile(self, key: str) -> ProfileRow | None:
+        rows = self._rows(select(schema.profiles).where(schema.profiles.c.key == key), key)
+        return ProfileRow._make(rows[0]) if rows else None
+
+    def profiles(self, limit: int) -> list[ProfileRow]:
+        """Those that changed last, newest first."""
+        table = schema.profiles
+        query = select(table).order_by(table.c.changed_at.desc(), table.c.key.desc())
+        return [ProfileRow._make(row) for row in self._rows(query.limit(queries.bounded(limit)))]
+
+    def key(self, owner: str, key: str) -> KeyRow | None:
+        table = schema.keys
+        query = select(table).where(table.c.owner == owner, table.c.key == key)
+        rows = self._rows(query, owner, key)
+        return KeyRow._make(rows[0]) if rows else None
+
+    def tokens(self) -> list[TokenRow]:
+        """All of them, also those that ran out, in the order in which they were made."""
+        table = schema.tokens
+        rows = self._rows(select(table).order_by(table.c.created_at, table.c.id))
+        return [TokenRow._make(row) for row in rows]
+
+    def token_by_digest(self, digest: str) -> TokenRow | None:
+        rows = self._rows(select(schema.tokens).where(schema.tokens.c.digest == digest), digest)
+        return TokenRow._make(rows[0]) if rows else None
+
+    # -- how
+
+    def _rows(self, query: Executable, *words: str) -> Sequence[Sequence[Any]]:
+        """The answer; none, without asking, if a word cannot be in the store."""
+        if self._closed:
+            raise StoreError(f"the store {self._backend.name} is closed", retryable=False)
+        if not findable(*words):
+            return []
+        try:
+            return self._answer(query)
+        except DBAPIError as error:
+            raise StoreError(
+                f"cannot read the store {self._backend.name}: {first_line(error.orig or error)}",
+                retryable=self._backend.retryable(error),
+            ) from error
+        except NoConnectionError as error:
+            raise StoreError(
+                f"cannot read the store {self._backend.name}: too many are reading",
+                retryable=True,
+            ) from error
+
+    def _answer(self, query: Executable) -> Sequence[Sequence[Any]]:
+        try:
+            with self._backend.reading.connect() as connection:
+                return connection.execute(query).all()
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        # A server that restarted has cut all connections; the pool has thrown the others away.
+        with self._backend.reading.connect() as connection:
+            return connection.execute(query).all()
+
+    def _number(self, query: Executable) -> int:
+        rows = self._rows(query)
+        return int(rows[0][0] or 0) if rows else 0
+
+    def _prune(self, drop: Executable, old: Executable) -> int:
+        """Remove what the query finds until it finds nothing."""
+        count = 0
+        while rows := self._rows(old):
+            self._writer.clear(Group("prune", drop, [_gone(row) for row in rows]))
+            count += len(rows)
+        return count
+
+    def _prune_lines(self, before_at: float, *, keep_from: int) -> int:
+        """Step by step upwards, so that lines that stay are passed over once."""
+        count = after = 0
+        while rows := self._rows(
+            queries.old_lines(before_at, after=after, keep_from=keep_from, limit=PRUNE_ROWS_MAX)
+        ):
+            self._writer.clear(Group("prune", _DROP_LINES, [_gone(row) for row in rows]))
+            after = rows[-1][0]
+            count += len(rows)
+        return count
+
+
+def _gone(key: Sequence[Any]) -> dict[str, Any]:
+    return {f"gone_{place}": value for place, value in enumerate(key)}

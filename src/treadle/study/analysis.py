@@ -1,0 +1,106 @@
+"""The study of one record, as one value."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from treadle.core.errors import InvalidInputError
+from treadle.failures.rules import RuleTable
+from treadle.reports.finite import finite
+from treadle.reports.metrics import summarise
+from treadle.study.convergence import Convergence, Losses, convergence
+from treadle.study.failing import Failures, failures
+from treadle.study.record import Record
+from treadle.study.usage import Usage, usage
+from treadle.study.waits import Waits, waits
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Jobs that ended alike."""
+
+    status: str
+    jobs: int
+    share: float  # of jobs
+    gpu_h: float
+    gpu_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What the record says. The field names are the keys of the JSON object."""
+
+    name: str
+    how: str
+    jobs: int
+    nodes: int | None  # of the cluster that they ran on; None: not recorded
+    devices: int | None
+    span_s: float  # first submission to the last moment of the record
+    ends: tuple[End, ...]  # most device time first
+    waits: tuple[Waits, ...]
+    usage: Usage
+    failures: Failures
+    convergence: Convergence
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON object; a number that is not finite is null in it."""
+        return {key: finite(value) for key, value in asdict(self).items()}
+
+
+def analyse(
+    record: Record, *, rules: RuleTable | None = None, losses: Losses | None = None
+) -> Analysis:
+    """A pure function of what was recorded."""
+    recorder = record.recorder
+    stories = recorder.stories
+    if not stories:
+        raise InvalidInputError(f"{record.workload.source} holds no jobs to analyse")
+    summary = summarise(
+        recorder,
+        policy=record.settings.policy,
+        devices=record.cluster.device_count,
+        decisions=0,
+        decide_cpu_s=0.0,
+        never_fit=dict.fromkeys(record.unfit, ""),
+    )
+    first_at = min(story.submitted_at for story in stories.values())
+    return Analysis(
+        name=record.workload.name,
+        how=record.how,
+        jobs=len(stories),
+        nodes=len(record.cluster.nodes) if record.has_cluster else None,
+        devices=record.cluster.device_count if record.has_cluster else None,
+        span_s=max(recorder.series.at[-1] - first_at, 0.0),
+        ends=_ends(record),
+        waits=waits(record),
+        usage=usage(record, summary),
+        failures=failures(record, rules),
+        convergence=convergence(record, losses),
+        notes=record.notes,
+    )
+
+
+def _ends(record: Record) -> tuple[End, ...]:
+    """By how jobs ended according to the trace, or else in the run."""
+    stories = record.recorder.stories
+    counts: dict[str, int] = {}
+    device_s: dict[str, float] = {}
+    for identity, story in stories.items():
+        status = record.statuses.get(identity, story.status)
+        counts[status] = counts.get(status, 0) + 1
+        device_s[status] = device_s.get(status, 0.0) + story.service_s
+    return tuple(
+        End(
+            status,
+            counts[status],
+            counts[status] / len(stories),
+            device_s[status] / 3600.0,
+            _share(device_s, status),
+        )
+        for status in sorted(counts, key=lambda status: (-device_s[status], status))
+    )
+
+
+def _share(parts: Mapping[str, float], name: str) -> float:
+    whole = sum(parts.values())
+    return parts[name] / whole if whole else 0.0

@@ -1,0 +1,87 @@
+"""What was spent after a job's loss had all but settled.
+
+A loss has settled once it is within 0.1 % of the lowest that the job ever reported. Noise makes the
+lowest loss a matter of luck and late, so what is found here is the least that was spent after it.
+A job's device time is taken to be spread evenly over its iterations.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.models.loss_streams import stream
+from treadle.models.losses import Numbers
+from treadle.reports.story import Story
+from treadle.study.record import Record
+
+WITHIN = 0.001
+# The share of a job's device time that bought the last 0.1 % in the Philly study, by how it ended.
+STUDIED: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
+_ALIKE = {"finished": "passed", "succeeded": "passed", "cancelled": "killed"}
+
+Losses = Callable[[Story], tuple[Numbers, Numbers] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Jobs that reported losses, and those that did not."""
+
+    jobs: int
+    gpu_h: float
+    settled_gpu_h: float  # of it, after the loss had settled
+    share: float | None
+    silent_jobs: int  # their losses are not recorded
+    silent_gpu_h: float
+    studied_gpu_h: float  # of it, if they were like the study's jobs: an assumption
+
+
+def convergence(record: Record, losses: Losses | None = None) -> Convergence:
+    """`losses`: iterations and losses that a job reported; simulated ones unless given."""
+    losses = losses or _generated(record.settings.seed)
+    jobs = silent = 0
+    held_s = settled_s = silent_s = studied_s = 0.0
+    for identity, story in record.recorder.stories.items():
+        if not story.service_s:
+            continue
+        reported = losses(story)
+        if reported is None:
+            silent += 1
+            silent_s += story.service_s
+            status = record.statuses.get(identity, story.status)
+            studied_s += story.service_s * STUDIED.get(_ALIKE.get(status, status), 0.0)
+        else:
+            jobs += 1
+            held_s += story.service_s
+            settled_s += story.service_s * settled_share(*reported)
+    return Convergence(
+        jobs=jobs,
+        gpu_h=held_s / 3600.0,
+        settled_gpu_h=settled_s / 3600.0,
+        share=settled_s / held_s if held_s else None,
+        silent_jobs=silent,
+        silent_gpu_h=silent_s / 3600.0,
+        studied_gpu_h=studied_s / 3600.0,
+    )
+
+
+def settled_share(iterations: Numbers, losses: Numbers) -> float:
+    """The share of the iterations after the first loss within 0.1 % of the lowest."""
+    first = int(np.argmax(losses <= float(losses.min()) * (1.0 + WITHIN)))
+    return float(1.0 - iterations[first] / iterations[-1])
+
+
+def _generated(seed: int) -> Losses:
+    """The losses of AITurbo-like jobs; nobody else reports any yet."""
+
+    def losses(story: Story) -> tuple[Numbers, Numbers] | None:
+        if story.status != "finished" or not story.done:
+            return None
+        # A job may have announced a limit of steps; where it ended is what it really took.
+        reports = stream(replace(story.spec, iterations=story.done), seed)
+        if reports is None:
+            return None
+        count = reports.count(story.done)
+        return reports.losses(count) if count else None
+
+    return losses

@@ -1,0 +1,241 @@
+"""What each guideline of the Philly study would save here, by simulating with it and without.
+
+Where jobs run matters only if crossing nodes costs speed, and failures only if there are some.
+Where the settings say nothing of either, both are taken from the study, for the run without a
+guideline as well: what is compared differs by the guideline alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import TreadleError
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Observer
+from treadle.policies.registry import worn
+from treadle.reports.metrics import percentile
+from treadle.reports.story import Story
+from treadle.sim.experiment import Experiment, Stopwatch, prepare
+from treadle.sim.settings import Settings
+from treadle.study.record import Record
+from treadle.traces.workload import Workload
+
+JOBS_MAX = 2000  # simulated a dozen times within about a minute
+WITHOUT = "none of them"
+BOTH = "both of them"
+_RESTART_S = "60"
+_RETRIES = 3
+# name -> wrapper, with the parameters of `treadle replicate philly`
+_PLACING = {
+    "wait for locality": "locality?share=0.1",
+    "dedicated servers": "dedicated?from=4",
+    "defragmentation": "defrag?budget=60",
+    "bounded overtaking": "overtaking",
+}
+_TRY_SMALL = "try-small?devices=4"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One simulation: a guideline, or none, and how it is worn."""
+
+    group: str  # "placing" or "failing"
+    guideline: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What came out of one simulation."""
+
+    group: str
+    guideline: str
+    policy: str
+    jobs_finished: int
+    completion_mean_s: float | None  # over finished jobs
+    wait_mean_s: float | None  # over all jobs
+    wait_large_p95_s: float | None  # of jobs of more than 8 devices
+    place_wait_h: float  # waited for want of a place while enough devices were free
+    gpu_h: float  # held by all jobs
+    failed_attempts: int
+    failed_gpu_h: float  # held by attempts that failed
+    refused: str = ""  # why it cannot be worn here
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The jobs to simulate."""
+
+    workload: Workload
+    chosen: int  # jobs submitted in it
+    carried: int  # jobs submitted before it that still ran
+    of_jobs: int  # jobs of the record
+
+    @property
+    def sentence(self) -> str:
+        if self.chosen == self.of_jobs:
+            return "Simulated with all of its jobs."
+        return (
+            f"Simulated with {self.chosen:,} of {self.of_jobs:,} jobs, those in a row that waited "
+            f"longest, and the rest of the {self.carried:,} that ran when the first of them came."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Guidelines:
+    """All effects; in each group the first is without a guideline."""
+
+    jobs: int
+    of_jobs: int
+    effects: tuple[Effect, ...]
+    assumptions: tuple[str, ...]
+
+    def group(self, name: str) -> list[Effect]:
+        return [effect for effect in self.effects if effect.group == name]
+
+
+def window(record: Record, jobs_max: int) -> Window:
+    """So many jobs at most: those in a row that waited longest, and who ran when they came.
+
+    Who ran by then keeps the time that it still had to run, so that the cluster is not empty.
+    """
+    jobs, stories = record.workload.jobs, record.recorder.stories
+    if len(jobs) <= jobs_max:
+        return Window(record.workload, len(jobs), 0, len(jobs))
+    waited_s = [stories[job.id].waited_s if job.id in stories else 0.0 for job in jobs]
+    first = _longest(waited_s, jobs_max)
+    chosen = jobs[first : first + jobs_max]
+    begin_at = chosen[0].submit_at
+    earlier = (stories[job.id] for job in jobs[:first] if job.id in stories)
+    carried = [rest for story in earlier if (rest := _rest(story, begin_at)) is not None]
+    workload = replace(record.workload, jobs=(*carried, *chosen))
+    return Window(workload, len(chosen), len(carried), len(jobs))
+
+
+def trials(settings: Settings) -> list[Trial]:
+    """Every simulation that is needed; a guideline that is worn already is left out."""
+    placed, failing = _placed(settings), _failing(settings)
+    already = worn(settings.policy)
+    found = [Trial("placing", WITHOUT, placed)]
+    found += [
+        Trial("placing", name, _wearing(placed, wrapper))
+        for name, wrapper in _PLACING.items()
+        if wrapper.partition("?")[0] not in already
+    ]
+    found.append(Trial("failing", WITHOUT, failing))
+    found.append(Trial("failing", "classified retry", replace(failing, retry="classified")))
+    if "try-small" not in already:
+        tried = _wearing(failing, _TRY_SMALL)
+        found.append(Trial("failing", "try small first", tried))
+        found.append(Trial("failing", BOTH, replace(tried, retry="classified")))
+    return found
+
+
+def measured(
+    chosen: Sequence[Trial],
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    stopwatch: Stopwatch,
+    observers: Sequence[Observer] = (),
+) -> Iterator[Effect]:
+    """The effect of each trial, one after another."""
+    for trial in chosen:
+        try:
+            experiment = prepare(
+                workload, cluster, trial.settings, stopwatch=stopwatch, observers=observers
+            )
+            experiment.finish()
+        except TreadleError as error:
+            if trial.guideline == WITHOUT:
+                raise
+            policy = trial.settings.policy
+            yield Effect(
+                *(trial.group, trial.guideline, policy, 0, None, None, None, 0.0, 0.0, 0, 0.0),
+                refused=str(error),
+            )
+        else:
+            yield _effect(trial, experiment)
+
+
+def assumptions(record: Record) -> tuple[str, ...]:
+    """What the simulations rest on that the record does not say."""
+    settings, cluster, found = record.settings, record.cluster, []
+    if not record.has_cluster:
+        nodes, devices = len(cluster.nodes), cluster.device_count
+        found.append(f"Assumed: {settings.policy}, on {nodes:,} nodes with {devices:,} devices.")
+    if settings.effects == "none":
+        found.append("Assumed: jobs that cross nodes or racks run slower, as in the Philly study.")
+    if settings.restart_cost == "none":
+        found.append(f"Assumed: a job that is stopped or moved stands still for {_RESTART_S} s.")
+    if not settings.faults.job_failures:
+        found.append(
+            "Assumed, for the guidelines about failures: jobs fail as in the Philly study and are "
+            f"tried again up to {_RETRIES} times."
+        )
+    return tuple(found)
+
+
+def _placed(settings: Settings) -> Settings:
+    return replace(
+        settings,
+        effects="philly" if settings.effects == "none" else settings.effects,
+        restart_cost=_RESTART_S if settings.restart_cost == "none" else settings.restart_cost,
+    )
+
+
+def _failing(settings: Settings) -> Settings:
+    """With failures, and a retry that does not ask why."""
+    placed = replace(_placed(settings), retry="fixed")
+    if settings.faults.job_failures:
+        return placed
+    return replace(placed, retries=_RETRIES, faults=replace(settings.faults, job_failures=1.0))
+
+
+def _wearing(settings: Settings, wrapper: str) -> Settings:
+    return replace(settings, policy=f"{settings.policy}+{wrapper}")
+
+
+def _longest(waited_s: Sequence[float], count: int) -> int:
+    """Where the so many numbers in a row begin that add up to most; the first such place."""
+    best = total = sum(waited_s[:count])
+    first = 0
+    for begin in range(1, len(waited_s) - count + 1):
+        total += waited_s[begin + count - 1] - waited_s[begin - 1]
+        if total > best + 1e-6:  # rounding alone moves nothing
+            best, first = total, begin
+    return first
+
+
+def _rest(story: Story, begin_at: float) -> JobSpec | None:
+    """What is left of a job that ran at that moment."""
+    started_at, ended_at = story.first_start_at, story.ended_at
+    if started_at is None or started_at >= begin_at or ended_at is None or ended_at <= begin_at:
+        return None
+    each_s = story.spec.profile.iteration_s
+    left = min((ended_at - begin_at) / each_s, story.spec.iterations)
+    return replace(story.spec, iterations=left, submit_at=begin_at)
+
+
+def _effect(trial: Trial, experiment: Experiment) -> Effect:
+    recorder = experiment.recorder
+    stories = recorder.stories.values()
+    finished = [
+        story.ended_at - story.submitted_at
+        for story in stories
+        if story.status == "finished" and story.ended_at is not None
+    ]
+    large = sorted(story.waited_s for story in stories if story.spec.asked > 8)
+    return Effect(
+        trial.group,
+        trial.guideline,
+        trial.settings.policy,
+        jobs_finished=len(finished),
+        completion_mean_s=sum(finished) / len(finished) if finished else None,
+        wait_mean_s=sum(story.waited_s for story in stories) / len(stories),
+        wait_large_p95_s=percentile(large, 95),
+        place_wait_h=recorder.waited_s("fragmentation") / 3600.0,
+        gpu_h=sum(story.service_s for story in stories) / 3600.0,
+        failed_attempts=len(recorder.failures),
+        failed_gpu_h=sum(failure.device_s for failure in recorder.failures) / 3600.0,
+    )

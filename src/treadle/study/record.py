@@ -1,0 +1,123 @@
+"""What happened, and how it came to be known: everything that an analysis rests on."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+import msgspec
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobId
+from treadle.journal.journal import Journal, Step
+from treadle.journal.journal import read as read_journal
+from treadle.reports.recorder import Recorder
+from treadle.sim.experiment import Experiment, Stopwatch, prepare, record_step
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
+
+NOWHERE = ""  # the node of devices of which nobody says where they are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One run of a workload."""
+
+    how: str  # where it comes from, in half a sentence
+    workload: Workload
+    cluster: Cluster
+    settings: Settings
+    recorder: Recorder  # closed
+    unfit: Collection[JobId] = ()  # jobs that the cluster cannot hold
+    # How jobs ended according to the trace, where a simulation knows less.
+    statuses: Mapping[JobId, str] = field(default_factory=dict)
+    has_causes: bool = True  # why jobs waited is known
+    has_cluster: bool = True  # it is the one that they ran on, and not one to simulate on
+    has_progress: bool = True  # how far they got in which time is known
+    has_failures: bool = True  # attempts that failed are known, if there were any
+    notes: tuple[str, ...] = ()
+
+
+def simulated(experiment: Experiment, workload: Workload) -> Record:
+    """The record of an experiment that has been run to its end."""
+    settings = experiment.settings
+    experiment.recorder.close(experiment.simulation.now)
+    return Record(
+        how=f"simulated under {settings.policy}, as the trace does not say when its jobs ran",
+        workload=workload,
+        cluster=experiment.cluster,
+        settings=settings,
+        recorder=experiment.recorder,
+        unfit=frozenset(experiment.simulation.scheduler.unfit),
+        statuses=workload.statuses,
+        has_failures=bool(settings.faults.job_failures),
+        notes=(*workload.notes, *experiment.notes()),
+    )
+
+
+def replayed(path: Path, stopwatch: Stopwatch) -> Record:
+    """The record of a journal."""
+    journal = read_journal(path)
+    settings = _settings(path, journal.opened.settings)
+    workload = _workload(path, journal)
+    experiment = prepare(workload, journal.opened.cluster, settings, stopwatch=stopwatch)
+    _replay(path, journal, experiment)
+    named = f", under {settings.policy}" if "policy" in journal.opened.settings else ""
+    cut_off = "the journal ends in the middle of a line, which is left out"
+    return Record(
+        how=f"replayed from a journal{named}",
+        workload=workload,
+        cluster=journal.opened.cluster,
+        settings=settings,
+        recorder=experiment.recorder,
+        unfit=frozenset(experiment.simulation.scheduler.unfit),
+        notes=(cut_off,) if journal.cut_off else (),
+    )
+
+
+def _replay(path: Path, journal: Journal, experiment: Experiment) -> None:
+    held_back: Mapping[int, int] = {}
+    for step in journal.steps:
+        if step.wake_at is not None:
+            held_back = step.held_back
+        try:
+            _take(step, held_back, experiment)
+        except (TreadleError, AssertionError, LookupError):
+            # What somebody else wrote is no mistake of ours, whatever we trip over.
+            raise InvalidInputError(
+                f"{path} line {step.line}: what happened at second {step.now:g} cannot follow what "
+                "is recorded before it; are lines of it missing?"
+            ) from None
+    experiment.recorder.close(journal.steps[-1].now)
+
+
+def _take(step: Step, held_back: Mapping[int, int], experiment: Experiment) -> None:
+    scheduler = experiment.simulation.scheduler
+    scheduler.replay(step.events, step.actions, step.now, wake_at=step.wake_at)
+    record_step(experiment.recorder, step.now, step.events, step.actions, scheduler, held_back)
+
+
+def _workload(path: Path, journal: Journal) -> Workload:
+    specs = {
+        event.spec.id: event.spec
+        for step in journal.steps
+        for event in step.events
+        if isinstance(event, JobSubmitted)
+    }
+    if not specs:
+        raise InvalidInputError(f"{path} holds no jobs; expected at least one to be submitted")
+    return Workload.of(path.name, specs.values(), path=str(path))
+
+
+def _settings(path: Path, written: Mapping[str, object]) -> Settings:
+    """The settings of then; what a later or another writer adds is not asked for."""
+    faults = written.get("faults")
+    if isinstance(faults, Mapping):  # JSON has no infinity, and no setting of faults may be empty.
+        whole = {key: inf if value is None else value for key, value in faults.items()}
+        written = {**written, "faults": whole}
+    try:
+        return msgspec.convert(dict(written), Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{path} line 1: the settings are not Treadle's: {error}") from None

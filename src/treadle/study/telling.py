@@ -1,0 +1,380 @@
+"""An analysis in words and tables."""
+
+from collections.abc import Callable, Sequence
+
+from treadle.reports.document import Cell, Document, Section, Table, Tile
+from treadle.reports.recorder import WAIT_CAUSES
+from treadle.reports.table import digits, duration, percent
+from treadle.study.analysis import Analysis
+from treadle.study.convergence import STUDIED, Convergence
+from treadle.study.failing import Failed, Failures
+from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
+from treadle.study.usage import UNKNOWN, Usage
+from treadle.study.waits import Waits
+
+_REASONS_MAX = 10
+_NOT_SHOWN = 0.0005  # a change below this reads 0.0 %
+_TIMES_FROM = 9.0
+_UNNAMED = "-"
+
+
+def document(analysis: Analysis, guidelines: Guidelines | None, command: str) -> Document:
+    """What a person reads; without guidelines that section is left out."""
+    sections = [
+        _ends(analysis),
+        _waiting(analysis.waits),
+        _device_time(analysis.usage),
+        _failing(analysis),
+        _convergence(analysis.convergence),
+    ]
+    if guidelines is not None:
+        sections.append(_guidelines(guidelines))
+    return Document(
+        title=f"Analysis of {analysis.name}",
+        facts=_facts(analysis),
+        command=command,
+        tiles=_tiles(analysis, guidelines),
+        sections=sections,
+        notes=analysis.notes,
+    )
+
+
+def _facts(analysis: Analysis) -> str:
+    jobs, span = _count(analysis.jobs, "job"), duration(analysis.span_s)
+    where = ""
+    if analysis.nodes is not None and analysis.devices is not None:
+        nodes, devices = _count(analysis.nodes, "node"), _count(analysis.devices, "device")
+        where = f" on {nodes} with {devices}"
+    return f"{jobs}{where} over {span}, {analysis.how}"
+
+
+# -- what the record says -----------------------------------------------------------------------
+
+
+def _ends(analysis: Analysis) -> Section:
+    ends = analysis.ends
+    rows = [
+        (end.status, f"{end.jobs:,}", percent(end.share), digits(end.gpu_h), percent(end.gpu_share))
+        for end in ends
+    ]
+    table = Table(
+        "",
+        ("ended", "jobs", "of jobs", "GPU hours", "of GPU hours"),
+        rows,
+        parts=("GPU hours",),
+        shares=[(end.gpu_share,) for end in ends],
+    )
+    return Section("How jobs ended", "Jobs and the device time that they held.", tables=[table])
+
+
+def _waiting(waits: Sequence[Waits]) -> Section:
+    times = Table(
+        "",
+        ("devices", "jobs", "waited", "mean", "p50", "p90", "p99", "all, hours"),
+        [
+            (
+                *(row.size, f"{row.jobs:,}", f"{row.waited:,}"),
+                *map(duration, (row.mean_s, row.p50_s, row.p90_s, row.p99_s)),
+                digits(row.total_s / 3600.0),
+            )
+            for row in waits
+        ],
+    )
+    lead = (
+        "By how many devices a job asked for; means and percentiles count jobs that did not wait. "
+        "devices: fewer were free than it asked for. fragmentation: enough were free, but not "
+        "where it could use them. order: it would have fitted, behind another that did not. fair "
+        "share: its tenant had its share."
+    )
+    whole = waits[0]
+    if whole.causes_s is None:
+        return Section("Waiting", lead, ["Why jobs waited is not recorded."], [times])
+    if not whole.total_s:
+        return Section("Waiting", lead, ["Nobody waited."], [times])
+    causes = [cause for cause in WAIT_CAUSES if cause != "fair share" or whole.share(cause)]
+    waited = [row for row in waits if row.share(causes[0]) is not None]
+    shares = [[row.share(cause) or 0.0 for cause in causes] for row in waited]
+    table = Table(
+        "Why they waited, shares of the time",
+        ("devices", *causes),
+        [(row.size, *map(percent, parts)) for row, parts in zip(waited, shares, strict=True)],
+        parts=causes,
+        shares=shares,
+    )
+    return Section("Waiting", lead, tables=[times, table])
+
+
+def _device_time(usage: Usage) -> Section:
+    lead = (
+        "By how many devices a job held, and over how many nodes. Progress: what was done over "
+        "what the same device time does alone on one node; less where jobs cross nodes, share, "
+        "restart or lose work."
+    )
+    held = f"Jobs held {digits(usage.gpu_h)} GPU hours"
+    if usage.in_use is not None:
+        held += f", {percent(usage.in_use)} of what the cluster had from first to last"
+    if usage.progress is not None:
+        held += f"; {percent(usage.progress)} of them turned into progress"
+    findings = [f"{held}.", "How busy the devices themselves were is not recorded."]
+    if usage.progress is None:
+        findings.append("How fast jobs progressed is not recorded.")
+    if any(use.nodes == UNKNOWN for use in usage.by_spread):
+        findings.append("On which nodes jobs ran is not recorded.")
+    table = Table(
+        "",
+        ("devices", "nodes", "holds", "GPU hours", "of GPU hours", "progress"),
+        [
+            (
+                *(use.size, use.nodes, f"{use.holds:,}", digits(use.gpu_h)),
+                *(percent(use.share), percent(use.progress)),
+            )
+            for use in usage.by_spread
+        ],
+        parts=("GPU hours",),
+        shares=[(use.share,) for use in usage.by_spread],
+    )
+    return Section("Device time by size and spread", lead, findings, [table])
+
+
+def _failing(analysis: Analysis) -> Section:
+    failures = analysis.failures
+    lead = (
+        "Attempts that failed, and the device time that they held. deterministic: a retry repeats "
+        "it. transient: a retry may work. resource: a retry needs more of something. unknown: "
+        "nobody can tell."
+    )
+    if not failures.attempts:
+        return Section("Failures", lead, [_no_failure(analysis)])
+    early = ", ".join(
+        f"{percent(share)} within {duration(float(limit_s))}"
+        for limit_s, share in failures.early.items()
+    )
+    findings = [
+        (
+            f"{_count(failures.attempts, 'attempt')} of {_count(failures.jobs, 'job')} failed "
+            f"after {digits(failures.gpu_h)} GPU hours, {percent(failures.share)} of all; "
+            f"{_count(failures.lost_jobs, 'job')} failed for good."
+        ),
+        _repeats(failures),
+        f"They failed early: {early}.",
+    ]
+    by_class = [one for one in failures.by_class if one.attempts]
+    reasons = failures.by_reason[:_REASONS_MAX]
+    more = len(failures.by_reason) - len(reasons)
+    note = f"{_count(more, 'more reason')} cost less." if more else ""
+    tables = [
+        _failed_table("By class", "class", by_class),
+        _failed_table("By reason", "reason", reasons, note),
+        _failed_table("By devices asked for", "devices", failures.by_size),
+    ]
+    return Section("Failures", lead, findings, tables)
+
+
+def _repeats(failures: Failures) -> str:
+    if not failures.repeats:
+        return "None of them came after a failure of the same job."
+    cost = digits(failures.repeats_gpu_h)
+    return f"{failures.repeats:,} came after a failure of the same job and cost {cost} GPU hours."
+
+
+def _no_failure(analysis: Analysis) -> str:
+    failures: Failures = analysis.failures
+    if failures.recorded:
+        return "No attempt failed."
+    bad = [end for end in analysis.ends if end.status in {"unsuccessful", "failed"}]
+    if not bad:
+        return "Failed attempts are not recorded."
+    jobs, gpu_h = sum(end.jobs for end in bad), sum(end.gpu_h for end in bad)
+    return (
+        f"Attempts and reasons are not recorded; {_count(jobs, 'job')} of {analysis.jobs:,} ended "
+        f"{bad[0].status} after {digits(gpu_h)} GPU hours, "
+        f"{percent(sum(end.gpu_share for end in bad))} of all."
+    )
+
+
+def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = "") -> Table:
+    has_class = first == "reason"
+    columns = (first, *(("class",) if has_class else ()), "attempts", "jobs")
+    return Table(
+        title,
+        (*columns, "ran p50", "ran p90", "GPU hours", "of these"),
+        [
+            (
+                *(one.name, *((one.kind,) if has_class else ())),
+                *(f"{one.attempts:,}", f"{one.jobs:,}"),
+                *(duration(one.ran_p50_s), duration(one.ran_p90_s)),
+                *(digits(one.gpu_h), percent(one.share)),
+            )
+            for one in rows
+        ],
+        note,
+        parts=("GPU hours",),
+        shares=[(one.share,) for one in rows],
+    )
+
+
+def _convergence(found: Convergence) -> Section:
+    lead = (
+        "Device time spent after a job's loss was within 0.1 % of the lowest that it ever "
+        "reported: what stopping then would save. Noise makes it the least that was spent."
+    )
+    findings = []
+    if found.jobs:
+        findings.append(
+            f"{_count(found.jobs, 'job')} reported losses and held {digits(found.gpu_h)} GPU "
+            f"hours; {digits(found.settled_gpu_h)} of them ({percent(found.share)}) came after "
+            "the loss had settled."
+        )
+    if found.silent_jobs:
+        findings.append(
+            f"The losses of {_count(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
+            f"GPU hours are not recorded. In the Philly study {100 * STUDIED['passed']:.0f} % of "
+            f"the device time of passed jobs and {100 * STUDIED['killed']:.0f} % of killed ones "
+            f"bought the last 0.1 %; were these the same, it would be "
+            f"{digits(found.studied_gpu_h)} GPU hours (an assumption, not a measurement)."
+        )
+    return Section("Convergence", lead, findings or ["No job held a device."])
+
+
+# -- what the guidelines would save -------------------------------------------------------------
+
+
+def _guidelines(guidelines: Guidelines) -> Section:
+    lead = (
+        "The same jobs simulated with each guideline of the Philly study and without. Changes are "
+        f"against {WITHOUT}; a guideline that helps some may cost others."
+    )
+    placing, failing = guidelines.group("placing"), guidelines.group("failing")
+    tables = [
+        _effects(
+            "Where and in what order jobs run",
+            placing,
+            {
+                "completion": _column(duration, lambda one: one.completion_mean_s),
+                "wait": _column(duration, lambda one: one.wait_mean_s),
+                "for a place": _column(_hours, lambda one: one.place_wait_h),
+                "wait p95, >8": _column(duration, lambda one: one.wait_large_p95_s),
+                "GPU hours": _column(digits, lambda one: one.gpu_h),
+            },
+            "completion, wait: means. for a place: waited while enough devices were free. "
+            "GPU hours: held by all jobs.",
+        ),
+        _effects(
+            "What to do about failures",
+            failing,
+            {
+                "failed attempts": _column(_whole, lambda one: one.failed_attempts),
+                "their GPU hours": _column(digits, lambda one: one.failed_gpu_h),
+                "GPU hours": _column(digits, lambda one: one.gpu_h),
+                "wait": _column(duration, lambda one: one.wait_mean_s),
+                "finished": lambda one, _: Cell(f"{one.jobs_finished:,}"),
+            },
+            "GPU hours: held by all jobs. wait: mean. finished: jobs; which of them do depends on "
+            "retries, so that completion times do not compare.",
+        ),
+    ]
+    return Section("What the guidelines would save", lead, guidelines.assumptions, tables)
+
+
+_Column = Callable[[Effect, Effect], Cell]
+
+
+def _column(say: Callable[[float], str | None], value: Callable[[Effect], float | None]) -> _Column:
+    """A number and how it differs from that without a guideline; less is better in all of them."""
+
+    def column(one: Effect, without: Effect) -> Cell:
+        here, there = value(one), value(without)
+        if here is None:
+            return Cell(_UNNAMED)
+        text = say(here) or _UNNAMED
+        if one is without or not there:
+            return Cell(text)
+        change = here / there - 1.0
+        if abs(change) < _NOT_SHOWN:
+            return Cell(text, "same")
+        return Cell(text, _changed(change), "better" if change < 0 else "worse")
+
+    return column
+
+
+def _effects(
+    title: str, effects: Sequence[Effect], columns: dict[str, _Column], note: str
+) -> Table:
+    without = effects[0]
+    worn = [one for one in effects if not one.refused]
+    refused = [
+        f" {one.guideline} cannot be had here: {one.refused}." for one in effects if one.refused
+    ]
+    return Table(
+        title,
+        ("guideline", *columns),
+        [(one.guideline, *(say(one, without) for say in columns.values())) for one in worn],
+        note + "".join(refused),
+    )
+
+
+def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
+    whole, failures = analysis.waits[0], analysis.failures
+    tiles = [
+        Tile(
+            "Mean wait",
+            duration(whole.mean_s) or _UNNAMED,
+            f"{whole.waited:,} of {_count(whole.jobs, 'job')} waited",
+        ),
+        Tile(
+            "Wait for a place",
+            percent(whole.share("fragmentation")) or _UNNAMED,
+            "of all waiting, while enough devices were free",
+        ),
+        Tile(
+            "Failed attempts",
+            digits(failures.gpu_h) if failures.recorded else _UNNAMED,
+            f"GPU hours, {percent(failures.share)} of all" if failures.recorded else "not recorded",
+        ),
+    ]
+    if guidelines is not None:
+        tiles += [
+            _best(
+                "Completion saved", guidelines.group("placing"), lambda one: one.completion_mean_s
+            ),
+            _best("Failed hours saved", guidelines.group("failing"), lambda one: one.failed_gpu_h),
+        ]
+    return tiles
+
+
+def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float | None]) -> Tile:
+    """The guideline that cuts a number most."""
+    without, *others = effects
+    whole = value(without)
+    cuts = [
+        (1.0 - here / whole, one.guideline)
+        for one in others
+        if whole and not one.refused and (here := value(one)) is not None
+    ]
+    saved, guideline = max(cuts, default=(0.0, ""))
+    if saved < _NOT_SHOWN:
+        return Tile(what, percent(0.0) or _UNNAMED, "simulated, with any guideline")
+    worn = "classified retry, try small first" if guideline == BOTH else guideline
+    return Tile(what, percent(saved) or _UNNAMED, f"simulated, with {worn}")
+
+
+# -- words --------------------------------------------------------------------------------------
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _changed(change: float) -> str:
+    """In percent; in times where percents would be a long number."""
+    if change >= _TIMES_FROM:
+        return f"{1.0 + change:.3g}x"
+    return f"{100 * change:+.{0 if abs(change) >= 0.0095 else 1}f}%"
+
+
+def _hours(hours: float) -> str:
+    return f"{digits(hours)} h"
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"

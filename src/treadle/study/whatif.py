@@ -1,0 +1,155 @@
+"""What another policy would have made of a run that was recorded live.
+
+Every job of the record becomes a job of a simulation: it comes when it came, and takes as long at
+each size as was observed. How long the whole takes at a size is told by its progress there, or by
+the run itself if it ran at one size only; what is left of its time is what a start costs it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from treadle.core.actions import Stop
+from treadle.core.events import (
+    Event,
+    JobFailed,
+    JobFinished,
+    JobProgressed,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    JobUpdated,
+)
+from treadle.core.job import JobId, JobSpec, Profile
+from treadle.journal.journal import Journal
+from treadle.models.lengths import SERIAL, Lengths
+from treadle.sim.experiment import Stopwatch, prepare
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a record says of one job."""
+
+    spec: JobSpec
+    submitted_at: float
+    size: int = 0  # of the newest order
+    begun_at: float | None = None  # of the present attempt's processes
+    share: float = 0.0  # of the work that is done
+    lengths: Lengths = field(default_factory=Lengths)  # by its progress
+    ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
+    ended_at: float | None = None
+    finished: bool = False
+
+
+def observed(journal: Journal) -> dict[JobId, Seen]:
+    """Every job of a record."""
+    seen: dict[JobId, Seen] = {}
+    for step in journal.steps:
+        for event in step.events:
+            _take(seen, event, step.now)
+        for action in step.actions:
+            job = seen[action.job]
+            if not isinstance(action, Stop):
+                _close(job, step.now, job.share)
+                job.size = action.allocation.size
+    return seen
+
+
+def workload_of(journal: Journal, name: str = "recorded") -> Workload:
+    """The jobs that finished, as they were observed."""
+    jobs = [_spec(job) for job in observed(journal).values() if job.finished]
+    return Workload.of(name, jobs)
+
+
+def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[JobId, float]:
+    """Seconds from submission to end of each job that finished, had that policy decided."""
+    workload = workload_of(journal)
+    settings = Settings(policy=policy, restart_cost="profile", restart_charge="starts")
+    # Slots of the CPU are devices like others here: what runs on them was measured on them.
+    cluster = replace(
+        journal.opened.cluster,
+        nodes=tuple(replace(node, device_type="gpu") for node in journal.opened.cluster.nodes),
+    )
+    experiment = prepare(workload, cluster, settings, stopwatch=stopwatch)
+    experiment.finish()
+    return {
+        name: story.ended_at - story.submitted_at
+        for name, story in experiment.recorder.stories.items()
+        if story.ended_at is not None
+    }
+
+
+def recorded_s(journal: Journal) -> dict[JobId, float]:
+    """The same as it was."""
+    return {
+        name: job.ended_at - job.submitted_at
+        for name, job in observed(journal).items()
+        if job.finished and job.ended_at is not None
+    }
+
+
+def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
+    match event:
+        case JobSubmitted(spec):
+            seen[spec.id] = Seen(spec, now)
+        case JobUpdated(spec):
+            seen[spec.id].spec = spec
+        case JobStarted(name):
+            seen[name].begun_at = now
+        case JobProgressed(name, _, done, speed):
+            job = seen[name]
+            job.share = done / job.spec.iterations
+            if speed > 0:
+                job.lengths.add(job.size, job.spec.iterations / speed)
+        case JobStopped(name, _, done):
+            job = seen[name]
+            _close(job, now, done / job.spec.iterations)
+        case JobFailed(name, _, done):
+            job = seen[name]
+            _close(job, now, done / job.spec.iterations)
+            job.ended_at = now
+        case JobFinished(name):
+            job = seen[name]
+            _close(job, now, 1.0)
+            job.ended_at, job.finished = now, True
+        case _:
+            pass
+
+
+def _close(job: Seen, now: float, share: float) -> None:
+    """An attempt has ended; the job has come so far."""
+    if job.begun_at is None:
+        return
+    before = sum(part for _, _, part in job.ran)
+    job.ran.append((job.size, now - job.begun_at, max(0.0, share - before)))
+    job.share, job.begun_at = share, None
+
+
+def _spec(job: Seen) -> JobSpec:
+    """The job as it was: its length by size, and what a start costs it."""
+    spec = job.spec
+    sizes = {size for size, _, _ in job.ran}
+    lengths, restart_s = job.lengths, 0.0
+    if len(job.ran) == 1 or not lengths.by_size:
+        lengths = Lengths()
+        by_size: dict[int, float] = defaultdict(float)
+        for size, seconds, _ in job.ran:
+            by_size[size] += seconds
+        share = {size: sum(part for s, _, part in job.ran if s == size) or 1.0 for size in sizes}
+        for size, seconds in by_size.items():
+            lengths.add(size, max(1e-3, seconds / share[size]))
+    else:
+        spent_s = sum(seconds for _, seconds, _ in job.ran)
+        needed_s = sum(part * lengths.length_s(size) for size, _, part in job.ran)
+        restart_s = max(0.0, spent_s - needed_s) / len(job.ran)
+    profile = Profile(
+        size=spec.asked,
+        serial=SERIAL,
+        restart_s=restart_s,
+        model=spec.profile.model,
+        curve=lengths.curve(),
+    )
+    return replace(
+        spec, iterations=lengths.length_s(spec.asked), profile=profile, submit_at=job.submitted_at
+    )

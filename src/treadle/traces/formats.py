@@ -1,0 +1,84 @@
+"""The table of formats: which columns tell a file's format, and who reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from treadle.traces.table import Table
+from treadle.traces.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of table: a file is of the first format all of whose columns it has.
+
+    The reader ("module:function") is imported on use: all of them take 15 ms, one takes 1.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    reader: str
+
+    def read(self, table: Table) -> Workload:
+        module, _, function = self.reader.partition(":")
+        read: Callable[[Table], Workload] = getattr(
+            import_module(f"treadle.traces.{module}"), function
+        )
+        return read(table)
+
+
+def _of(name: str, columns: str, reader: str) -> Format:
+    return Format(name, tuple(columns.split()), reader)
+
+
+# The more particular first: every Muri and Chronus file has Tiresias' columns too.
+FORMATS = (
+    _of("treadle", "id submit_s sizes iterations", "own:read_own"),
+    _of(
+        "muri",
+        "job_id num_gpu submit_time iterations iteration_time",
+        "tiresias:read_muri",
+    ),
+    _of(
+        "chronus",
+        "job_id user num_gpu submit_time duration expect_time_list best_effort",
+        "tiresias:read_chronus",
+    ),
+    _of("tiresias", "job_id num_gpu submit_time duration", "tiresias:read_tiresias"),
+    _of("philly", "job_id submit_s num_gpus duration_s", "philly:read_philly"),
+    _of("elasticflow", "job_id submission_time deadline num_gpu duration", "itp:read_elasticflow"),
+    _of("itp", "job_id submission_time num_gpu duration", "itp:read_itp"),
+    _of("pollux", "name time application num_replicas batch_size", "pollux:read_pollux"),
+    _of(
+        "rubick", "name submission_time duration application num_gpus is_sla", "rubick:read_rubick"
+    ),
+    _of(
+        "openb",
+        "name num_gpu gpu_milli creation_time deletion_time scheduled_time",
+        "openb:read_openb",
+    ),
+    _of("afs", "app_id submit_time service num_jobs model_name", "afs:read_afs"),
+)
+# Without a header: tab-separated, told by the number of columns.
+BARE_FORMATS = (
+    _of(
+        "gavel",
+        "job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor "
+        "priority_weight SLO arrival_time",
+        "gavel:read_gavel",
+    ),
+    _of(
+        "shockwave",
+        "job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor "
+        "mode priority_weight SLO duration arrival_time",
+        "gavel:read_shockwave",
+    ),
+)
+# Files that people have beside their traces, and what they are.
+NOT_JOBS = (
+    (("machineId", "number of GPUs"), "Philly's list of machines, to be given as the cluster"),
+    (("sn", "cpu_milli", "gpu", "model"), "openb's list of nodes, to be given as the cluster"),
+    (("vc", "node num"), "a table of nodes per virtual cluster"),
+    (("ip", "DSW", "PSW", "ASW"), "a network's topology, one host a line"),
+    (("id", "job_num", "gpu_job_num", "avg_run_time_gpu"), "a summary of clusters, one a line"),
+)

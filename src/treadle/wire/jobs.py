@@ -1,0 +1,246 @@
+"""Jobs as people ask for them and see them.
+
+Everything here is a plain dataclass: the server makes its OpenAPI document from these, and the
+client reads answers back into them. Moments that end in `_at` are seconds since 1970 here, because
+people and other programs read them; inside, time is counted from the start of the run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a person sees of a job; `cause` and `because` say the rest."""
+
+    PENDING = "PENDING"
+    HELD = "HELD"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    RESIZING = "RESIZING"
+    STOPPING = "STOPPING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMEOUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """The working directory by reference: what git says of it at the moment of submission."""
+
+    commit: str = ""  # of HEAD; empty where there is no git
+    branch: str = ""
+    dirty: bool = False
+    diff: str = ""  # of tracked files against HEAD, cut at 1 MiB
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a user asks for. All fields but the command have defaults."""
+
+    command: tuple[str, ...]
+    name: str = ""
+    devices: str = "1"  # "4", "1..4" or "1,2,4"; several sizes mean that Treadle may choose
+    ranks: str = "auto"  # "device": one process for each device; "one"; "auto": see docs/jobs.md
+    workdir: str = ""  # absolute; empty means the home directory of whoever submits
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # given to the job, never shown
+    tenant: str = ""
+    priority: int = 0  # higher goes first
+    guaranteed: bool = True
+    resumable: bool = False  # it may be stopped and started again: it keeps checkpoints
+    time_limit_s: float | None = None  # of running, over all attempts
+    grace_s: float = 30.0  # between the stop signal and SIGKILL
+    stop_signal: str = "SIGTERM"
+    retries: int = 3  # at most; what would fail again is not tried again
+    after: tuple[str, ...] = ()  # jobs that must end well first
+    after_any: tuple[str, ...] = ()  # jobs that must end, however
+    array: str = ""  # "0-99%8": a job for each number, at most 8 at once
+    model: str = ""  # the network's name: jobs of one name are taken to train alike
+    estimate_s: float | None = None  # how long it will take alone, if the user knows
+    held: bool = False  # to be released by hand
+    code: Code | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The answer to a submission: one job, or the members of an array."""
+
+    id: str  # of the job, or of the array as a whole
+    jobs: tuple[str, ...]
+    position: int | None = None  # in the queue, from 1; None if it has already been started
+    repeated: bool = False  # the idempotency key was known: nothing new was made
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEstimate:
+    """When a waiting job would start, from simulations that go on from now."""
+
+    earliest_s: float | None  # from now; None: not within the simulated time
+    latest_s: float | None
+    runs: int
+    sentence: str  # what it rests on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a submission would come to; nothing was submitted."""
+
+    jobs: int
+    sizes: tuple[int, ...]
+    starts_now: bool
+    never_fits: str = ""  # why it could never run here, if it could not
+    estimate: StartEstimate | None = None
+    spec: Mapping[str, object] = field(default_factory=dict)  # as it would be kept
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    step: float
+    total: float | None = None
+    per_s: float | None = None  # steps a second
+    eta_s: float | None = None  # seconds to go
+    loss: float | None = None
+    source: str = ""  # "report", "log" or "estimate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """Why an attempt failed, as the classifier read its logs."""
+
+    kind: str  # deterministic, transient, resource, unknown
+    rule: str
+    sentence: str
+    advice: str
+    evidence: str = ""
+    retried: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    """One launch of a job's processes."""
+
+    number: int  # from 1
+    devices: tuple[str, ...]
+    started_at: float
+    ended_at: float | None = None
+    code: int | None = None  # exit status as shells write it: 128 + n for a signal
+    told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
+    failure: FailureView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job as `treadle ps` lists it."""
+
+    id: str
+    name: str
+    user: str
+    tenant: str
+    state: State
+    cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
+    because: str = ""  # one sentence
+    devices: tuple[str, ...] = ()  # held now
+    sizes: tuple[int, ...] = (1,)
+    priority: int = 0
+    guaranteed: bool = True
+    resumable: bool = False
+    progress: Progress | None = None
+    submitted_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    running_s: float = 0.0  # with devices, all attempts together
+    device_s: float = 0.0  # device-seconds
+    attempts: int = 0
+    resizes: int = 0
+    failures: int = 0
+    code: int | None = None  # exit status, once it ended
+    array: str = ""  # id of the array it belongs to
+    index: int | None = None
+    command: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """A job with everything that is kept of it, but for its secrets."""
+
+    job: JobView
+    workdir: str
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]  # names only
+    time_limit_s: float | None
+    grace_s: float
+    retries: int
+    after: tuple[str, ...]
+    after_any: tuple[str, ...]
+    code: Code | None
+    attempts: tuple[AttemptView, ...]
+    failure: FailureView | None = None
+    ranks: int = 1  # of the newest attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    jobs: tuple[JobView, ...]
+    cursor: str = ""  # for the next page; empty at the end
+    total: int | None = None  # active jobs in all, where it is cheap to say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why a job waits, or holds what it holds."""
+
+    id: str
+    state: State
+    cause: str
+    because: str  # the dominant reason, with its numbers
+    evidence: tuple[str, ...] = ()
+    change: str = ""  # the smallest change that would let it run
+    never: bool = False  # it can never run as it is, told apart from "wait"
+    position: int | None = None
+    estimate: StartEstimate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """What may be changed of a job; None leaves it as it is."""
+
+    priority: int | None = None
+    time_limit_s: float | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a running job says of itself."""
+
+    step: float
+    total: float | None = None
+    loss: float | None = None
+    checkpoint: float | None = None  # the step of the newest checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPiece:
+    """Bytes of one rank's output."""
+
+    attempt: int
+    rank: int
+    offset: int  # of the first byte
+    next: int  # where to go on
+    text: str
+    ended: bool  # nothing will be added any more
+    size: int  # bytes there are now
+    lost: int = 0  # bytes that the limit on logs kept out, in the middle

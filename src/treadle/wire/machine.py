@@ -1,0 +1,147 @@
+"""The machine, its policy and its history as people see them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    USER = "user"
+    ADMIN = "admin"
+
+    @property
+    def level(self) -> int:
+        return list(Role).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """Who asks. `job` is set for a token that belongs to a running job."""
+
+    user: str
+    role: Role
+    uid: int | None = None
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """A process on a device that Treadle did not start."""
+
+    pid: int
+    user: str
+    memory_gib: float | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceView:
+    name: str  # as in an allocation: "host:3"
+    number: int
+    uuid: str = ""
+    model: str = ""
+    state: str = "free"  # free, held, foreign, quarantined, avoided
+    because: str = ""
+    jobs: tuple[str, ...] = ()
+    memory_gib: float | None = None
+    memory_used_gib: float | None = None
+    busy: float | None = None  # share of the last second, 0 to 1
+    foreign: tuple[ProcessView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    name: str
+    device_type: str
+    cores: int
+    memory_gib: float
+    devices: tuple[DeviceView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyView:
+    policy: str  # what a user set: "afs", "tiresias?limits=3250:7200"
+    placement: str
+    worn: str  # with what the controller puts around it
+    since_at: float
+    error: str = ""  # of its last decision, if that failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    policy: str
+    placement: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventView:
+    """One row of the journal as people read it."""
+
+    id: int
+    at: float  # seconds since 1970
+    kind: str
+    job: str = ""
+    text: str = ""
+    body: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    events: tuple[EventView, ...]
+    next: int  # the id to go on after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """Device-hours of one user in one tenant."""
+
+    user: str
+    tenant: str
+    jobs: int
+    allocated_h: float  # devices held
+    used_h: float | None  # the same times how busy they were, where that was measured
+    failed_h: float  # of allocated_h, in attempts that failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    version: str
+    pid: int
+    since_at: float
+    store: str  # "sqlite" or "postgresql"; never a password
+    socket: str
+    url: str  # of the loopback port; empty if there is none
+    policy: str
+    devices: int
+    free: int
+    running: int
+    waiting: int
+    held: int
+    draining: bool = False
+    problem: str = ""  # what keeps it from working as it should, in one sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenView:
+    id: str
+    name: str
+    user: str
+    role: Role
+    created_at: float
+    expires_at: float | None = None
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    name: str
+    user: str = ""  # empty: whoever asks
+    role: Role = Role.USER
+    days: float | None = 90.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMade:
+    token: str  # shown this once
+    view: TokenView

@@ -1,0 +1,254 @@
+"""The small notations of a job description: devices, arrays, lengths of time, priorities, signals.
+
+Each function takes the text as a person wrote it and the name to call it by in the sentence that
+refuses it. Whatever the text, the answer is a value or an InvalidInputError.
+"""
+
+import re
+import signal
+from typing import NamedTuple
+
+from treadle.core.errors import InvalidInputError
+
+DEVICES_MAX = 4096
+ARRAY_MEMBERS_MAX = 10_000
+ARRAY_INDEX_MAX = 9_999_999
+DURATION_MAX_S = 10 * 365 * 86_400.0
+PRIORITY_MAX = 1_000_000
+PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
+RANKS = ("auto", "device", "one")
+
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})", re.ASCII)
+_MEMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
+_PARTS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(d|h|m|s)\s*", re.ASCII | re.IGNORECASE)
+_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
+_CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?", re.ASCII)
+_UNIT_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_SHOWN_MAX = 60
+
+
+class Members(NamedTuple):
+    """The numbers of an array, ascending, and how many may run at once."""
+
+    numbers: tuple[int, ...]
+    at_once_max: int | None
+
+
+def shown(text: str) -> str:
+    """A text as an error quotes it: on one line, not too long, nothing a terminal would obey."""
+    cut = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+    return '"' + "".join(mark if mark.isprintable() else "?" for mark in cut) + '"'
+
+
+def devices(text: str, what: str = "devices") -> str:
+    """`4`, `2..8` or `1,2,4`, in the one way it is sent."""
+    stripped = text.strip()
+    between = _RANGE.fullmatch(stripped)
+    if between:
+        low, high = int(between[1]), int(between[2])
+        if low > high:
+            raise InvalidInputError(
+                f"{what} is {shown(text)}; a range goes up, such as {high}..{low}"
+            )
+        sizes = [low, high]
+    else:
+        parts = [part.strip() for part in stripped.split(",")]
+        if not all(_NUMBER.fullmatch(part) for part in parts):
+            raise InvalidInputError(
+                f"{what} is {shown(text)}; expected a number such as 4, a range such as 2..8, "
+                "or sizes such as 1,2,4"
+            )
+        sizes = sorted({int(part) for part in parts})
+    if sizes[0] < 1:
+        raise InvalidInputError(f"{what} is {shown(text)}; expected 1 or more")
+    if sizes[-1] > DEVICES_MAX:
+        raise InvalidInputError(f"{what} is {shown(text)}; expected at most {DEVICES_MAX}")
+    if between and sizes[0] < sizes[1]:
+        return f"{sizes[0]}..{sizes[1]}"
+    return ",".join(str(size) for size in sorted(set(sizes)))
+
+
+def sizes_of(text: str, what: str = "devices") -> tuple[int, ...]:
+    """The sizes that such a text allows, ascending."""
+    low, dots, high = devices(text, what).partition("..")
+    if dots:
+        return tuple(range(int(low), int(high) + 1))
+    return tuple(int(part) for part in low.split(","))
+
+
+def array(text: str, what: str = "array") -> Members:
+    """`0-99%8`, `1,3,5-9`, `0-10:2`: the members' numbers, and how many may run at once."""
+    stripped = "".join(text.split())
+    listed, percent, limit = stripped.partition("%")
+    at_once_max: int | None = None
+    if percent:
+        if not _NUMBER.fullmatch(limit) or int(limit) < 1:
+            raise InvalidInputError(
+                f"{what} is {shown(text)}; after % comes how many may run at once, such as 0-99%8"
+            )
+        at_once_max = int(limit)
+    numbers: set[int] = set()
+    for part in listed.split(","):
+        more = _part(part, text, what)
+        if len(more) + len(numbers) > ARRAY_MEMBERS_MAX:
+            raise InvalidInputError(
+                f"{what} is {shown(text)}; expected at most {ARRAY_MEMBERS_MAX:,} members"
+            )
+        twice = numbers.intersection(more)
+        if twice:
+            raise InvalidInputError(f"{what} is {shown(text)}; {min(twice)} is in it twice")
+        numbers.update(more)
+    return Members(tuple(sorted(numbers)), at_once_max)
+
+
+def _part(part: str, text: str, what: str) -> range:
+    """One number or range of an array."""
+    found = _MEMBERS.fullmatch(part)
+    if not found:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected numbers such as 0-99, 0-99%8, 1,3,5-9 or 0-10:2"
+        )
+    first = int(found[1])
+    last = int(found[2]) if found[2] else first
+    step = int(found[3]) if found[3] else 1
+    if last < first:
+        raise InvalidInputError(f"{what} is {shown(text)}; a range goes up, such as {last}-{first}")
+    if step < 1:
+        raise InvalidInputError(f"{what} is {shown(text)}; a step is 1 or more")
+    if last > ARRAY_INDEX_MAX:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected numbers up to {ARRAY_INDEX_MAX:,}"
+        )
+    return range(first, last + 1, step)
+
+
+def duration(text: str, what: str) -> float:
+    """`90s`, `45m`, `12h`, `2d`, `1h30m`, seconds as a number, or Slurm's `1-12:00:00`, `30:00`."""
+    stripped = text.strip()
+    if _SECONDS.fullmatch(stripped):
+        return _bounded(float(stripped), text, what)
+    if _whole(stripped):
+        parts = _PARTS.findall(stripped)
+        return _bounded(
+            sum(float(number) * _UNIT_S[unit.lower()] for number, unit in parts), text, what
+        )
+    clock_s = _clock_s(stripped)
+    if clock_s is None:
+        raise _no_duration(text, what)
+    return _bounded(clock_s, text, what)
+
+
+def slurm_duration(text: str, what: str) -> float | None:
+    """As Slurm reads it: a number alone is minutes, and UNLIMITED is no limit."""
+    stripped = text.strip()
+    if stripped.lower() in ("unlimited", "infinite", "0"):
+        return None
+    clock_s = _clock_s(stripped)
+    if clock_s is None:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected a time as Slurm writes it, such as 90, 12:00:00 or "
+            "1-12:00:00"
+        )
+    return _bounded(clock_s, text, what)
+
+
+def _whole(text: str) -> bool:
+    """Whether all of it is numbers with units, each unit once."""
+    position = 0
+    units: set[str] = set()
+    while position < len(text):
+        found = _PARTS.match(text, position)
+        if not found or found[2].lower() in units:
+            return False
+        units.add(found[2].lower())
+        position = found.end()
+    return bool(units)
+
+
+def _clock_s(text: str) -> float | None:
+    """Slurm's forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:...]."""
+    found = _CLOCK.fullmatch(text)
+    if not found:
+        return None
+    days, *rest = found.groups()
+    numbers = [int(part) for part in rest if part is not None]
+    if days is not None:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    elif len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    else:
+        hours, minutes, seconds = [0, *numbers, 0][:3]
+    return float(int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def _bounded(seconds: float, text: str, what: str) -> float:
+    if not 0 < seconds <= DURATION_MAX_S:
+        raise InvalidInputError(f"{what} is {shown(text)}; expected more than 0 and up to 10 years")
+    return seconds
+
+
+def _no_duration(text: str, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what} is {shown(text)}; expected a length of time such as 90s, 45m, 12h, 2d, 1h30m or "
+        "1-12:00:00"
+    )
+
+
+def priority(text: str, what: str = "priority") -> int:
+    """A whole number, or one of four words."""
+    stripped = text.strip().lower()
+    if stripped in PRIORITIES:
+        return PRIORITIES[stripped]
+    found = re.fullmatch(r"([+-]?)([0-9]{1,9})", stripped, re.ASCII)
+    if not found:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected a whole number, or {', '.join(PRIORITIES)}"
+        )
+    number = int(found[2]) * (-1 if found[1] == "-" else 1)
+    if abs(number) > PRIORITY_MAX:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected -{PRIORITY_MAX:,} to {PRIORITY_MAX:,}"
+        )
+    return number
+
+
+def count(text: str, what: str, *, most: int) -> int:
+    """A whole number from 0 to the most that makes sense."""
+    stripped = text.strip()
+    if not _NUMBER.fullmatch(stripped) or int(stripped) > most:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected a whole number from 0 to {most}"
+        )
+    return int(stripped)
+
+
+def stop_signal(text: str, what: str = "stop_signal") -> str:
+    """The full name of a signal that a process can answer."""
+    name = text.strip().upper()
+    name = name if name.startswith("SIG") else f"SIG{name}"
+    if name in ("SIGKILL", "SIGSTOP"):
+        raise InvalidInputError(
+            f"{what} is {shown(text)}, which no process can answer; expected one such as SIGTERM, "
+            "SIGINT or SIGUSR1"
+        )
+    if name not in signal.Signals.__members__:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected a signal such as SIGTERM, SIGINT or SIGUSR1"
+        )
+    return name
+
+
+def ranks(text: str, what: str = "ranks") -> str:
+    stripped = text.strip().lower()
+    if stripped not in RANKS:
+        raise InvalidInputError(f"{what} is {shown(text)}; expected {', '.join(RANKS)}")
+    return stripped
+
+
+def identities(text: str, what: str) -> tuple[str, ...]:
+    """Ids or names of jobs, with commas or colons between them."""
+    parts = tuple(part.strip() for part in re.split(r"[,:]", text))
+    if not all(re.fullmatch(r"[\w.\-\[\]]{1,128}", part) for part in parts):
+        raise InvalidInputError(f"{what} is {shown(text)}; expected ids of jobs such as 12,13")
+    return parts

@@ -1,0 +1,48 @@
+"""What a request may be refused with, each with its HTTP status and a stable word for programs."""
+
+from treadle.core.errors import TreadleError
+
+
+class RequestError(TreadleError):
+    """A request that is not carried out; the message is one sentence for people."""
+
+    status = 400
+    code = "bad-request"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class InvalidRequestError(RequestError):
+    status, code = 422, "invalid"
+
+
+class NotKnownError(RequestError):
+    status, code = 401, "not-known"
+
+
+class NotAllowedError(RequestError):
+    status, code = 403, "not-allowed"
+
+
+class NotFoundError(RequestError):
+    status, code = 404, "not-found"
+
+
+class ConflictError(RequestError):
+    status, code = 409, "conflict"
+
+
+class TooLargeError(RequestError):
+    status, code = 413, "too-large"
+
+
+class TooManyError(RequestError):
+    status, code = 429, "too-many"
+
+
+class UnavailableError(RequestError):
+    """The store cannot be written just now; nothing was changed."""
+
+    status, code = 503, "unavailable"

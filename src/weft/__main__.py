@@ -1,5 +1,0 @@
-"""`python -m weft`."""
-
-from weft.cli.entry import main
-
-main()

@@ -1,1 +1,0 @@
-"""What `weft demo` runs: a training job and the story around it."""

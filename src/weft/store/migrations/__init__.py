@@ -1,1 +1,0 @@
-"""How a store of an older Weft becomes one of this Weft; run by `weft.store.migrate`."""

@@ -1,4 +1,0 @@
-"""What plug-ins are held to: contracts to subclass, builders, strategies and clocks for tests.
-
-Needs pytest and hypothesis: `pip install 'weft[testing]'`.
-"""
