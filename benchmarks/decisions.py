@@ -9,7 +9,7 @@ they wear live.
 import sys
 import time
 
-from treadle.control.deciding import PLACEMENT, belief_on, make
+from treadle.control.loop.live_policy import PLACEMENT, belief_on, make
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import Event, JobStarted, JobSubmitted

@@ -19,7 +19,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import StaggeredModel
 from treadle.models.tokens import TokenModel
-from treadle.policies.grouping import Grouping
+from treadle.policies.muri.grouping import Grouping
 
 LARGEST = 4
 MODELS = ("staggered", "tokens")

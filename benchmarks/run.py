@@ -24,13 +24,13 @@ from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
 from treadle.models.catalogue import MURI, muri_profile
-from treadle.models.plan_space import dense
-from treadle.models.planned import offering, standard
+from treadle.models.plans.planned import offering, standard
+from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.afs import Ladder, shares
-from treadle.policies.placement import placement
+from treadle.policies.afs.afs import Ladder, shares
+from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy as make_policy
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.policies.placement import Fit, Placement, placement
+from treadle.policies.base.placement import Fit, Placement, placement
 from treadle.reports.recorder import Recorder
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.experiment import recording

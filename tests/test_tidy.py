@@ -22,13 +22,23 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 BANNED_FILES = {"utils.py", "helpers.py", "misc.py", "common.py"}
 BANNED_ENDINGS = ("Manager", "Helper", "Base", "Impl", "Info", "Util")
-CLOCK_READERS = {"control/clock.py", "cli/progress.py", "cli/simulate.py", "cli/compare.py"}
+CLOCK_READERS = {
+    "control/loop/clock.py",
+    "cli/show/progress_bar.py",
+    "cli/study/simulate.py",
+    "cli/study/compare.py",
+}
 # Stopwatches, handed over as arguments.
-CLOCK_READERS |= {"cli/explain.py", "sim/sweep.py", "replications/paper.py", "cli/replicate.py"}
-CLOCK_READERS |= {"cli/analyze.py"}
+CLOCK_READERS |= {
+    "cli/study/explain.py",
+    "sim/sweep.py",
+    "replications/paper.py",
+    "cli/study/replicate.py",
+}
+CLOCK_READERS |= {"cli/study/analyze.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
-CLOCK_READERS |= {"engines/supervisor.py", "engines/capture.py", "store/deadline.py"}
-CLOCK_READERS |= {"client/pace.py", "cli/moments.py", "report.py"}
+CLOCK_READERS |= {"engines/node/supervisor.py", "engines/node/capture.py", "store/deadline.py"}
+CLOCK_READERS |= {"client/pace.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from treadle.cli.desk import Desk
+from treadle.cli.live.session import Desk
 from treadle.cli.main import run
 from treadle.wire.jobs import (
     AttemptView,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.cli.compare import notes
+from treadle.cli.study.compare import notes
 from treadle.core.cluster import Cluster
 from treadle.sim.settings import Settings
 from treadle.testing.builders import job

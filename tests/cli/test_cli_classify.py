@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from treadle.cli.classify import classify
+from treadle.cli.study.classify import classify
 from treadle.core.errors import InvalidInputError
 
 KEY = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'lr'\n"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.live_desk import NOW, Moment, ValueClient, detail, job, running, treadle
 
-from treadle.cli.desk import Desk
-from treadle.cli.following import AWAY_MAX_S, Follower, Printer, tail_offset
-from treadle.cli.table import Column, table
-from treadle.cli.wording import cut, log_text, plain, span, width_of
+from treadle.cli.live.log_following import AWAY_MAX_S, Follower, Printer, tail_offset
+from treadle.cli.live.session import Desk
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import cut, log_text, plain, span, width_of
 from treadle.client.errors import UnreachableError
 from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
 from treadle.wire.problems import TooManyError

@@ -6,8 +6,8 @@ import click
 import pytest
 from tests.cli.live_desk import NOW, STATUS, Moment, ValueClient, detail, job, running, treadle
 
-from treadle.cli.desk import Desk
-from treadle.cli.ends import exit_code
+from treadle.cli.live.exit_codes import exit_code
+from treadle.cli.live.session import Desk
 from treadle.cli.main import run
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.wire.jobs import JobDetail, JobView, State
@@ -273,7 +273,7 @@ def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypat
 
 
 def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypatch) -> None:
-    from treadle.cli.choosing import complete_jobs
+    from treadle.cli.live.job_selection import complete_jobs
 
     client = ValueClient(views=[job("11", name="big"), job("12", name="x\x1b"), *SWEEP])
     context = click.Context(click.Command("x"), obj=Desk(connect=lambda: client, now=lambda: NOW))

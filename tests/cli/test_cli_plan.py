@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from treadle.cli.plan import plan
+from treadle.cli.study.plan import plan
 from treadle.core.errors import InvalidInputError
 
 GPT2 = """\

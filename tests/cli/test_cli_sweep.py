@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from treadle.cli.main import cli
-from treadle.cli.sweep import varied
+from treadle.cli.study.sweep import varied
 from treadle.core.errors import InvalidInputError
 
 TRACE = "generate:poisson?jobs=30&seed=1"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
-from treadle.control.live import Live
+from treadle.control.api.service import Live
 from treadle.testing.checks import check
 from treadle.wire.jobs import State, Why
 from treadle.wire.problems import ConflictError

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.control.live import Live, LiveSettings
-from treadle.control.recovery import Wanted
+from treadle.control.api.service import Live, LiveSettings
+from treadle.control.jobs.recovery import Wanted
 from treadle.core.scheduler import Scheduler
-from treadle.engines.devices import CpuSlots
+from treadle.engines.node.devices import CpuSlots
 from treadle.failures.memory import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from treadle.control.live import Live, LiveSettings
-from treadle.control.recovery import Wanted
-from treadle.engines.devices import CpuSlots, DeviceSource
+from treadle.control.api.service import Live, LiveSettings
+from treadle.control.jobs.recovery import Wanted
+from treadle.engines.node.devices import CpuSlots, DeviceSource
 from treadle.failures.memory import Patience
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, JobView, State

@@ -10,7 +10,7 @@ import pytest
 
 from tests.control.crashing import KINDS, MEMBERS, Told
 from tests.store.postgres import MISSING, PostgresServer, programs
-from treadle.control.records import JobRecord, record_of
+from treadle.control.jobs.records import JobRecord, record_of
 from treadle.store.rows import AttemptRow, JobFilter
 from treadle.store.store import Store
 from treadle.wire.jobs import State

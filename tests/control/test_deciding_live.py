@@ -10,8 +10,8 @@ import pytest
 
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, export, living, until, view_of
-from treadle.control.deciding import dressed
-from treadle.control.live import Live
+from treadle.control.api.service import Live
+from treadle.control.loop.live_policy import dressed
 from treadle.core.actions import Change, Start, Stop
 from treadle.failures.memory import Patience
 from treadle.journal.journal import read

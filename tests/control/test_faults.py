@@ -16,9 +16,9 @@ import pytest
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.store.test_store_faults import small_disk
-from treadle.control import clock
-from treadle.control.live import Live
-from treadle.engines import folders
+from treadle.control.api.service import Live
+from treadle.control.loop import clock
+from treadle.engines.node import folders
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
 from treadle.wire.problems import UnavailableError

@@ -10,8 +10,8 @@ import pytest
 from tests.control.asking import LONG, runs, told, waits
 from tests.control.daemons import daemon, until
 from tests.control.living import ME, bash, ended, living, view_of
-from treadle.control.live import Live
-from treadle.control.meter import Meter
+from treadle.control.api.service import Live
+from treadle.control.learning.metering import Meter
 from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError

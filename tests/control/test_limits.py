@@ -8,10 +8,10 @@ import pytest
 
 from tests.control.asking import end_all, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
-from treadle.control import desk as desk_module
-from treadle.control import history as history_module
-from treadle.control import wishes as wishes_module
-from treadle.control.live import Live
+from treadle.control.api import commands as wishes_module
+from treadle.control.api import history as history_module
+from treadle.control.api.service import Live
+from treadle.control.jobs import desk as desk_module
 from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
 from treadle.wire.machine import EventView, Role, Who
@@ -257,7 +257,7 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
 def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.control.estimates.STEPS", 1)
+    monkeypatch.setattr("treadle.control.api.estimates.STEPS", 1)
 
     async def story(live: Live) -> None:
         await runs(live, devices="1")

@@ -7,9 +7,9 @@ import pytest
 
 from tests.control.asking import runs, told
 from tests.control.living import ME, bash, ended, living
-from treadle.control import people as people_module
-from treadle.control.live import Live
-from treadle.control.tokens import job_token
+from treadle.control.api import accounts as people_module
+from treadle.control.api.service import Live
+from treadle.control.api.tokens import job_token
 from treadle.wire.machine import Role, TokenRequest, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
@@ -93,7 +93,7 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
 
 
 def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.control.keeper.KEYS_KEPT_S", -10.0)
+    monkeypatch.setattr("treadle.control.loop.commit.KEYS_KEPT_S", -10.0)
 
     async def story(live: Live) -> None:
         await live.submit(ME, bash("true"), "key")

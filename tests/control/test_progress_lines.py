@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from treadle.control.progress_lines import TAIL_BYTES, Seen, read
+from treadle.control.learning.progress_lines import TAIL_BYTES, Seen, read
 
 HF = " 12%|█▏        | 120/1000 [01:02<07:35,  1.93it/s]"
 BAR = " 45%|####5     | 450/1000 [00:10<00:12, 44.5it/s]"

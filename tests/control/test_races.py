@@ -8,7 +8,7 @@ import pytest
 
 from tests.control.asking import told
 from tests.control.living import ME, bash, ended, until, view_of
-from treadle.control.live import Live
+from treadle.control.api.service import Live
 from treadle.core.actions import Action, Change
 from treadle.core.events import Event, JobFailed, JobFinished
 from treadle.engines.inbox import Inbox

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
-from treadle.control.deciding import PLACEMENT, belief_on, make
+from treadle.control.loop.live_policy import PLACEMENT, belief_on, make
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read

@@ -7,7 +7,7 @@ import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
-from treadle.control.live import Live
+from treadle.control.api.service import Live
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.jobs import JobChange, State

@@ -13,7 +13,7 @@ import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
-from treadle.control.live import Live
+from treadle.control.api.service import Live
 from treadle.core.job import JobId
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.failures.memory import Patience

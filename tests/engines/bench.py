@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treadle.control.clock import MonotonicClock
+from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import Event
-from treadle.engines.devices import CpuSlots, DeviceSource, node_of
 from treadle.engines.launch import Ended, Launch
-from treadle.engines.local import LocalEngine
+from treadle.engines.local.engine import LocalEngine
+from treadle.engines.node.devices import CpuSlots, DeviceSource, node_of
 
 WITHIN_S = 30.0
 

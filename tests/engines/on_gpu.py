@@ -14,15 +14,15 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from treadle.control.clock import MonotonicClock
+from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
-from treadle.engines.devices import node_of
-from treadle.engines.gpus import NvmlGpus
 from treadle.engines.launch import Ended, Launch
-from treadle.engines.local import LocalEngine
+from treadle.engines.local.engine import LocalEngine
+from treadle.engines.node.devices import node_of
+from treadle.engines.node.gpus import NvmlGpus
 from treadle.wire.machine import DeviceView
 
 HOLD = """

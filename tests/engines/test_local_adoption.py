@@ -15,9 +15,10 @@ from treadle.core.allocation import Allocation
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.engines import adoption, folders, processes
-from treadle.engines.environment import TAG
-from treadle.engines.processes import ProcessId
+from treadle.engines.local import adoption
+from treadle.engines.node import folders, processes
+from treadle.engines.node.environment import TAG
+from treadle.engines.node.processes import ProcessId
 from treadle.testing.builders import job
 
 WAITS = 'echo up; while test ! -e "$0"; do sleep 0.01; done; exit 5'

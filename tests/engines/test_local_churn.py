@@ -9,8 +9,8 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from treadle.engines import processes
-from treadle.engines.environment import TAG
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 
 # The lock stands for the device: whoever finds it taken was launched too early.
 USES = 'exec 9> "$0-$TREADLE_DEVICES"; flock --nonblock 9 || exit 9; '

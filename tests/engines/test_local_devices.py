@@ -15,9 +15,10 @@ from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import JobFinished, JobStarted, JobStopped
-from treadle.engines import gpus, upkeep
-from treadle.engines.cgroup import Scopes
-from treadle.engines.devices import CpuSlots, node_of
+from treadle.engines.node import device_watch as upkeep
+from treadle.engines.node import gpus
+from treadle.engines.node.cgroup import Scopes
+from treadle.engines.node.devices import CpuSlots, node_of
 from treadle.testing.gpus import FakeGpus
 
 GPU = Device("here", 0)

@@ -9,8 +9,8 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from treadle.engines import processes
-from treadle.engines.environment import TAG
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 
 IGNORES = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(600)"
 # A daemon by the book: two forks, a session of its own, and the first parent gone.

@@ -13,9 +13,9 @@ from treadle.core.actions import Start
 from treadle.core.allocation import Allocation, Host
 from treadle.core.cluster import Device
 from treadle.core.events import JobFinished
-from treadle.engines import environment
 from treadle.engines.launch import Launch
-from treadle.engines.shares import Share, shares
+from treadle.engines.node import environment
+from treadle.engines.node.host_shares import Share, shares
 
 
 def _environment(text: str) -> dict[str, str]:

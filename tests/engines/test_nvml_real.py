@@ -5,8 +5,8 @@ import os
 import pytest
 
 from treadle.core.errors import EngineError
-from treadle.engines.devices import node_of
-from treadle.engines.gpus import NvmlGpus
+from treadle.engines.node.devices import node_of
+from treadle.engines.node.gpus import NvmlGpus
 
 
 @pytest.fixture(scope="module")

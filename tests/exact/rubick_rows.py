@@ -14,8 +14,8 @@ import pytest
 from tests.shared import SHARED
 
 from treadle.core.plan import Plan
-from treadle.models.plan_fit import Run
-from treadle.models.plans import Factors, Links, ModelFacts, ModelType, Shape
+from treadle.models.plans.fit import Run
+from treadle.models.plans.iteration_time import Factors, Links, ModelFacts, ModelType, Shape
 
 Json = dict[str, Any]
 MODELS = ("vit", "roberta", "bert", "t5", "gpt2", "llama7b", "llama30b")

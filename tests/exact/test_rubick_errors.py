@@ -11,8 +11,8 @@ from statistics import fmean
 import pytest
 from tests.exact.rubick_rows import MODELS, authors_model, checks, profile_runs, profiles
 
-from treadle.models.plan_fit import Run, fit, mended, relative_error
-from treadle.models.plans import Factors, ModelType
+from treadle.models.plans.fit import Run, fit, mended, relative_error
+from treadle.models.plans.iteration_time import Factors, ModelType
 
 FITTED = ("vit", "roberta", "bert", "t5", "gpt2")
 CELLS = 25

@@ -23,10 +23,10 @@ from tests.exact.rubick_rows import (
 )
 
 from treadle.core.plan import Plan
-from treadle.models.plan_catalogue import A800, TYPES
-from treadle.models.plan_fit import KNOBS, SEVEN, Fit, Run, fit, predict, relative_error
-from treadle.models.plan_memory import Room, memory
-from treadle.models.plans import Factors, ModelType, Shape
+from treadle.models.plans.catalogue import A800, TYPES
+from treadle.models.plans.fit import KNOBS, SEVEN, Fit, Run, fit, predict, relative_error
+from treadle.models.plans.iteration_time import Factors, ModelType, Shape
+from treadle.models.plans.memory import Room, memory
 
 NODE = ("1", "2", "4", "5", "8")
 SEEN = {

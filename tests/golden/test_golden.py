@@ -24,7 +24,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation

@@ -8,7 +8,7 @@ from examples.largest_first import largest_first
 from tests.unit.stories import play
 
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.policies.placement import Placement
+from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Refusing
 from treadle.testing.builders import job, policy

@@ -13,8 +13,8 @@ from treadle.core.events import Event
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
-from treadle.models.plan_space import dense
-from treadle.models.planned import offering, standard
+from treadle.models.plans.planned import offering, standard
+from treadle.models.plans.space import dense
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.testing.checks import check

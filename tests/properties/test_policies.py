@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.policies import registry
-from treadle.policies.placement import Placement
+from treadle.policies.base.placement import Placement
 from treadle.testing.policy_contract import PolicyContract
 
 VARIANTS = [

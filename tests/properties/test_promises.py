@@ -10,10 +10,10 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
-from treadle.models.plan_space import dense
-from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.plans.planned import PlannedModel, offering, standard
+from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.replications.rubick_promises import Promises
 from treadle.sim.costs import Constant

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from treadle.cli.journal import finish_with_journal
+from treadle.cli.study.journal_file import finish_with_journal
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
 from treadle.sim.experiment import prepare

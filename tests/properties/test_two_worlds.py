@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.control.controller import Controller
+from treadle.control.loop.controller import Controller
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event

@@ -11,7 +11,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.policies import registry
-from treadle.policies.placement import PLACEMENTS, Placement
+from treadle.policies.base.placement import PLACEMENTS, Placement
 from treadle.testing import policy_contract
 from treadle.testing.policy_contract import PolicyContract
 from treadle.testing.strategies import clusters, workloads

@@ -11,7 +11,7 @@ from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event
 from treadle.core.scheduler import Scheduler
-from treadle.models.planned import offering, standard
+from treadle.models.plans.planned import offering, standard
 from treadle.replications import rubick
 from treadle.replications.paper import hours
 from treadle.sim.experiment import prepare

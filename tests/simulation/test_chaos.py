@@ -30,7 +30,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.journal.codec import decode, encode
 from treadle.models.scaling import PHILLY, ScalingModel
 from treadle.policies import registry
-from treadle.policies.placement import PLACEMENTS, placement
+from treadle.policies.base.placement import PLACEMENTS, placement
 from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults, FaultSettings

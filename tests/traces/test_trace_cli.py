@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from treadle.cli.trace import trace
+from treadle.cli.study.trace import trace
 from treadle.core.errors import InvalidInputError
 from treadle.traces.load import load
 
@@ -123,9 +123,9 @@ def test_a_person_at_a_terminal_sees_bars_for_reading_drawing_and_writing(
         def isatty(self):
             return True
 
-    monkeypatch.setattr("treadle.cli.trace.Progress", Bar)
+    monkeypatch.setattr("treadle.cli.study.trace.Progress", Bar)
     monkeypatch.setattr(
-        "treadle.cli.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO())
+        "treadle.cli.study.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO())
     )
     run("convert", small, str(tmp_path / "a.csv"))
     size = Path(small).stat().st_size

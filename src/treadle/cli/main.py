@@ -14,7 +14,7 @@ from importlib import import_module
 
 import click
 
-from treadle.cli.wording import plain
+from treadle.cli.show.wording import plain
 from treadle.client.errors import UnreachableError
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.version import __version__
@@ -23,54 +23,54 @@ from treadle.wire.problems import RequestError
 # verb -> (module:command, one line); the module is imported only when the verb is used, which
 # keeps `treadle --help` fast.
 LIVE: dict[str, tuple[str, str]] = {
-    "submit": ("treadle.cli.submit:submit", "Submit a command, a script or a YAML file."),
-    "ps": ("treadle.cli.ps:ps", "List jobs."),
-    "why": ("treadle.cli.why:why", "Say why a job waits."),
-    "logs": ("treadle.cli.logs:logs", "Print or follow a job's output."),
-    "describe": ("treadle.cli.describe:describe", "Show all that is known of a job."),
-    "top": ("treadle.cli.top:top", "Watch devices and jobs live."),
-    "cancel": ("treadle.cli.orders:cancel", "Stop jobs for good."),
-    "hold": ("treadle.cli.orders:hold", "Keep jobs from starting."),
-    "release": ("treadle.cli.orders:release", "Let held jobs start."),
-    "priority": ("treadle.cli.orders:priority", "Change jobs' priority."),
-    "wait": ("treadle.cli.wait:wait", "Wait until jobs have ended."),
-    "nodes": ("treadle.cli.nodes:nodes", "Show the devices and who is on them."),
-    "device": ("treadle.cli.nodes:device", "Manage, avoid or trust a device."),
-    "usage": ("treadle.cli.usage:usage", "Show device-hours by user and tenant."),
-    "events": ("treadle.cli.events:events", "Show what happened."),
-    "policy": ("treadle.cli.policy:policy", "Show or switch the policy."),
-    "token": ("treadle.cli.token:token", "List, make and revoke tokens."),
-    "up": ("treadle.cli.up:up", "Start Treadle for this machine."),
-    "down": ("treadle.cli.down:down", "Stop it; jobs run on."),
-    "status": ("treadle.cli.status:status", "Say whether it runs, and how it goes."),
-    "journal": ("treadle.cli.exports:journal", "Write the journal, for treadle analyze."),
-    "snapshot": ("treadle.cli.exports:snapshot", "Print the state that policies see."),
-    "debug-bundle": ("treadle.cli.exports:debug_bundle", "Write what helps to find a fault."),
+    "submit": ("treadle.cli.live.submit:submit", "Submit a command, a script or a YAML file."),
+    "ps": ("treadle.cli.live.ps:ps", "List jobs."),
+    "why": ("treadle.cli.live.why:why", "Say why a job waits."),
+    "logs": ("treadle.cli.live.logs:logs", "Print or follow a job's output."),
+    "describe": ("treadle.cli.live.describe:describe", "Show all that is known of a job."),
+    "top": ("treadle.cli.live.top:top", "Watch devices and jobs live."),
+    "cancel": ("treadle.cli.live.orders:cancel", "Stop jobs for good."),
+    "hold": ("treadle.cli.live.orders:hold", "Keep jobs from starting."),
+    "release": ("treadle.cli.live.orders:release", "Let held jobs start."),
+    "priority": ("treadle.cli.live.orders:priority", "Change jobs' priority."),
+    "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
+    "nodes": ("treadle.cli.live.nodes:nodes", "Show the devices and who is on them."),
+    "device": ("treadle.cli.live.nodes:device", "Manage, avoid or trust a device."),
+    "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
+    "events": ("treadle.cli.live.events:events", "Show what happened."),
+    "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
+    "token": ("treadle.cli.live.token:token", "List, make and revoke tokens."),
+    "up": ("treadle.cli.live.up:up", "Start Treadle for this machine."),
+    "down": ("treadle.cli.live.down:down", "Stop it; jobs run on."),
+    "status": ("treadle.cli.live.status:status", "Say whether it runs, and how it goes."),
+    "journal": ("treadle.cli.live.exports:journal", "Write the journal, for treadle analyze."),
+    "snapshot": ("treadle.cli.live.exports:snapshot", "Print the state that policies see."),
+    "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Write what helps to find a fault."),
 }
 STUDY: dict[str, tuple[str, str]] = {
     "demo": (
-        "treadle.cli.demo:demo",
+        "treadle.cli.study.demo:demo",
         "Train a few small models under Treadle, beside first come first served.",
     ),
-    "simulate": ("treadle.cli.simulate:simulate", "Run a trace under one policy."),
+    "simulate": ("treadle.cli.study.simulate:simulate", "Run a trace under one policy."),
     "compare": (
-        "treadle.cli.compare:compare",
+        "treadle.cli.study.compare:compare",
         "Run a trace under several policies, with a report.",
     ),
-    "sweep": ("treadle.cli.sweep:sweep", "Run many simulations over all cores."),
-    "explain": ("treadle.cli.explain:explain", "Say why a job waits or holds what it holds."),
+    "sweep": ("treadle.cli.study.sweep:sweep", "Run many simulations over all cores."),
+    "explain": ("treadle.cli.study.explain:explain", "Say why a job waits or holds what it holds."),
     "analyze": (
-        "treadle.cli.analyze:analyze",
+        "treadle.cli.study.analyze:analyze",
         "Study waits, failures and savings, as Philly's did.",
     ),
-    "trace": ("treadle.cli.trace:trace", "Describe, convert and generate traces."),
+    "trace": ("treadle.cli.study.trace:trace", "Describe, convert and generate traces."),
     "replicate": (
-        "treadle.cli.replicate:replicate",
+        "treadle.cli.study.replicate:replicate",
         "Run a paper's experiments again and compare.",
     ),
-    "plan": ("treadle.cli.plan:plan", "List a model's execution plans on some devices."),
-    "classify": ("treadle.cli.classify:classify", "Say why a job failed, from its logs."),
-    "policies": ("treadle.cli.policies:policies", "List the policies."),
+    "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans on some devices."),
+    "classify": ("treadle.cli.study.classify:classify", "Say why a job failed, from its logs."),
+    "policies": ("treadle.cli.study.policies:policies", "List the policies."),
     "completion": (
         "treadle.cli.completion:completion",
         "Print shell completion for bash, zsh, fish.",

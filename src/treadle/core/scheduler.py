@@ -2,7 +2,7 @@
 
 The scheduler applies facts to its books (books.py), asks its policy for a target when a fact may
 have changed the answer, and turns the target into orders. It never waits, reads no clock and writes
-no log; the two loops that do (sim/run.py and control/controller.py) are a few lines each.
+no log; the two loops that do (sim/run.py and control/loop/controller.py) are a few lines each.
 
 Reports of progress never cause a decision. A stop that was ordered and then reported does not
 either, unless a decision was taken in between that could not see the job.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import InvalidInputError, PolicyError, TreadleError
 from treadle.core.ports import InterleavingModel, Policy
-from treadle.policies.placement import Placement
+from treadle.policies.base.placement import Placement
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -31,30 +31,30 @@ Factory = Callable[..., Policy]
 
 # Imported on use, so that naming one policy does not load all.
 BUILT_IN: Mapping[str, str] = {
-    "fifo": "treadle.policies.orders:fifo",
-    "backfill": "treadle.policies.orders:backfill",
-    "sjf": "treadle.policies.orders:sjf",
-    "srtf": "treadle.policies.orders:srtf",
-    "srsf": "treadle.policies.orders:srsf",
-    "las": "treadle.policies.orders:las",
-    "tiresias": "treadle.policies.tiresias:tiresias",
-    "max-min": "treadle.policies.maxmin:max_min",
-    "optimus": "treadle.policies.optimus:optimus",
-    "themis": "treadle.policies.themis:themis",
-    "altruistic": "treadle.policies.altruistic:altruistic",
-    "aiturbo": "treadle.policies.aiturbo:aiturbo",
-    "afs": "treadle.policies.afs:afs",
-    "afs-p": "treadle.policies.afs_blind:afs_p",
-    "antman": "treadle.policies.antman:antman",
-    "muri-s": "treadle.policies.muri:muri_s",
-    "muri-l": "treadle.policies.muri:muri_l",
-    "rubick": "treadle.policies.rubick:rubick",
-    "rubick-e": "treadle.policies.rubick:rubick_e",
-    "rubick-r": "treadle.policies.rubick:rubick_r",
-    "rubick-n": "treadle.policies.rubick:rubick_n",
-    "sia": "treadle.policies.sia:sia",
-    "synergy": "treadle.policies.synergy:synergy",
-    "philly": "treadle.policies.philly:philly",
+    "fifo": "treadle.policies.simple.orders:fifo",
+    "backfill": "treadle.policies.simple.orders:backfill",
+    "sjf": "treadle.policies.simple.orders:sjf",
+    "srtf": "treadle.policies.simple.orders:srtf",
+    "srsf": "treadle.policies.simple.orders:srsf",
+    "las": "treadle.policies.simple.orders:las",
+    "tiresias": "treadle.policies.simple.tiresias:tiresias",
+    "max-min": "treadle.policies.simple.maxmin:max_min",
+    "optimus": "treadle.policies.simple.optimus:optimus",
+    "themis": "treadle.policies.simple.themis:themis",
+    "altruistic": "treadle.policies.simple.altruistic:altruistic",
+    "aiturbo": "treadle.policies.aiturbo.aiturbo:aiturbo",
+    "afs": "treadle.policies.afs.afs:afs",
+    "afs-p": "treadle.policies.afs.blind:afs_p",
+    "antman": "treadle.policies.simple.antman:antman",
+    "muri-s": "treadle.policies.muri.muri:muri_s",
+    "muri-l": "treadle.policies.muri.muri:muri_l",
+    "rubick": "treadle.policies.rubick.rubick:rubick",
+    "rubick-e": "treadle.policies.rubick.rubick:rubick_e",
+    "rubick-r": "treadle.policies.rubick.rubick:rubick_r",
+    "rubick-n": "treadle.policies.rubick.rubick:rubick_n",
+    "sia": "treadle.policies.simple.sia:sia",
+    "synergy": "treadle.policies.simple.synergy:synergy",
+    "philly": "treadle.policies.simple.philly:philly",
 }
 
 WRAPPERS: Mapping[str, str] = {

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from treadle.core.cluster import Cluster
 from treadle.core.scheduler import Observer
-from treadle.policies.philly import PHILLY_NODES
+from treadle.policies.simple.philly import PHILLY_NODES
 from treadle.replications.paper import Find, Paper, hours, ready
 from treadle.replications.philly_counts import Empty, Trials, Waits
 from treadle.replications.rows import Row

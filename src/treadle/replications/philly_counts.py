@@ -9,7 +9,7 @@ from treadle.core.actions import Action, Start
 from treadle.core.events import Event, JobFailed, JobSubmitted
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.policies.philly import Wait
+from treadle.policies.simple.philly import Wait
 from treadle.reports.metrics import percentile, size_bucket
 from treadle.reports.recorder import Recorder
 from treadle.sim.faults import CLASSES

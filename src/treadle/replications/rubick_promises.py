@@ -12,9 +12,9 @@ from treadle.core.events import Event
 from treadle.core.job import Job, JobId
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.policies.quotas import Left, Quotas
-from treadle.policies.rubick_books import counted, shape
-from treadle.policies.rubick_curves import ENOUGH, Curves
+from treadle.policies.base.quotas import Left, Quotas
+from treadle.policies.rubick.curves import ENOUGH, Curves
+from treadle.policies.rubick.holdings import counted, shape
 
 
 class Promises:

@@ -9,11 +9,11 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.control.live import Live, LiveSettings
-from treadle.control.recovery import Wanted
+from treadle.control.api.service import Live, LiveSettings
+from treadle.control.jobs.recovery import Wanted
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.engines.devices import CpuSlots, DeviceSource
-from treadle.engines.gpus import NvmlGpus
+from treadle.engines.node.devices import CpuSlots, DeviceSource
+from treadle.engines.node.gpus import NvmlGpus
 from treadle.server.run import Doors, serving
 from treadle.store.store import Store
 

@@ -1,4 +1,4 @@
-"""What the server asks of the controller; `control/live.py` is the one that answers.
+"""What the server asks of the controller; `control/api/service.py` is the one that answers.
 
 Everything runs on one event loop, so that reads need no lock. Methods that change something are
 awaited until it is on disk. They raise the errors of `wire/problems.py`. Who may do what is

@@ -15,8 +15,8 @@ from treadle.sim.settings import BELIEFS, LENGTHS, SPEEDS, Settings, effects, sh
 
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
-    from treadle.models.plan_belief import PlanBelief
-    from treadle.models.plan_space import Planner
+    from treadle.models.plans.belief import PlanBelief
+    from treadle.models.plans.space import Planner
 
 
 def base_model(
@@ -41,7 +41,7 @@ def base_model(
         raise InvalidInputError(
             "speeds by plans are those of GPUs and the cluster has CPU slots; leave one of them out"
         )
-    from treadle.models.planned import PlannedModel, standard  # noqa: PLC0415  # as above
+    from treadle.models.plans.planned import PlannedModel, standard  # noqa: PLC0415  # as above
 
     return PlannedModel(planner or standard(), base, node=cluster.largest_node, even=False)
 
@@ -77,7 +77,7 @@ def belief_of(
         )
     spread, seed = settings.belief_error, settings.seed
     if plans is not None:
-        from treadle.models.plan_belief import watching  # noqa: PLC0415  # numpy loads slowly
+        from treadle.models.plans.belief import watching  # noqa: PLC0415  # numpy loads slowly
 
         return plans, (watching(plans),)
     if settings.belief == "known":
@@ -100,8 +100,8 @@ def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "Pla
     """Plan models whose factors are off, and that are fitted again if beliefs are learned."""
     if settings.speeds != "plans" or (settings.belief == "known" and not settings.belief_error):
         return None
-    from treadle.models.plan_belief import PlanBelief, believed  # noqa: PLC0415  # numpy loads slowly
-    from treadle.models.planned import standard  # noqa: PLC0415  # as above
+    from treadle.models.plans.belief import PlanBelief, believed  # noqa: PLC0415  # numpy loads slowly
+    from treadle.models.plans.planned import standard  # noqa: PLC0415  # as above
 
     planner, refitting = believed(standard(), spread=settings.belief_error, seed=settings.seed)
     model = sharing(settings.sharing, base_model(cluster, settings, planner), times)

@@ -15,7 +15,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.stages import StageTimes
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy, worn
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
@@ -37,7 +37,7 @@ from treadle.traces.workload import Workload
 
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
-    from treadle.models.plan_belief import PlanBelief
+    from treadle.models.plans.belief import PlanBelief
 
 Stopwatch = Callable[[], float]
 
@@ -288,7 +288,7 @@ def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[
     if "try-small" in worn(settings.policy):  # In a simulation every job can be tried.
         jobs = [replace(job, trial=True) for job in jobs]
     if settings.speeds == "plans":
-        from treadle.models.planned import offering, standard  # noqa: PLC0415  # most runs need none
+        from treadle.models.plans.planned import offering, standard  # noqa: PLC0415  # most runs need none
 
         devices, node = cluster.device_count, cluster.largest_node
         jobs = [offering(job, standard(), devices, node) for job in jobs]

@@ -6,7 +6,7 @@ from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies import registry
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 
 
 def job(

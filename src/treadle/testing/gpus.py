@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from treadle.engines.devices import DeviceProcess, Sight
+from treadle.engines.node.devices import DeviceProcess, Sight
 
 
 class FakeGpus:

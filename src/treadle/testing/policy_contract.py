@@ -15,7 +15,7 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.placement import PLACEMENTS, Placement, placement
+from treadle.policies.base.placement import PLACEMENTS, Placement, placement
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.checks import check

@@ -1,6 +1,6 @@
 """How busy the devices of attempts were."""
 
-from treadle.control.busyness import Busyness
+from treadle.control.learning.device_use import Busyness
 from treadle.store.rows import AttemptRow
 from treadle.wire.machine import DeviceView, NodeView
 

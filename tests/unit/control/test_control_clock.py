@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from treadle.control.clock import MonotonicClock
+from treadle.control.loop.clock import MonotonicClock
 from treadle.testing.clocks import ManualClock
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from tests.unit.stories import Told, on
-from treadle.control.controller import Controller
+from treadle.control.loop.controller import Controller
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobFinished, JobStarted, JobSubmitted, NodeLost

@@ -9,13 +9,13 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL, Plan
-from treadle.models.plan_belief import PlanBelief, believed, misjudged_types
-from treadle.models.plan_space import dense
-from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.plans.belief import PlanBelief, believed, misjudged_types
+from treadle.models.plans.planned import PlannedModel, offering, standard
+from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.rubick_curves import Curves
+from treadle.policies.rubick.curves import Curves
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload

@@ -6,8 +6,8 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
-from treadle.models.plan_space import dense
-from treadle.models.planned import PlannedModel, alike, offering, standard
+from treadle.models.plans.planned import PlannedModel, alike, offering, standard
+from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
 
 PLANNER = standard()

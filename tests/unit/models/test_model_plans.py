@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
-from treadle.models.plan_catalogue import KNOWN, TYPES
-from treadle.models.plan_space import legal_plans
-from treadle.models.plans import Factors, Links, ModelFacts, ModelType, describe, overlap
+from treadle.models.plans.catalogue import KNOWN, TYPES
+from treadle.models.plans.iteration_time import (
+    Factors,
+    Links,
+    ModelFacts,
+    ModelType,
+    describe,
+    overlap,
+)
+from treadle.models.plans.space import legal_plans
 
 FACTS = ModelFacts("toy", 1 << 30, 16, 128, 256, 8, 8, forward_ms=160.0)
 LINKS = Links(inner=100.0, outer=10.0, host=20.0, devices_per_card=2, chunks=False)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
-from treadle.models.plan_catalogue import TYPES
-from treadle.models.plan_fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
-from treadle.models.plan_refit import Refitting
-from treadle.models.plan_solver import minimise
-from treadle.models.plans import Factors, ModelType
+from treadle.models.plans.catalogue import TYPES
+from treadle.models.plans.fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
+from treadle.models.plans.iteration_time import Factors, ModelType
+from treadle.models.plans.refit import Refitting
+from treadle.models.plans.solver import minimise
 
 OFFLOAD = Plan(shard="gradients", offload=True)
 TRUTH = TYPES["t5"]

@@ -13,11 +13,11 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import Plan
 from treadle.core.ports import PerformanceModel
-from treadle.models import plan_space
-from treadle.models.plan_catalogue import KNOWN, TYPES
-from treadle.models.plan_memory import GIB, Memory, Room, memory
-from treadle.models.plan_space import Planner, candidates, dense, legal_plans, shape_of
-from treadle.models.planned import PlannedModel
+from treadle.models.plans import space as plan_space
+from treadle.models.plans.catalogue import KNOWN, TYPES
+from treadle.models.plans.memory import GIB, Memory, Room, memory
+from treadle.models.plans.planned import PlannedModel
+from treadle.models.plans.space import Planner, candidates, dense, legal_plans, shape_of
 from treadle.models.scaling import ScalingModel
 
 types = st.sampled_from(sorted(TYPES))

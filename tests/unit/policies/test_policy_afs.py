@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.core.errors import InvalidInputError
-from treadle.policies.afs import Ladder, shares
+from treadle.policies.afs.afs import Ladder, shares
 from treadle.testing.builders import policy
 
 

@@ -5,8 +5,7 @@ from treadle.core.lifecycle import Phase
 from treadle.models.learned import Learned
 from treadle.models.noisy import Noisy
 from treadle.models.scaling import ScalingModel
-from treadle.policies import afs
-from treadle.policies.afs import Ladders
+from treadle.policies.afs.afs import Ladders, afs
 
 PROFILE = Profile(model="resnet", serial=0.2)
 

@@ -18,10 +18,10 @@ from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Snapshot
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs import Afs, Ladder, shares
-from treadle.policies.afs_blind import AfsBlind, afs_p
-from treadle.policies.altruistic import Altruistic, altruistic
-from treadle.policies.placement import PLACEMENTS, Placement, placement
+from treadle.policies.afs.afs import Afs, Ladder, shares
+from treadle.policies.afs.blind import AfsBlind, afs_p
+from treadle.policies.base.placement import PLACEMENTS, Placement, placement
+from treadle.policies.simple.altruistic import Altruistic, altruistic
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job

@@ -17,8 +17,8 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.models.workers import Count, WorkersModel
-from treadle.policies.aiturbo import AITurbo, Memory, aiturbo
-from treadle.policies.placement import placement
+from treadle.policies.aiturbo.aiturbo import AITurbo, Memory, aiturbo
+from treadle.policies.base.placement import placement
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job

@@ -10,9 +10,9 @@ from treadle.core.events import JobSubmitted, NodeDrained
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs import Ladder
-from treadle.policies.altruistic import altruistic, fair_shares
-from treadle.policies.placement import placement
+from treadle.policies.afs.afs import Ladder
+from treadle.policies.base.placement import placement
+from treadle.policies.simple.altruistic import altruistic, fair_shares
 from treadle.testing.builders import job
 
 

@@ -8,8 +8,8 @@ from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import JobSubmitted, NodeLost
 from treadle.core.job import JobSpec
 from treadle.models.gaps import GapsModel
-from treadle.policies.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
+from treadle.policies.simple.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
 from treadle.testing.builders import job
 
 

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policies.borda import HYSTERESIS, LEVELS, Ballot, level, raw_level, raw_scores, scores
+from treadle.policies.aiturbo.borda import (
+    HYSTERESIS,
+    LEVELS,
+    Ballot,
+    level,
+    raw_level,
+    raw_scores,
+    scores,
+)
 
 numbers = st.integers(0, 50).map(float)
 values_or_none = st.none() | numbers

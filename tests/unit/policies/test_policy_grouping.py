@@ -15,7 +15,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import StaggeredModel
 from treadle.models.tokens import TokenModel
-from treadle.policies.grouping import Grouping
+from treadle.policies.muri.grouping import Grouping
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "grouping.py"
 PROFILES = [muri_profile(name, 1) for name in MURI]

@@ -15,10 +15,10 @@ from treadle.core.events import JobFinished, JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.plan import Plan
 from treadle.core.scheduler import Scheduler
-from treadle.models.plan_memory import memory
+from treadle.models.plans.memory import memory
 from treadle.models.scaling import ScalingModel
-from treadle.policies.rubick_curves import Curves
-from treadle.policies.rubick_hosts import cores_of
+from treadle.policies.rubick.curves import Curves
+from treadle.policies.rubick.hosts import cores_of
 from treadle.testing.builders import policy
 
 # Under its user's plan the optimizer runs on the host.

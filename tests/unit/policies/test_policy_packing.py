@@ -11,7 +11,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import JobFinished, JobSubmitted
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.packing import is_legal, legal, pack
+from treadle.policies.base.packing import is_legal, legal, pack
 from treadle.testing.builders import job
 
 

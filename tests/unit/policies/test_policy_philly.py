@@ -8,8 +8,8 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobFailed, JobSubmitted
 from treadle.core.free import FreeDevices
 from treadle.core.job import JobSpec
-from treadle.policies.philly import PHILLY_NODES, Places
-from treadle.policies.placement import Consolidate
+from treadle.policies.base.placement import Consolidate
+from treadle.policies.simple.philly import PHILLY_NODES, Places
 from treadle.testing.builders import job, policy
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
-from treadle.policies.placement import PLACEMENTS, Fit, placement
+from treadle.policies.base.placement import PLACEMENTS, Fit, placement
 from treadle.testing.strategies import clusters
 
 

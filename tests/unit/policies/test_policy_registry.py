@@ -9,11 +9,11 @@ from tests.unit.stories import play
 from treadle.core.errors import InvalidInputError
 from treadle.models.scaling import ScalingModel
 from treadle.policies import registry
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.testing.builders import job
 
 THIRD_PARTY = '''
-from treadle.policies.ordered import Ordered
+from treadle.policies.base.ordered import Ordered
 from treadle.core.ranking import Rank
 
 

@@ -10,13 +10,13 @@ from treadle.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
-from treadle.models.plan_space import dense
-from treadle.models.planned import PlannedModel, offering, standard
+from treadle.models.plans.planned import PlannedModel, offering, standard
+from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.rubick_books import Books, layouts, less
-from treadle.policies.rubick_curves import Curves, _steps
+from treadle.policies.rubick.curves import Curves, _steps
+from treadle.policies.rubick.holdings import Books, layouts, less
 from treadle.testing.builders import job, policy
 
 PLANNER = standard()

@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policies.sia import cheapest
+from treadle.policies.simple.sia import cheapest
 
 _options = st.lists(
     st.tuples(st.integers(1, 5), st.integers(1, 9).map(lambda tenths: tenths / 10)),

@@ -13,7 +13,7 @@ from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies import registry
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.policies.wrappers.wrapper import Note, Remembering
 from treadle.testing.builders import job, policy
 

@@ -15,7 +15,7 @@ from treadle.models.learned import Learned, learning
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.placement import placement
+from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.experiment import Experiment, prepare

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.cli.journal import finish_with_journal
+from treadle.cli.study.journal_file import finish_with_journal
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
 from treadle.journal.journal import Journal, read

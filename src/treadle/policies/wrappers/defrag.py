@@ -17,7 +17,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.placement import Consolidate, Placement
+from treadle.policies.base.placement import Consolidate, Placement
 from treadle.policies.wrappers.views import Changes, free_after, plain
 from treadle.policies.wrappers.wrapper import Note, Remembering
 

@@ -15,7 +15,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.policies.placement import Count, Placement
+from treadle.policies.base.placement import Count, Placement
 from treadle.policies.wrappers.views import free_after, plain, starts
 from treadle.policies.wrappers.wrapper import Refusing
 

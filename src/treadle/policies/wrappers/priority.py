@@ -16,7 +16,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.policies.placement import Placement
+from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes
 from treadle.policies.wrappers.wrapper import Note, Remembering
 

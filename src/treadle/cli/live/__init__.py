@@ -1,0 +1,1 @@
+"""Verbs for users of a machine: they talk to the daemon."""

@@ -1,0 +1,171 @@
+"""Starting the daemon in the background and waiting until it answers.
+
+Two people, or two terminals, may start it at the same moment: a lock lets one do it, and the other
+finds it running.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from treadle.cli.live.saved_options import recall, remember
+from treadle.cli.live.session import Desk, note
+from treadle.client.address import default_socket
+from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.core.errors import TreadleError
+from treadle.wire.machine import Status
+
+STORE_VARIABLE = "TREADLE_STORE"
+WAIT_MAX_S = 60.0
+LOG_BYTES_MAX = 10 << 20
+
+
+class NotStartedError(TreadleError):
+    """The daemon ended before it answered, or did not answer in time."""
+
+
+def state_folder(given: Path | None = None) -> Path:
+    """Where the daemon keeps its store, its logs and its jobs' files."""
+    if given is not None:
+        return given.expanduser().absolute()
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "treadle"
+
+
+def answer(here: Desk) -> Status | None:
+    """What the daemon says; None where none listens."""
+    try:
+        return here.client.status()
+    except (UnreachableError, NoAnswerError):
+        return None
+
+
+def start_daemon(
+    here: Desk,
+    words: Sequence[str] = (),
+    *,
+    state: Path | None = None,
+    store: str = "",
+    keep: bool = False,
+) -> Status:
+    """Start `treadle up --foreground` with these options apart from this terminal; its status.
+
+    The store goes through the environment, since everybody can read a command line. With `keep`
+    the options are those of the next start as well.
+    """
+    folder = state_folder(state)
+    log = folder / "daemon.log"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(folder / "up.lock"):
+            found = answer(here)
+            if found is not None:
+                return found
+            begins = _make_room(log)
+            process = _spawn(words, log, {STORE_VARIABLE: store} if store else {})
+            found = _await(here, process, log, begins)
+            if keep:
+                _keep(folder, words, store)
+            return found
+    except OSError as error:
+        raise NotStartedError(
+            f"the daemon cannot be started in {folder}: {error.strerror or error}"
+        ) from None
+
+
+def start_as_last(here: Desk) -> Status:
+    """Start it by itself: with the options of the last `treadle up`, where this command looks."""
+    last = recall(state_folder())
+    words = [*_without(last.words, "--socket"), "--socket", str(default_socket().absolute())]
+    store = os.environ.get(STORE_VARIABLE) or last.store
+    return start_daemon(here, words, store=store)
+
+
+def _without(words: Sequence[str], *options: str) -> list[str]:
+    """The words but for those options, of which each has one value."""
+    kept = list(words)
+    for option in options:
+        if option in kept:
+            place = kept.index(option)
+            del kept[place : place + 2]
+    return kept
+
+
+def _keep(folder: Path, words: Sequence[str], store: str) -> None:
+    """Keep the options for the next start; the daemon runs, whatever becomes of this.
+
+    The folder is where the file lies, and the store keeps the policy, which may be switched.
+    """
+    try:
+        remember(folder, _without(words, "--state", "--policy", "--placement"), store)
+    except OSError as error:
+        note(f"the options are not kept for the next start: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _spawn(words: Sequence[str], log: Path, secrets: dict[str, str]) -> "subprocess.Popen[bytes]":
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    descriptor = os.open(log, flags, 0o600)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "treadle", "up", "--foreground", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd="/",
+            env={**os.environ, **secrets},
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _make_room(log: Path) -> int:
+    """Put a log that has grown long aside; where the new daemon's lines will begin."""
+    size = log.lstat().st_size if log.exists() else 0
+    if size <= LOG_BYTES_MAX:
+        return size
+    log.replace(log.with_name(f"{log.name}.1"))
+    return 0
+
+
+def _await(here: Desk, process: "subprocess.Popen[bytes]", log: Path, begins: int) -> Status:
+    begun_s = here.stopwatch()
+    while True:
+        found = answer(here)
+        if found is not None:
+            process.returncode = 0  # It runs on without us: nobody is to complain that it does.
+            return found
+        if process.poll() is not None:
+            raise NotStartedError(f"the daemon did not start: {_last_words(log, begins)}")
+        if here.stopwatch() - begun_s > WAIT_MAX_S:
+            raise NotStartedError(
+                f"the daemon (pid {process.pid}) has not answered for {WAIT_MAX_S:.0f} s; "
+                f"{log} may say why"
+            )
+        here.pause(0.02)
+
+
+def _last_words(log: Path, begins: int) -> str:
+    """The sentence it ended with, or where to read on."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(begins, log.stat().st_size - 65_536))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        lines = []
+    said = [line.removeprefix("treadle: ") for line in lines if line.startswith("treadle: ")]
+    return said[-1] if said else f"{log} may say why"

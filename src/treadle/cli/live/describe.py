@@ -1,0 +1,148 @@
+"""`treadle describe`: everything that is kept of a job, but for its secrets."""
+
+import click
+
+from treadle.cli.live.job_rows import devices_text, progress_text
+from treadle.cli.live.job_selection import job_argument, one_job
+from treadle.cli.live.session import Desk, desk, echo_json, json_option
+from treadle.cli.show.clock import date_text
+from treadle.cli.show.table import Column, pairs, table
+from treadle.cli.show.wording import ago, command_text, plain, several, span
+from treadle.client.jobfile import CARRIED
+from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
+
+_ATTEMPTS = (
+    Column("ATTEMPT"),
+    Column("DEVICES", least=12),
+    Column("STARTED"),
+    Column("TIME", right=True),
+    Column("EXIT", right=True),
+    Column("HOW IT ENDED", least=20),
+)
+
+
+@click.command()
+@job_argument
+@json_option
+def describe(job: str, as_json: bool) -> None:
+    """Show all that is known of JOB."""
+    here = desk()
+    detail = here.client.job(one_job(here, job))
+    if as_json:
+        echo_json(detail)
+        return
+    click.echo(detail_text(detail, here))
+
+
+def detail_text(detail: JobDetail, here: Desk) -> str:
+    view = detail.job
+    name = f" ({plain(view.name)})" if view.name else ""
+    text = f"job {plain(view.id)}{name} {view.state.value}\n"
+    failure = _failure(detail.failure) if detail.failure else []
+    text += pairs([*_now(view, here.now()), *_asked(detail), *failure], width=here.width)
+    if detail.attempts:
+        rows = [_attempt(run, here.now()) for run in detail.attempts]
+        text += "\n\n" + table(_ATTEMPTS, rows, width=here.width, colour=here.colour)
+    return text
+
+
+def _now(view: JobView, now: float) -> list[tuple[str, str]]:
+    """How it stands."""
+    array = "" if not view.array else f"member {view.index} of array {plain(view.array)}"
+    submitted = f"{date_text(view.submitted_at)}, {ago(view.submitted_at, now)}"
+    started = "" if view.started_at is None else f"{date_text(view.started_at)}"
+    ended = "" if view.ended_at is None else f"{date_text(view.ended_at)}"
+    tenant = f", tenant {plain(view.tenant)}" if view.tenant else ""
+    held = f" ({', '.join(plain(device) for device in view.devices)})" if view.devices else ""
+    counts = [
+        several(number, noun)
+        for number, noun in ((view.resizes, "resize"), (view.failures, "failure"))
+        if number
+    ]
+    ran = f"{span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
+    return [
+        ("because", plain(view.because)),
+        ("user", f"{plain(view.user)}{tenant}"),
+        ("array", array),
+        ("devices", f"{devices_text(view)}{held}"),
+        ("progress", _progress(view)),
+        ("submitted", submitted),
+        ("started", started),
+        ("ended", ended + (f", exit code {view.code}" if ended and view.code is not None else "")),
+        ("ran", ", ".join([ran, *counts]) if view.attempts else ""),
+    ]
+
+
+def _progress(view: JobView) -> str:
+    found = view.progress
+    if found is None:
+        return ""
+    parts = [progress_text(view)]
+    if found.total:
+        parts.append(f"step {found.step:,.0f} of {found.total:,.0f}")
+    if found.per_s:
+        parts.append(f"{found.per_s:,.3g} steps/s")
+    if found.eta_s is not None:
+        parts.append(f"{span(found.eta_s)} to go")
+    if found.loss is not None:
+        parts.append(f"loss {found.loss:.4g}")
+    source = {"log": " (read from its output)", "estimate": " (estimated)"}.get(found.source, "")
+    return ", ".join(parts) + source
+
+
+def _asked(detail: JobDetail) -> list[tuple[str, str]]:
+    """What was asked for."""
+    view = detail.job
+    env = [f"{plain(key)}={plain(value)}" for key, value in detail.env.items()]
+    shown = [line for line in env if line.partition("=")[0] not in CARRIED]
+    kinds = [
+        "guaranteed" if view.guaranteed else "not guaranteed",
+        "resumable" if view.resumable else "not resumable",
+        f"priority {view.priority}",
+    ]
+    limit = "no time limit" if detail.time_limit_s is None else span(detail.time_limit_s)
+    return [
+        ("command", command_text(view.command)),
+        ("workdir", plain(detail.workdir)),
+        ("code", _code(detail)),
+        ("env", "\n".join(shown)),
+        ("secrets", ", ".join(plain(name) for name in detail.secrets)),
+        ("model", plain(view.model)),
+        ("kind", ", ".join(kinds)),
+        ("limits", f"{limit}, grace {span(detail.grace_s)}, {detail.retries} retries"),
+        ("after", ", ".join(plain(job) for job in detail.after)),
+        ("after any", ", ".join(plain(job) for job in detail.after_any)),
+    ]
+
+
+def _code(detail: JobDetail) -> str:
+    code = detail.code
+    if code is None or not code.commit:
+        return ""
+    branch = f" on {plain(code.branch)}" if code.branch else ""
+    lines = code.diff.count("\n")
+    changed = f", with {several(lines, 'line')} of changes" if code.dirty else ""
+    return f"{plain(code.commit[:12])}{branch}{changed}"
+
+
+def _failure(failure: FailureView) -> list[tuple[str, str]]:
+    return [
+        ("failure", f"{plain(failure.sentence)} ({failure.kind}, rule {plain(failure.rule)})"),
+        ("evidence", plain(failure.evidence)),
+        ("advice", plain(failure.advice)),
+    ]
+
+
+def _attempt(run: AttemptView, now: float) -> list[str]:
+    how = plain(run.told)
+    if run.failure:
+        retried = "; tried again" if run.failure.retried else ""
+        how = f"{plain(run.failure.sentence)}{retried}"
+    return [
+        str(run.number),
+        ", ".join(plain(device) for device in run.devices),
+        ago(run.started_at, now),
+        span((run.ended_at or now) - run.started_at),
+        "" if run.code is None else str(run.code),
+        how or ("runs" if run.ended_at is None else ""),
+    ]

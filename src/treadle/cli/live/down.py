@@ -1,0 +1,90 @@
+"""`treadle down`: the daemon leaves; its jobs run on unless they are to be waited for or
+cancelled."""
+
+from pathlib import Path
+
+import click
+
+from treadle.cli.live.daemon_start import answer
+from treadle.cli.live.session import Desk, desk, note, remote
+from treadle.cli.live.status import jobs_line
+from treadle.cli.show.wording import several
+from treadle.core.errors import TreadleError
+from treadle.wire.machine import Status
+
+_WAIT_MAX_S = 60.0
+
+
+class NotEndedError(TreadleError):
+    """The daemon was told to leave and is still there."""
+
+
+@click.command()
+@click.option(
+    "--drain", "mode", flag_value="drain", help="Start nothing more; leave when all ended."
+)
+@click.option("--cancel", "mode", flag_value="cancel", help="Cancel every job, then leave.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before jobs are cancelled.")
+def down(mode: str | None, yes: bool) -> int:
+    """Stop the daemon. Jobs that run go on, and the next `treadle up` takes them back."""
+    here = desk()
+    before = answer(here)
+    if before is None:
+        click.echo("no daemon runs here; nothing to stop")
+        return 0
+    if mode == "cancel" and not yes and not _sure(here, before):
+        note("nothing was stopped")
+        return 1
+    told = here.client.shut_down(mode or "leave")
+    if mode == "drain":
+        click.echo(
+            f"the daemon starts nothing more and leaves when all have ended: {jobs_line(told)}"
+        )
+        return 0
+    _until_gone(here, before.pid)
+    click.echo(_gone(before, mode))
+    return 0
+
+
+def _sure(here: Desk, before: Status) -> bool:
+    jobs = before.running + before.waiting + before.held
+    if not jobs or not here.interactive:
+        return True
+    return click.confirm(f"cancel {several(jobs, 'job')}?")
+
+
+def _until_gone(here: Desk, pid: int) -> None:
+    """Wait until it neither answers nor runs: a daemon that closes still holds its store."""
+    begun_s = here.stopwatch()
+    while _there(here, pid):
+        if here.stopwatch() - begun_s > _WAIT_MAX_S:
+            raise NotEndedError(f"the daemon (pid {pid}) was told to leave and is still there")
+        here.pause(0.02)
+
+
+def _there(here: Desk, pid: int) -> bool:
+    found = answer(here)
+    if found is not None:
+        return found.pid == pid
+    return not remote() and _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process does anything yet; one that only waits for its parent does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def _gone(before: Status, mode: str | None) -> str:
+    if mode == "cancel":
+        return "the daemon has cancelled its jobs and left"
+    waiting = before.waiting + before.held
+    if not before.running and not waiting:
+        return "the daemon has left; there were no jobs"
+    return (
+        f"the daemon has left; jobs stay ({before.running:,} running on, {waiting:,} waiting), "
+        "and treadle up takes them back"
+    )

@@ -1,0 +1,160 @@
+"""Jobs as rows of a table: what `treadle ps` and `treadle top` show."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from treadle.cli.show.table import Column, room, table
+from treadle.cli.show.wording import command_text, plain, several, share, sizes, span, width_of
+from treadle.wire.jobs import JobView, State
+
+_COLOURS = {
+    State.RUNNING: "green",
+    State.STARTING: "green",
+    State.RESIZING: "cyan",
+    State.STOPPING: "cyan",
+    State.PENDING: "yellow",
+    State.HELD: "magenta",
+    State.FAILED: "red",
+    State.TIMEOUT: "red",
+}
+# Of an array, the state that says most about it.
+_FIRST = (
+    *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING, State.PENDING, State.HELD),
+    *(State.FAILED, State.TIMEOUT, State.CANCELLED, State.SUCCEEDED),
+)
+_WORDS = {State.PENDING: "wait", State.RUNNING: "run", State.SUCCEEDED: "done"}
+
+
+def state_colour(state: str) -> str | None:
+    return _COLOURS.get(State(state)) if state in State.__members__ else None
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("NAME", least=12),
+    Column("USER", least=6),
+    Column("STATE", colour=state_colour),
+    Column("DEVICES", least=7),
+    Column("PROGRESS", right=True),
+    Column("ETA", right=True),
+    Column("TIME", right=True),
+    Column("REASON", least=16),
+)
+_REASON = 8
+_SENTENCE = 30  # columns, from which on a sentence that is cut still says something
+
+
+def job_table(
+    views: Sequence[JobView],
+    now: float,
+    *,
+    width: int,
+    expand: bool = False,
+    user: bool = True,
+    colour: bool = False,
+) -> str:
+    """One row for each job, and one for each array unless it is expanded."""
+    groups = _groups(views, expand=expand)
+    rows = []
+    for group in groups:
+        row = job_row(group[0], now) if len(group) == 1 else _array_row(group, now)
+        rows.append(row if user else [*row[:2], "", *row[3:]])
+    space = room(COLUMNS, rows, _REASON, width=width)
+    for group, row in zip(groups, rows, strict=True):
+        # Half a sentence says less than the word that it is about.
+        if width_of(row[_REASON]) > space < _SENTENCE and len(group) == 1:
+            row[_REASON] = short_reason(group[0])
+    return table(COLUMNS, rows, width=width, colour=colour)
+
+
+def job_row(view: JobView, now: float) -> list[str]:
+    return [
+        plain(view.id),
+        name_of(view),
+        plain(view.user),
+        view.state.value,
+        devices_text(view),
+        progress_text(view),
+        span(view.progress.eta_s) if view.progress and not view.state.ended else "",
+        span(time_s(view, now)),
+        reason_text(view),
+    ]
+
+
+def name_of(view: JobView) -> str:
+    return plain(view.name) or command_text(view.command)
+
+
+def devices_text(view: JobView) -> str:
+    """What it has and what it wants; what it wanted, once it ended."""
+    wanted = sizes(view.sizes)
+    return wanted if view.state.ended else f"{len(view.devices)}/{wanted}"
+
+
+def progress_text(view: JobView) -> str:
+    if view.progress is None:
+        return ""
+    if view.progress.total:
+        return share(min(1.0, view.progress.step / view.progress.total))
+    return f"{view.progress.step:,.0f}"
+
+
+def time_s(view: JobView, now: float) -> float:
+    """How long it has run, or, if it never did, how long it has waited."""
+    if view.attempts or view.started_at is not None:
+        return view.running_s
+    return (view.ended_at or now) - view.submitted_at
+
+
+def reason_text(view: JobView) -> str:
+    """Why it is as it is; how it ended, for those that did not end well."""
+    because = plain(view.because) or cause_text(view.cause, view.state)
+    if view.state is State.FAILED and view.code is not None:
+        return f"exit {view.code}: {because}" if because else f"exit {view.code}"
+    return because
+
+
+def short_reason(view: JobView) -> str:
+    if view.state is State.FAILED and view.code is not None:
+        return f"exit {view.code}"
+    return plain(view.cause) or plain(view.because)
+
+
+def cause_text(cause: str, state: State) -> str:
+    """The word for why, unless it says no more than the state does."""
+    return "" if cause.upper() == state.value else plain(cause)
+
+
+def array_counts(group: Iterable[JobView]) -> str:
+    """3 run, 90 wait, 7 done."""
+    counts = Counter(view.state for view in group)
+    known = [(state, counts[state]) for state in _FIRST if counts[state]]
+    return ", ".join(f"{n:,} {_WORDS.get(state, state.value.lower())}" for state, n in known)
+
+
+def _groups(views: Sequence[JobView], *, expand: bool) -> list[list[JobView]]:
+    """Members of one array together, where the first of them stands."""
+    found: dict[str, list[JobView]] = {}
+    for view in views:
+        key = f"a{view.array}" if view.array and not expand else f"j{view.id}"
+        found.setdefault(key, []).append(view)
+    return list(found.values())
+
+
+def _array_row(group: list[JobView], now: float) -> list[str]:
+    first = min(group, key=lambda view: _FIRST.index(view.state))
+    indices = sorted(view.index for view in group if view.index is not None)
+    shown = f"[{sizes(indices).replace('..', '-')}]" if indices else ""
+    shown = shown if len(shown) <= 12 else f"[{several(len(indices), 'job')}]"
+    held = sum(len(view.devices) for view in group)
+    return [
+        f"{plain(group[0].array)}{shown}",
+        name_of(first),
+        plain(first.user),
+        first.state.value,
+        ("" if first.state.ended else f"{held}/") + f"{len(group)}x{sizes(first.sizes)}",
+        "",
+        "",
+        span(max(time_s(view, now) for view in group)),
+        array_counts(group),
+    ]

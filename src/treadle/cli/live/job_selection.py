@@ -1,0 +1,169 @@
+"""Which jobs are meant: by id, by name, or a whole array; and completion in the shell."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import click
+from click.shell_completion import CompletionItem
+
+from treadle.cli.live.session import ClientPort, Desk
+from treadle.cli.show.wording import plain, several
+from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.wire.jobs import JobView
+from treadle.wire.problems import NotFoundError
+
+PAGE = 500
+JOBS_MAX = 20_000
+_IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
+
+
+def is_identity(word: str) -> bool:
+    return bool(_IDENTITY.fullmatch(word))
+
+
+def all_jobs(client: ClientPort, *, limit: int = JOBS_MAX, **which: object) -> Iterator[JobView]:
+    """The jobs of all pages, up to a limit."""
+    cursor = ""
+    left = limit
+    while left > 0:
+        page = client.job_page(cursor=cursor, limit=min(PAGE, left), **which)  # type: ignore[arg-type]
+        yield from page.jobs
+        left -= len(page.jobs)
+        cursor = page.cursor
+        if not cursor or not page.jobs:
+            return
+
+
+def own_jobs(here: Desk, name: str, *, ended: bool, limit: int = JOBS_MAX) -> list[JobView]:
+    """The caller's jobs of that name: two people may use one name, and mean their own.
+
+    A token may be anybody's, so that over the network a name means the jobs of one user only.
+    """
+    if not name:
+        raise InvalidInputError("the job's id or name is empty; treadle ps -a lists them")
+    mine = here.me
+    found = list(all_jobs(here.client, name=name, user=mine, ended=ended, limit=limit))
+    if mine and not found:
+        _refuse_others(here, name, ended=ended)
+    owners = sorted({view.user for view in found})
+    if len(owners) > 1:
+        raise InvalidInputError(
+            f"{plain(name)} is the name of jobs of {plain(owners[0])} and {plain(owners[1])}; "
+            "say which by id"
+        )
+    return found
+
+
+def _refuse_others(here: Desk, name: str, *, ended: bool) -> None:
+    others = here.client.job_page(name=name, ended=ended, limit=1).jobs
+    if others:
+        first = others[0]
+        raise NotFoundError(
+            f"no job of yours has the name {plain(name)}, but job {plain(first.id)} of "
+            f"{plain(first.user)} has; say the id if you mean that one"
+        )
+
+
+def one_job(here: Desk, word: str) -> str:
+    """The id of the one job that is meant; of several of that name, the one not yet ended."""
+    if is_identity(word):
+        if "_" not in word and here.client.job_page(array=word, ended=True, limit=1).jobs:
+            raise InvalidInputError(
+                f"{word} is an array; say which of its jobs, such as {word}_0 "
+                f"(treadle ps --array {word} lists them)"
+            )
+        return word
+    found = own_jobs(here, word, ended=True, limit=PAGE)
+    if not found:
+        raise _unknown(word)
+    active = [view for view in found if not view.state.ended]
+    if len(active) > 1:
+        raise _several(word, [view.id for view in active])
+    return (active or [max(found, key=lambda view: view.submitted_at)])[0].id
+
+
+def jobs_before(here: Desk, word: str) -> str:
+    """The id of the job or of the array that another is to start after."""
+    if is_identity(word):
+        return word
+    found = own_jobs(here, word, ended=True)
+    if not found:
+        raise _unknown(word)
+    active = [view for view in found if not view.state.ended]
+    newest = max(found, key=lambda view: view.submitted_at)
+    meant = list(dict.fromkeys(view.array or view.id for view in active or [newest]))
+    if len(meant) > 1:
+        raise _several(word, meant)
+    return meant[0]
+
+
+def _unknown(word: str) -> NotFoundError:
+    return NotFoundError(f"no job has the id or name {plain(word)}; treadle ps -a lists them")
+
+
+def _several(word: str, ids: Sequence[str]) -> InvalidInputError:
+    listed = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+    return InvalidInputError(
+        f"{plain(word)} is the name of {several(len(ids), 'job')} ({listed}); say which by id"
+    )
+
+
+def many_jobs(here: Desk, word: str, *, ended: bool) -> list[JobView]:
+    """All jobs that are meant: one by its id, all of that name, or an array's in their order."""
+    if is_identity(word):
+        members = list(all_jobs(here.client, array=word, ended=ended)) if "_" not in word else []
+        members.sort(key=lambda view: view.index or 0)
+        return members or [here.client.job(word).job]
+    found = own_jobs(here, word, ended=ended)
+    if not found:
+        raise _unknown(word)
+    return found
+
+
+def whole(here: Desk, word: str, views: Sequence[JobView]) -> list[str]:
+    """The ids that an order for those jobs is given by: one for an array, however long it is."""
+    if is_identity(word):
+        return [word] if views else []
+    counts = Counter(view.array for view in views if view.array)
+    entire = {
+        array
+        for array, count in counts.items()
+        # A member may have been given another name since.
+        if count == sum(1 for _ in all_jobs(here.client, array=array, ended=False))
+    }
+    return list(dict.fromkeys(view.array if view.array in entire else view.id for view in views))
+
+
+def confirm(desk: Desk, verb: str, views: Sequence[JobView], *, yes: bool) -> bool:
+    """Whether to go on; more than one job is asked about, where there is somebody to ask."""
+    if yes or len(views) < 2 or not desk.interactive:
+        return True
+    return click.confirm(f"{verb} {several(len(views), 'job')}?")
+
+
+def complete_jobs(
+    context: click.Context,
+    parameter: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Live ids and names; a daemon that does not answer completes nothing."""
+    found = context.find_object(Desk) or Desk()
+    try:
+        views = found.client.job_page(limit=100).jobs
+    except (TreadleError, OSError):
+        return []
+    ids = [(view.id, plain(view.name)) for view in views]
+    ids += [(view.array, "array") for view in views if view.array]
+    names = [(view.name, view.id) for view in views if view.name.isprintable()]
+    offered = dict(reversed([*ids, *names]))
+    return [
+        CompletionItem(word, help=told)
+        for word, told in reversed(offered.items())
+        if word and word.startswith(incomplete)
+    ]
+
+
+job_argument = click.argument("job", shell_complete=complete_jobs)
+jobs_argument = click.argument("jobs", nargs=-1, required=True, shell_complete=complete_jobs)
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask, even for many jobs.")

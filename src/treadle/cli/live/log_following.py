@@ -1,0 +1,285 @@
+"""Reading a job's output, piece by piece, and following it over attempts until the job has ended.
+
+The daemon is asked for what is new, as `tail -f` asks its file: an answer that is lost is asked for
+again, and a daemon that comes back within a while is followed on from the same byte. Nothing waits
+on a stream that has ended: once the job has, one more look finds the rest.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import click
+
+from treadle.cli.live.exit_codes import never_text
+from treadle.cli.live.session import Desk, note
+from treadle.cli.show.wording import log_text, plain
+from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.core.errors import TreadleError
+from treadle.wire.jobs import JobDetail, JobView, LogPiece, State
+from treadle.wire.problems import NotFoundError, RequestError, TooManyError
+
+PIECE = 1 << 16  # to begin with, and of a log that is followed
+PIECE_MAX = 1 << 20  # of a long one
+TAIL_MAX = 16 << 20
+SHORTEST_S, LONGEST_S = 0.05, 0.5
+AWAY_MAX_S = 60.0
+
+
+@dataclass
+class Printer:
+    """Writes text of several ranks; with more than one, whole lines under the rank's number."""
+
+    raw: bool
+    prefix: bool | None = None  # None: if there is more than one rank
+    begun: dict[int, str] = field(default_factory=dict)  # lines that are not complete, by rank
+
+    def write(self, rank: int, text: str) -> None:
+        if not text:
+            return
+        safe = text if self.raw else log_text(text)
+        if not self.prefix:
+            _echo(safe)
+            return
+        lines = (self.begun.pop(rank, "") + safe).split("\n")
+        if lines[-1]:
+            self.begun[rank] = lines[-1]
+        for line in lines[:-1]:
+            _echo(f"[{rank}] {line}\n")
+
+    def finish(self) -> None:
+        """Lines that never ended."""
+        for rank, line in sorted(self.begun.items()):
+            _echo(f"[{rank}] {line}\n")
+        self.begun.clear()
+        sys.stdout.flush()
+
+
+def _echo(text: str) -> None:
+    """Colours are the job's own and stay, in a file as well."""
+    click.echo(text, nl=False, color=True)
+
+
+def show(
+    desk: Desk, identity: str, printer: Printer, *, attempt: int, ranks: Sequence[int], tail: int
+) -> None:
+    """What there is of one attempt, and no waiting."""
+    if printer.prefix is None:
+        printer.prefix = len(ranks) > 1
+    for rank in ranks:
+        if len(ranks) == 1:
+            # One rank that is not there is worth a sentence; of all, some may not have begun.
+            desk.client.log(identity, attempt=attempt, rank=rank, limit=64)
+        offset = tail_offset(desk, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
+        _drain(desk, identity, printer, attempt=attempt, rank=rank, offset=offset)
+    printer.finish()
+
+
+def tail_offset(desk: Desk, identity: str, *, attempt: int, rank: int, lines: int) -> int:
+    """The byte at which the last so many lines begin."""
+    back = PIECE
+    while True:
+        pieces: list[LogPiece] = []
+        offset = -back
+        while not pieces or pieces[-1].next < pieces[-1].size:
+            piece = desk.client.log(
+                identity, attempt=attempt, rank=rank, offset=offset, limit=PIECE
+            )
+            if pieces and piece.next <= pieces[-1].next:
+                break
+            pieces.append(piece)
+            offset = piece.next
+            if len(pieces) * PIECE > back + PIECE:
+                break  # It is being written faster than it is read.
+        content = "".join(piece.text for piece in pieces)
+        start = pieces[0].offset
+        found = content.rstrip("\n").split("\n")
+        if len(found) > lines:
+            kept = "\n".join(found[-lines:]) + content[len(content.rstrip("\n")) :]
+            return max(start, pieces[-1].next - len(kept.encode()))
+        if start == 0 or back >= TAIL_MAX:
+            return start
+        back *= 4
+
+
+class Patience:
+    """A daemon that is started again is waited for; one that stays away is an error."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._since_s: float | None = None
+
+    def answered(self) -> None:
+        self._since_s = None
+
+    def away(self, error: TreadleError) -> None:
+        now_s = self._desk.stopwatch()
+        if self._since_s is None:
+            self._since_s = now_s
+            note("the daemon does not answer; jobs run on, and this waits a minute for it")
+        elif now_s - self._since_s > AWAY_MAX_S:
+            raise error
+
+
+class Hope:
+    """Whether a job that waits can ever run; asked again only when its reason changes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._asked: dict[str, tuple[str, str]] = {}
+
+    def lost(self, view: JobView) -> str:
+        """Why no waiting helps; empty while some may."""
+        if view.state is not State.PENDING and view.state is not State.HELD:
+            return ""
+        reason = (view.cause, view.because)
+        if self._asked.get(view.id) == reason:
+            return ""
+        try:
+            answer = self._desk.client.why(view.id)
+        except RequestError:
+            return ""  # The job itself is looked at again.
+        if answer.never:
+            return never_text(answer)
+        self._asked[view.id] = reason
+        return ""
+
+
+class HopelessError(TreadleError):
+    """The job that is followed can never run as it is."""
+
+
+class Follower:
+    """Follows one job; `ranks` None means all ranks of each attempt, `attempt` 0 the newest on."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        identity: str,
+        printer: Printer,
+        *,
+        ranks: Sequence[int] | None = None,
+        attempt: int = 0,
+        tail: int = 0,
+    ) -> None:
+        self._desk = desk
+        self._identity = identity
+        self._printer = printer
+        self._ranks = ranks
+        self._attempt = attempt
+        self._only = attempt > 0
+        self._tail = tail
+        self._offsets: dict[int, int] = {}
+        self._told = ""
+        self._pause_s = SHORTEST_S
+        self._patience = Patience(desk)
+        self._hope = Hope(desk)
+
+    def run(self) -> JobDetail:
+        """Print until the job, or the one attempt, has ended; the job as it is then.
+
+        HopelessError, if it waits and no waiting helps.
+        """
+        while True:
+            try:
+                detail = self._look()
+                self._patience.answered()
+            except (UnreachableError, NoAnswerError) as error:
+                self._patience.away(error)
+                detail = None
+            if detail is not None:
+                self._printer.finish()
+                return detail
+            self._idle()
+
+    def _look(self) -> JobDetail | None:
+        """Print what is new; the job, if nothing more can come."""
+        # First the job and then its output: what had ended before is complete in it.
+        detail = self._desk.client.job(self._identity)
+        newest = max((run.number for run in detail.attempts), default=0)
+        if reason := self._hope.lost(detail.job):
+            self._printer.finish()
+            raise HopelessError(f"job {plain(self._identity)} {reason}")
+        if newest == 0:
+            self._say_waiting(detail)
+            return detail if detail.job.state.ended else None
+        self._attempt = self._attempt or newest
+        if self._print(detail):
+            self._pause_s = SHORTEST_S
+            return None
+        if newest > self._attempt and not self._only:
+            self._printer.finish()
+            self._attempt += 1
+            self._offsets, self._tail = {}, 0
+            note(f"attempt {self._attempt} of job {plain(self._identity)}")
+            self._pause_s = SHORTEST_S
+            return None
+        return detail if detail.job.state.ended or newest > self._attempt else None
+
+    def _print(self, detail: JobDetail) -> bool:
+        """Whether anything was new."""
+        ranks = self._ranks if self._ranks is not None else range(max(1, detail.ranks))
+        if self._printer.prefix is None:
+            self._printer.prefix = len(ranks) > 1
+        new = False
+        for rank in ranks:
+            if rank not in self._offsets:
+                self._offsets[rank] = self._first_offset(rank)
+            offset = self._offsets[rank]
+            self._offsets[rank] = _drain(
+                self._desk,
+                self._identity,
+                self._printer,
+                attempt=self._attempt,
+                rank=rank,
+                offset=offset,
+            )
+            new = new or self._offsets[rank] > offset
+        return new
+
+    def _first_offset(self, rank: int) -> int:
+        if not self._tail:
+            return 0
+        try:
+            return tail_offset(
+                self._desk, self._identity, attempt=self._attempt, rank=rank, lines=self._tail
+            )
+        except NotFoundError:
+            return 0  # Its file is not there yet.
+
+    def _say_waiting(self, detail: JobDetail) -> None:
+        reason = plain(detail.job.because) or "it waits"
+        if reason != self._told and not detail.job.state.ended:
+            note(f"job {plain(self._identity)} has not started: {reason}")
+            self._told = reason
+
+    def _idle(self) -> None:
+        sys.stdout.flush()
+        self._desk.pause(self._pause_s)
+        self._pause_s = min(LONGEST_S, 1.5 * self._pause_s)
+
+
+def _drain(
+    desk: Desk, identity: str, printer: Printer, *, attempt: int, rank: int, offset: int
+) -> int:
+    """Write everything from that byte on; the byte to go on at."""
+    limit = PIECE
+    while True:
+        try:
+            piece = desk.client.log(
+                identity, attempt=attempt, rank=rank, offset=offset, limit=limit
+            )
+        except NotFoundError:
+            return offset
+        except TooManyError:
+            desk.pause(1.0)
+            continue
+        limit = PIECE_MAX
+        if piece.lost and offset < piece.offset:
+            note(f"{piece.lost:,} bytes in the middle were over the limit on logs and are gone")
+        printer.write(rank, piece.text)
+        if piece.next <= offset:
+            return offset
+        offset = piece.next
+        if offset >= piece.size:
+            return offset

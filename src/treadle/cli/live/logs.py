@@ -1,0 +1,135 @@
+"""`treadle logs`: what a job printed, by rank and attempt, and live with -f."""
+
+import click
+
+from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code
+from treadle.cli.live.job_selection import job_argument, one_job
+from treadle.cli.live.log_following import PIECE, Follower, HopelessError, Printer, show
+from treadle.cli.live.session import Desk, desk, json_option, note
+from treadle.cli.live.session import echo_json as as_json_text
+from treadle.cli.show.wording import ago, plain, several, span
+from treadle.wire.jobs import JobDetail
+from treadle.wire.notation import duration
+from treadle.wire.problems import NotFoundError
+
+
+@click.command()
+@job_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--rank", default="all", metavar="N|all", show_default=True)
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The newest if not said.")
+@click.option(
+    "--since", metavar="10m", help="Attempts that ran within this time, from their start."
+)
+@click.option("--tail", type=click.IntRange(1, 100_000), metavar="N", help="Only the last N lines.")
+@click.option("--no-prefix", is_flag=True, help="Do not write [rank] before each line.")
+@click.option("--raw", is_flag=True, help="Keep every control character, on a terminal too.")
+@json_option
+def logs(
+    job: str,
+    follow: bool,
+    rank: str,
+    attempt: int | None,
+    since: str | None,
+    tail: int | None,
+    no_prefix: bool,
+    raw: bool,
+    as_json: bool,
+) -> int:
+    """Print what JOB wrote; colours stay, other control characters do not reach a terminal."""
+    here = desk()
+    since_s = None if since is None else duration(since, "--since")
+    if attempt and since:
+        raise click.UsageError("--attempt and --since say two things; keep one")
+    identity = one_job(here, job)
+    detail = here.client.job(identity)
+    ranks = _ranks(rank, detail)
+    if attempt and (not follow or detail.job.state.ended):
+        _check_attempt(detail, attempt)
+    if as_json:
+        _print_json(here, identity, attempt or 0, ranks)
+        return 0
+    printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
+    if follow and not detail.job.state.ended:
+        chosen = None if rank == "all" else ranks
+        return _follow(here, identity, printer, chosen, attempt=attempt or 0, tail=tail or 0)
+    numbers = _attempts(here, detail, attempt, since_s)
+    ended = follow and detail.job.state.ended
+    for number in numbers:
+        if len(numbers) > 1:
+            note(f"attempt {number} of job {plain(identity)}")
+        show(here, identity, printer, attempt=number, ranks=ranks, tail=tail or 0)
+    if ended:
+        note(end_sentence(detail.job))
+    return exit_code(detail.job) if ended else 0
+
+
+def _ranks(text: str, detail: JobDetail) -> list[int]:
+    if text == "all":
+        return list(range(max(1, detail.ranks)))
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise click.UsageError(f"--rank is {plain(text)}; expected a number from 0, or all")
+    return [int(text)]
+
+
+def _check_attempt(detail: JobDetail, attempt: int) -> None:
+    """Refuse an attempt that there was none of."""
+    if attempt not in [run.number for run in detail.attempts]:
+        newest = max((run.number for run in detail.attempts), default=0)
+        there = f"the newest is {newest}" if newest else "it has not run yet"
+        raise NotFoundError(f"job {plain(detail.job.id)} has no attempt {attempt}; {there}")
+
+
+def _follow(
+    here: Desk,
+    identity: str,
+    printer: Printer,
+    ranks: list[int] | None,
+    *,
+    attempt: int,
+    tail: int,
+) -> int:
+    """Ctrl-C leaves; the job runs on."""
+    follower = Follower(here, identity, printer, ranks=ranks, attempt=attempt, tail=tail)
+    try:
+        detail = follower.run()
+    except KeyboardInterrupt:
+        note(f"detached; job {plain(identity)} runs on (treadle cancel {plain(identity)} stops it)")
+        return NOT_ENDED
+    except HopelessError as error:
+        note(str(error))
+        return FAILED
+    if detail.job.state.ended:
+        note(end_sentence(detail.job))
+        return exit_code(detail.job)
+    return 0
+
+
+def _attempts(
+    here: Desk, detail: JobDetail, attempt: int | None, since_s: float | None
+) -> list[int]:
+    """Which attempts to show: one, or those of the last while."""
+    if attempt:
+        return [attempt]
+    if not detail.attempts:
+        view = detail.job
+        reason = f": {plain(view.because)}" if view.because else ""
+        note(f"job {plain(view.id)} has not run yet and printed nothing{reason}")
+        return []
+    if since_s is None:
+        return [detail.attempts[-1].number]
+    begun_at = here.now() - since_s
+    ran = [run for run in detail.attempts if run.ended_at is None or run.ended_at >= begun_at]
+    told = several(len(ran), "attempt")
+    first = f", the first begun {ago(ran[0].started_at, here.now())}" if ran else ""
+    note(f"lines carry no times: {told} ran in the last {span(since_s)}{first}")
+    return [run.number for run in ran]
+
+
+def _print_json(here: Desk, identity: str, attempt: int, ranks: list[int]) -> None:
+    """The newest piece of each rank, as the server gives it."""
+    pieces = [
+        here.client.log(identity, attempt=attempt, rank=rank, offset=-PIECE, limit=PIECE)
+        for rank in ranks
+    ]
+    as_json_text(pieces)

@@ -1,0 +1,87 @@
+"""`treadle nodes` and `treadle device`: the machine's devices, who is on them, and which Treadle
+uses."""
+
+import click
+
+from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import plain, several, share
+from treadle.wire.machine import DeviceView, NodeView
+
+_COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
+_COLUMNS = (
+    Column("DEVICE"),
+    Column("STATE", colour=_COLOURS.get),
+    Column("JOBS", least=8),
+    Column("BUSY", right=True),
+    Column("MEMORY", right=True),
+    Column("WHY", least=20),
+)
+
+
+@click.command()
+@json_option
+def nodes(as_json: bool) -> None:
+    """Show the devices: free, held by jobs, or used by others."""
+    here = desk()
+    found = here.client.nodes()
+    if as_json:
+        echo_json(found)
+        return
+    for place, node in enumerate(found):
+        click.echo(("\n" if place else "") + node_text(node, width=here.width, colour=here.colour))
+
+
+@click.command()
+@click.argument("name")
+@click.argument("order", type=click.Choice(["manage", "avoid", "unquarantine"]))
+def device(name: str, order: str) -> None:
+    """Have Treadle use device NAME (manage), leave it alone (avoid), or trust it again.
+
+    A job that runs on a device to avoid runs on until it ends.
+    """
+    here = desk()
+    if order == "unquarantine":
+        node = here.client.unquarantine(name)
+    else:
+        node = here.client.order_device(name, order)
+    changed = [each for each in node.devices if name in (each.name, str(each.number), each.uuid)]
+    for each in changed:
+        because = f": {plain(each.because)}" if each.because else ""
+        click.echo(f"device {plain(each.name)} is {plain(each.state)}{because}")
+
+
+def node_text(node: NodeView, *, width: int, colour: bool) -> str:
+    models = sorted({plain(each.model) for each in node.devices if each.model})
+    kind = ", ".join(models) or plain(node.device_type)
+    memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
+    cores = several(node.cores, "core")
+    head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}"
+    rows = [_row(each) for each in node.devices]
+    return f"{head}\n{table(_COLUMNS, rows, width=width, colour=colour)}"
+
+
+def _row(each: DeviceView) -> list[str]:
+    memory = "" if each.memory_gib is None else f"{each.memory_gib:.1f} GiB"
+    if each.memory_gib is not None and each.memory_used_gib is not None:
+        memory = f"{each.memory_used_gib:.1f}/{memory}"
+    return [
+        plain(each.name),
+        plain(each.state),
+        ",".join(plain(job) for job in each.jobs),
+        share(each.busy),
+        memory,
+        plain(each.because) or _foreign(each),
+    ]
+
+
+def _foreign(each: DeviceView) -> str:
+    """Who is on it that Treadle did not start."""
+    if not each.foreign:
+        return ""
+    first = each.foreign[0]
+    memory = "" if first.memory_gib is None else f", {first.memory_gib:.1f} GiB"
+    more = len(each.foreign) - 1
+    others = f" and {more} more" if more else ""
+    command = f": {plain(first.command)}" if first.command else ""
+    return f"pid {first.pid} of {plain(first.user)}{memory}{command}{others}"

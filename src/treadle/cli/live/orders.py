@@ -1,0 +1,146 @@
+"""`treadle cancel`, `hold`, `release` and `priority`: orders about jobs, arrays, or all of a
+name."""
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from treadle.cli.live.job_selection import confirm, jobs_argument, many_jobs, whole, yes_option
+from treadle.cli.live.log_following import Hope
+from treadle.cli.live.session import Desk, desk, note
+from treadle.cli.show.wording import plain, several
+from treadle.core.errors import TreadleError
+from treadle.wire.jobs import JobChange, JobView, State
+from treadle.wire.notation import priority as read_priority
+
+Order = Callable[[str], tuple[JobView, ...]]
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def cancel(jobs: tuple[str, ...], yes: bool) -> int:
+    """Stop JOBS for good: the stop signal, their grace, then the end. Ids, names or arrays."""
+    here = desk()
+    return _each(here, jobs, "cancel", here.client.cancel, yes=yes)
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def hold(jobs: tuple[str, ...], yes: bool) -> int:
+    """Keep waiting JOBS from starting until they are released."""
+    here = desk()
+    return _each(here, jobs, "hold", here.client.hold, yes=yes)
+
+
+@click.command()
+@jobs_argument
+@yes_option
+def release(jobs: tuple[str, ...], yes: bool) -> int:
+    """Let held JOBS start when it is their turn."""
+    here = desk()
+    return _each(here, jobs, "release", here.client.release, yes=yes)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -5 is a priority
+@jobs_argument
+@click.argument("level", metavar="LEVEL")
+@yes_option
+def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
+    """Give JOBS the priority LEVEL: a whole number, or low, normal, high, urgent."""
+    here = desk()
+    change = JobChange(priority=read_priority(level))
+
+    def order(identity: str) -> tuple[JobView, ...]:
+        return (here.client.change(identity, change),)
+
+    return _each(here, jobs, "change", order, yes=yes, members=True)
+
+
+# verb -> (what is said of it, the state that goes without saying)
+_DONE = {
+    "cancel": ("cancelled", State.CANCELLED),
+    "hold": ("held", State.HELD),
+    "release": ("released", State.PENDING),
+    "change": ("changed", None),
+}
+
+
+def _each(
+    here: Desk,
+    words: tuple[str, ...],
+    verb: str,
+    order: Order,
+    *,
+    yes: bool,
+    members: bool = False,
+) -> int:
+    """Give the order for each word; one that is refused does not keep the others from it."""
+    meant: dict[str, list[JobView]] = {}
+    refused: TreadleError | None = None
+    for word in words:
+        try:
+            meant[word] = many_jobs(here, word, ended=False)
+        except TreadleError as error:
+            refused = _told(refused, error, alone=len(words) == 1)
+    views = [view for found in meant.values() for view in found]
+    if not confirm(here, verb, views, yes=yes):
+        note("nothing was changed")
+        return 1
+    for word, found in meant.items():
+        wanted = _held(here, word, found) if verb == "release" else found
+        for identity in [view.id for view in wanted] if members else whole(here, word, wanted):
+            try:
+                changed = order(identity)
+            except TreadleError as error:
+                refused = _told(refused, error, alone=len(views) == 1)
+            else:
+                click.echo(_sentence(identity, changed, verb))
+    if refused is not None:
+        raise refused
+    return 0
+
+
+def _told(first: TreadleError | None, error: TreadleError, *, alone: bool) -> TreadleError:
+    """The first refusal ends the command, once everything was tried; further ones are said now."""
+    if first is None or alone:
+        return error
+    note(plain(str(error)))
+    return first
+
+
+def _is_held(here: Desk, view: JobView) -> bool:
+    """Held by its user, or by a job that it was to start after and that failed."""
+    if view.cause == "dependency":
+        return bool(Hope(here).lost(view))
+    return view.state is State.HELD or view.cause == "held"
+
+
+def _held(here: Desk, word: str, views: Sequence[JobView]) -> list[JobView]:
+    """Those that there is something to release of, an array as a whole; the others are told."""
+    kept = {view.id: view.array for view in views if _is_held(here, view)}
+    arrays = {array for array in kept.values() if array}
+    held = [view for view in views if view.id in kept or view.array in arrays]
+    if not held and len(views) > 1:
+        click.echo(f"none of the {several(len(views), 'job')} of {plain(word)} is held")
+        return []
+    for view in views:
+        if view not in held:
+            name = f" ({plain(view.name)})" if view.name else ""
+            state = f"is not held, it is {view.state.value}"
+            if view.state is State.HELD:  # by the jobs that it starts after
+                state = f"is not held by its user: {plain(view.because)}"
+            click.echo(f"job {plain(view.id)}{name} {state}")
+    return held
+
+
+def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:
+    done, expected = _DONE[verb]
+    if len(changed) == 1:
+        view = changed[0]
+        name = f" ({plain(view.name)})" if view.name else ""
+        level = f": priority {view.priority}" if verb == "change" else ""
+        state = f", now {view.state.value}" if expected and view.state is not expected else ""
+        return f"job {plain(view.id)}{name} {done}{level}{state}"
+    return f"{several(len(changed), 'job')} of {plain(identity)} {done}"

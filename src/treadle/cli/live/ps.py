@@ -1,0 +1,149 @@
+"""`treadle ps`: the jobs, with state and reason in columns of their own."""
+
+from typing import NamedTuple
+
+import click
+
+from treadle.cli.live.job_rows import job_table
+from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs
+from treadle.cli.live.session import Desk, desk, echo_json, json_option
+from treadle.cli.show.wording import several
+from treadle.wire.jobs import JobPage, JobView, State
+
+ROWS = 50
+PAGE_MAX = 10_000  # rows that the server gives at once
+FETCH_MAX = 2000  # To show an array as one row, all its members are asked for, up to this.
+
+
+@click.command()
+@click.option("-a", "--ended", is_flag=True, help="Also jobs that have ended.")
+@click.option("-u", "--user", metavar="USER", help="Jobs of this user; yours if not said.")
+@click.option("--all", "everybody", is_flag=True, help="Everybody's jobs.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only such jobs.")
+@click.option("--array", default="", metavar="ID", help="The members of this array.")
+@click.option("--name", default="", help="Jobs of this name.")
+@click.option("--tenant", default="", help="Jobs of this tenant.")
+@click.option("--expand", is_flag=True, help="A row for each member of an array.")
+@click.option(
+    "--limit", type=click.IntRange(1, JOBS_MAX), metavar="N", help="Rows; 50, and all with --json."
+)
+@click.option("-w", "--watch", is_flag=True, help="Show it again every 2 seconds.")
+@json_option
+def ps(
+    ended: bool,
+    user: str | None,
+    everybody: bool,
+    states: tuple[str, ...],
+    array: str,
+    name: str,
+    tenant: str,
+    expand: bool,
+    limit: int | None,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """List jobs in the order in which they are scheduled."""
+    here = desk()
+    mine = "" if everybody or array else here.me
+    wanted = _states(states)
+    which = {
+        "states": wanted,
+        "user": user or mine,
+        "tenant": tenant,
+        "array": array,
+        "name": name,
+        "ended": ended or bool(array) or any(State(state).ended for state in wanted),
+    }
+    if as_json:
+        found = tuple(all_jobs(here.client, limit=limit or JOBS_MAX, **which))
+        echo_json(JobPage(jobs=found))
+        return
+    expand = expand or bool(array)
+    while True:
+        text = _text(here, which, expand=expand, limit=limit or ROWS)
+        if not watch:
+            click.echo(text)
+            return
+        click.clear()
+        click.echo(text)
+        here.pause(2.0)
+
+
+class _Found(NamedTuple):
+    views: list[JobView]
+    more: bool  # jobs beyond the rows asked for
+    uncounted: int  # jobs that were not even looked at
+
+
+def _text(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> str:
+    found = _find(here, which, expand=expand, limit=limit)
+    if not found.views:
+        return _nothing(here, which)
+    everybody = not which["user"]
+    text = job_table(
+        found.views, here.now(), width=here.width, expand=expand, user=everybody, colour=here.colour
+    )
+    if found.uncounted:
+        more = several(found.uncounted, "more job")
+        verb = "is" if found.uncounted == 1 else "are"
+        text += f"\n{more} {verb} not counted here; --json lists them"
+    elif found.more:
+        text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
+    elif _plain(which) and (others := _others(here, len(found.views))):
+        text += f"\n{others:,} more of other users; treadle ps --all shows them"
+    return text
+
+
+def _find(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> _Found:
+    """Jobs for so many rows, where an array is one row."""
+    views: list[JobView] = []
+    rows: set[str] = set()
+    cursor = ""
+    more = False
+    while True:
+        size = min(PAGE_MAX, max(PAGE, limit))
+        page = here.client.job_page(cursor=cursor, limit=size, **which)  # type: ignore[arg-type]
+        for view in page.jobs:
+            row = view.id if expand or not view.array else f"array {view.array}"
+            if len(rows) >= limit and row not in rows:
+                more = True  # Members of arrays that have their row are counted all the same.
+                continue
+            rows.add(row)
+            views.append(view)
+        cursor = page.cursor
+        if more or not cursor or not page.jobs:
+            return _Found(views, more=more, uncounted=0)
+        if len(views) >= max(FETCH_MAX, limit):
+            return _Found(views, more=True, uncounted=max(0, (page.total or 0) - len(views)))
+
+
+def _plain(which: dict[str, object]) -> bool:
+    """Whether it is the question that most ask: which jobs of one user there are."""
+    narrowed = any(which[key] for key in ("states", "array", "name", "tenant", "ended"))
+    return bool(which["user"]) and not narrowed
+
+
+def _others(here: Desk, mine: int) -> int:
+    """Active jobs of everybody else."""
+    return max(0, (here.client.job_page(limit=1).total or 0) - mine)
+
+
+def _nothing(here: Desk, which: dict[str, object]) -> str:
+    if any(which[key] for key in ("states", "array", "name", "tenant", "ended")):
+        return "no such jobs"
+    if _plain(which) and (others := _others(here, 0)):
+        return f"no jobs of {which['user']}; {others:,} of others (treadle ps --all)"
+    return (
+        "no jobs; treadle submit -- python train.py submits one, "
+        "treadle ps -a shows those that ended"
+    )
+
+
+def _states(words: tuple[str, ...]) -> tuple[str, ...]:
+    """States by name, in any case, with commas between."""
+    names = [part.strip().upper() for word in words for part in word.split(",") if part.strip()]
+    for name in names:
+        if name not in State.__members__:
+            known = ", ".join(state.value.lower() for state in State)
+            raise click.UsageError(f"there is no state {name.lower()!r} (known: {known})")
+    return tuple(names)

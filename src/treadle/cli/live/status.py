@@ -1,0 +1,46 @@
+"""`treadle status`: whether the daemon runs, and how it goes."""
+
+import click
+
+from treadle.cli.live.session import desk, echo_json, json_option, note
+from treadle.cli.show.table import pairs
+from treadle.cli.show.wording import plain, span
+from treadle.version import __version__
+from treadle.wire.machine import Status
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say whether Treadle runs, where, and what it has to do."""
+    here = desk()
+    found = here.client.status()
+    if as_json:
+        echo_json(found)
+        return
+    up = span(here.now() - found.since_at)
+    click.echo(f"treadle {plain(found.version)} runs since {up}, pid {found.pid}")
+    click.echo(pairs(status_lines(found), width=here.width))
+    if found.version != __version__:
+        note(
+            f"this command is of version {__version__}; treadle down and treadle up renew the "
+            "daemon"
+        )
+
+
+def status_lines(found: Status) -> list[tuple[str, str]]:
+    draining = "; draining: nothing new is started" if found.draining else ""
+    return [
+        ("devices", f"{found.devices:,}, of which {found.free:,} free"),
+        ("jobs", jobs_line(found) + draining),
+        ("policy", plain(found.policy)),
+        ("store", plain(found.store)),
+        ("socket", plain(found.socket)),
+        ("url", plain(found.url)),
+        ("problem", plain(found.problem)),
+    ]
+
+
+def jobs_line(found: Status) -> str:
+    held = f", {found.held:,} held" if found.held else ""
+    return f"{found.running:,} running, {found.waiting:,} waiting{held}"

@@ -1,0 +1,280 @@
+"""`treadle submit`: a command, a script or a file becomes a job; the daemon is started if none
+runs.
+
+Flags win over a file's fields and a script's lines. What the exit code says with --wait and
+--attach is told in `ends.py`.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
+from treadle.cli.live.job_options import draft_of, job_options, present_folder, script_draft
+from treadle.cli.live.job_selection import all_jobs, jobs_before
+from treadle.cli.live.log_following import Follower, HopelessError, Printer
+from treadle.cli.live.session import Desk, desk, echo_json, json_option, note, remote
+from treadle.cli.live.wait import until_ended
+from treadle.cli.live.why import estimate_text
+from treadle.cli.show.table import pairs
+from treadle.cli.show.wording import command_text, ordinal, plain, several, sizes, span
+from treadle.client.errors import UnreachableError
+from treadle.client.gitstate import git_state
+from treadle.client.jobfile import Draft, complete, read_head, read_job_file, read_text
+from treadle.client.jobfile_script import read_script
+from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
+from treadle.wire.problems import TooLargeError
+
+_COMMAND = "treadle.command"
+
+
+class SubmitCommand(click.Command):
+    """A command line that ends at `--`; what follows is the job's and is not looked at."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = args, []
+        if "--" in args:
+            place = args.index("--")
+            before, after = args[:place], args[place + 1 :]
+        ctx.meta[_COMMAND] = tuple(after)
+        try:
+            return super().parse_args(ctx, before)
+        except click.UsageError as error:
+            if "--" not in args and not isinstance(error, click.MissingParameter):
+                problem = error.format_message().rstrip(".")
+                raise click.UsageError(f"{problem}; the job's command goes after --", ctx) from None
+            raise
+
+
+@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]")
+@click.argument("source", required=False, metavar="[FILE|SCRIPT] [-- COMMAND ...]")
+@click.option("-f", "--file", metavar="FILE", help="A YAML file with any of the fields.")
+@job_options
+@click.option("--dry-run", is_flag=True, help="Say what would happen; submit nothing.")
+@click.option("--attach", is_flag=True, help="Follow its output; Ctrl-C leaves it running.")
+@click.option("--wait", "wait_", is_flag=True, help="Return when it has ended.")
+@click.option("--no-git", is_flag=True, help="Do not record the state of the folder's git.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
+@json_option
+@click.pass_context
+def submit(
+    context: click.Context,
+    /,
+    source: str | None,
+    file: str | None,
+    dry_run: bool,
+    attach: bool,
+    wait_: bool,
+    no_git: bool,
+    quiet: bool,
+    as_json: bool,
+    **_options: Any,
+) -> int:
+    """Submit a job: a YAML file, a script with #TREADLE lines, or a command after --.
+
+    \b
+    treadle submit --devices 1..4 --name resnet -- python train.py --epochs 90
+    treadle submit train.yaml --priority high
+    treadle submit train.sh -- --lr 0.1
+    """
+    here = desk()
+    request = job_request(context, source, file, git=not no_git)
+    _reach(here)
+    request = replace(
+        request,
+        after=tuple(jobs_before(here, word) for word in request.after),
+        after_any=tuple(jobs_before(here, word) for word in request.after_any),
+    )
+    if dry_run:
+        answer = here.client.dry_run(request)
+        if as_json:
+            echo_json(answer)
+        else:
+            click.echo(dry_text(answer, request, here.width))
+        return 2 if answer.never_fits else 0
+    made = _send(here, request)
+    if as_json:
+        echo_json(made)
+    elif quiet:
+        click.echo(made.id)
+    else:
+        now = _why(here, made)
+        click.echo(made_text(made, request, now))
+        if (attach or wait_) and now is not None and now.never:
+            return FAILED  # It has been said why.
+    if attach:
+        return _attach(here, made)
+    return _wait(here, made, quiet=quiet or as_json) if wait_ else 0
+
+
+def job_request(
+    context: click.Context, source: str | None, file: str | None, *, git: bool
+) -> JobRequest:
+    """The file's fields under the script's lines under the flags."""
+    command: tuple[str, ...] = context.meta[_COMMAND]
+    draft = Draft()
+    if file is not None:
+        draft = read_job_file(file, read_text(file))
+    if source is not None:
+        draft = draft.under(_source(context, source))
+    own = draft.fields.get("command", ())
+    draft = draft.under(draft_of(context))
+    if command:
+        is_script = source is not None and not _is_yaml(source)
+        draft.fields["command"] = (*own, *command) if is_script else command
+    for line in draft.notes:
+        note(line)
+    request = complete(draft, os.environ, workdir=present_folder())
+    if not remote() and not os.path.isdir(request.workdir):  # noqa: PTH112  (it never raises)
+        raise InvalidInputError(f"workdir {plain(request.workdir)} is not a folder")
+    return replace(request, code=git_state(request.workdir) if git else None)
+
+
+def _is_yaml(path: str) -> bool:
+    return path.endswith((".yaml", ".yml"))
+
+
+def _source(context: click.Context, source: str) -> Draft:
+    if not os.path.isfile(source):  # noqa: PTH113  (it never raises)
+        raise InvalidInputError(
+            f"there is no file {plain(source)}; a command goes after --, as in treadle submit -- "
+            f"{plain(source)}"
+        )
+    if _is_yaml(source):
+        return read_job_file(source, read_text(source))
+    script = read_script(source, read_head(source))
+    draft = script.slurm.under(script_draft(context.command, script.treadle))
+    draft.fields["command"] = script.command
+    draft.fields.setdefault("name", Path(source).stem[:128])
+    return draft
+
+
+def _reach(here: Desk) -> None:
+    """Have a daemon to talk to: start one where none runs and none was named."""
+    try:
+        here.client.status()
+    except UnreachableError:
+        if remote():
+            raise
+        from treadle.cli.live.daemon_start import start_as_last  # noqa: PLC0415
+
+        found = start_as_last(here)
+        devices = several(found.devices, "device")
+        note(f"no daemon was running; started one (pid {found.pid}, {devices})")
+
+
+def _send(here: Desk, request: JobRequest) -> Submitted:
+    try:
+        return here.client.submit(request)
+    except TooLargeError:
+        if request.code is None or not request.code.diff:
+            raise
+        note("the changes in the folder are too large to record; submitting without them")
+        return here.client.submit(replace(request, code=replace(request.code, diff="", cut=True)))
+
+
+def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
+    """What came of it, and what one may want next."""
+    identity = plain(made.id)
+    name = f" ({plain(request.name)})" if request.name else ""
+    what = f"job {identity}{name}"
+    if len(made.jobs) > 1:
+        what = f"array {identity}{name} with {several(len(made.jobs), 'job')}"
+    done = "was submitted before" if made.repeated else "submitted"
+    lines = [f"{what} {done}: {_when(made, answer)}"]
+    first = plain(made.jobs[0]) if made.jobs else identity
+    next_up = [
+        (f"treadle logs -f {first}", "follow its output"),
+        (f"treadle why {first}", "why it waits, or has what it has"),
+        (f"treadle cancel {identity}", "stop it"),
+    ]
+    if answer is not None and answer.never:
+        next_up = [(f"treadle cancel {identity}", "remove it")]
+    else:
+        lines += [f"  note: {plain(line)}" for line in made.notes]
+    width = max(len(words) for words, _ in next_up)
+    return "\n".join([*lines, *(f"  {words.ljust(width)}  {told}" for words, told in next_up)])
+
+
+def _why(here: Desk, made: Submitted) -> Why | None:
+    try:
+        return here.client.why(made.jobs[0] if made.jobs else made.id)
+    except TreadleError:
+        return None
+
+
+def _when(made: Submitted, answer: Why | None) -> str:
+    place = "" if made.position is None else f"{ordinal(made.position)} in the queue"
+    if answer is None:
+        return place or "it is kept"  # That it is, whatever became of the question.
+    if answer.never:
+        return f"it {never_text(answer)}"
+    if answer.cause == "held":
+        return f"held until treadle release {plain(made.id)}"
+    if answer.state not in (State.PENDING, State.HELD):
+        return "it starts now"
+    if answer.estimate is None or not place:
+        return ": ".join(part for part in (place or "it waits", plain(answer.because)) if part)
+    return f"{place}, starts {estimate_text(replace(answer.estimate, sentence=''))}"
+
+
+def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
+    """What would happen."""
+    if answer.never_fits:
+        head = "would never run here"
+    elif answer.starts_now:
+        head = "would start now"
+    else:
+        head = "would wait"
+    limit = "" if request.time_limit_s is None else span(request.time_limit_s)
+    lines = [
+        ("because", plain(answer.never_fits)),
+        ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
+        ("devices", sizes(answer.sizes)),
+        ("start", "" if answer.starts_now else estimate_text(answer.estimate)),
+        ("command", command_text(request.command)),
+        ("workdir", plain(request.workdir)),
+        ("limit", limit),
+        ("secrets", ", ".join(sorted(request.secrets))),
+        ("note", "\n".join(plain(line) for line in answer.notes)),
+    ]
+    return f"{head}; nothing was submitted\n{pairs(lines, width=width)}"
+
+
+def _attach(here: Desk, made: Submitted) -> int:
+    identity = made.jobs[0] if made.jobs else made.id
+    if len(made.jobs) > 1:
+        note(f"following {plain(identity)}, the first of {len(made.jobs)} jobs")
+    printer = Printer(raw=not here.terminal)
+    try:
+        detail = Follower(here, identity, printer).run()
+    except KeyboardInterrupt:
+        note(
+            f"detached; job {plain(identity)} runs on "
+            f"(treadle logs -f {plain(identity)} follows it, treadle cancel {plain(identity)} "
+            "stops it)"
+        )
+        return NOT_ENDED
+    except HopelessError as error:
+        note(str(error))
+        return FAILED
+    note(end_sentence(detail.job))
+    return exit_code(detail.job)
+
+
+def _wait(here: Desk, made: Submitted, *, quiet: bool) -> int:
+    if len(made.jobs) > 1:
+        views = list(all_jobs(here.client, array=made.id, ended=True))
+    else:
+        views = [here.client.job(made.id).job]
+    found = until_ended(here, views)
+    for view in found.ended:
+        if view.id in found.never:
+            note(found.sentence(view))
+        elif not quiet:
+            click.echo(found.sentence(view))
+    return found.code

@@ -1,0 +1,89 @@
+"""`treadle token`: tokens for programs and for other machines."""
+
+import click
+
+from treadle.cli.live.session import desk, echo_json, json_option, note
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import ago, plain, span
+from treadle.wire.machine import Role, TokenRequest, TokenView
+
+_COLUMNS = (
+    Column("ID"),
+    Column("NAME", least=12),
+    Column("USER"),
+    Column("ROLE"),
+    Column("MADE"),
+    Column("USED"),
+    Column("EXPIRES"),
+)
+
+
+@click.group()
+def token() -> None:
+    """List, make and revoke tokens."""
+
+
+@token.command("list")
+@json_option
+def list_tokens(as_json: bool) -> None:
+    """List your tokens, or everybody's if you are an admin; never what they are."""
+    here = desk()
+    found = here.client.tokens()
+    if as_json:
+        echo_json(found)
+    elif not found:
+        click.echo("no tokens; treadle token make NAME makes one")
+    else:
+        rows = [_row(view, here.now()) for view in found]
+        click.echo(table(_COLUMNS, rows, width=here.width, colour=here.colour))
+
+
+@token.command("make")
+@click.argument("name")
+@click.option("--user", default="", help="For another user; only admins may.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.USER.value,
+    show_default=True,
+)
+@click.option("--days", type=click.FloatRange(0.01, 3650.0), default=90.0, show_default=True)
+@json_option
+def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
+    """Make a token called NAME; it is shown this once."""
+    here = desk()
+    made = here.client.make_token(TokenRequest(name=name, user=user, role=Role(role), days=days))
+    if as_json:
+        echo_json(made)
+        return
+    click.echo(plain(made.token))
+    view = made.view
+    expires = "" if view.expires_at is None else f" for {span(view.expires_at - here.now())}"
+    note(
+        f"a {view.role.value}'s token for {plain(view.user)}{expires}, shown only now; "
+        f"use it as TREADLE_TOKEN, revoke it with treadle token revoke {plain(view.id)}"
+    )
+
+
+@token.command("revoke")
+@click.argument("identity", metavar="ID")
+def revoke(identity: str) -> None:
+    """Revoke the token with this ID at once."""
+    desk().client.revoke_token(identity)
+    click.echo(f"token {plain(identity)} is revoked")
+
+
+def _row(view: TokenView, now: float) -> list[str]:
+    expires = "never"
+    if view.expires_at is not None:
+        left_s = view.expires_at - now
+        expires = f"in {span(left_s)}" if left_s > 0 else "expired"
+    return [
+        plain(view.id),
+        plain(view.name),
+        plain(view.user),
+        view.role.value,
+        ago(view.created_at, now),
+        ago(view.used_at, now) or "never",
+        expires,
+    ]

@@ -1,0 +1,87 @@
+"""`treadle top`: machine, devices and queue, live in the terminal."""
+
+import contextlib
+import select
+import shutil
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+
+import click
+
+from treadle.cli.live.job_rows import job_table
+from treadle.cli.live.nodes import node_text
+from treadle.cli.live.session import Desk, desk
+from treadle.cli.live.status import jobs_line
+from treadle.cli.show.wording import plain, several, span
+from treadle.client.errors import NoAnswerError, UnreachableError
+
+_EVERY_S = 1.0
+_JOBS = 200
+
+
+@click.command()
+@click.option("--every", type=click.FloatRange(0.2, 60.0), default=_EVERY_S, show_default=True)
+def top(every: float) -> None:
+    """Watch devices and jobs; q or Ctrl-C leaves. Printed once where nobody watches."""
+    here = desk()
+    if not here.interactive:
+        click.echo(screen(here))
+        return
+    _live(here, every)
+
+
+def screen(here: Desk, *, colour: bool = False) -> str:
+    """Everything as text: a line on the whole, the devices, the jobs."""
+    status = here.client.status()
+    draining = ", draining" if status.draining else ""
+    head = (
+        f"treadle {plain(status.version)}, up {span(here.now() - status.since_at)}, "
+        f"policy {plain(status.policy)}: "
+        f"{status.free:,} of {several(status.devices, 'device')} free, "
+        f"{jobs_line(status)}{draining}"
+    )
+    nodes = [node_text(node, width=here.width, colour=colour) for node in here.client.nodes()]
+    jobs = here.client.job_page(limit=_JOBS).jobs
+    queue = job_table(jobs, here.now(), width=here.width, colour=colour) if jobs else "no jobs"
+    return "\n\n".join([head, *nodes, queue])
+
+
+def _live(here: Desk, every_s: float) -> None:
+    from rich.live import Live  # noqa: PLC0415  (70 ms that only this verb pays)
+    from rich.text import Text  # noqa: PLC0415
+
+    def drawn() -> Text:
+        try:
+            text = screen(here, colour=here.colour)
+        except (UnreachableError, NoAnswerError) as error:
+            text = f"{error}\n\njobs run on without the daemon; this goes on when it is back"
+        rows = shutil.get_terminal_size().lines - 1
+        lines = text.split("\n")
+        if len(lines) > rows:
+            lines = [*lines[: rows - 1], "... more; treadle ps lists all"]
+        return Text.from_ansi("\n".join(lines), no_wrap=True)
+
+    with _keys(), contextlib.suppress(KeyboardInterrupt), Live(screen=True) as live:
+        while True:
+            live.update(drawn(), refresh=True)
+            if _pressed(every_s) in ("q", "Q", "\x03", "\x04"):
+                return
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[None]:
+    """Keys arrive one by one and unseen; the terminal is left as it was found."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _pressed(within_s: float) -> str:
+    ready, _, _ = select.select([sys.stdin], [], [], within_s)
+    return sys.stdin.read(1) if ready else ""

@@ -1,0 +1,68 @@
+"""`treadle usage`: device-hours of each user and tenant, allocated and used."""
+
+import csv
+import io
+
+import click
+
+from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import plain
+from treadle.wire.machine import UsageRow
+from treadle.wire.notation import duration
+
+_COLUMNS = (
+    Column("USER", always=True),
+    Column("TENANT"),
+    Column("JOBS", right=True, always=True),
+    Column("ALLOCATED", right=True, always=True),
+    Column("USED", right=True),
+    Column("FAILED", right=True, always=True),
+)
+_FIELDS = ("user", "tenant", "jobs", "allocated_h", "used_h", "failed_h")
+# A cell that begins so is a formula to a spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@click.command()
+@click.option("--since", default="7d", show_default=True, metavar="7d", help="How far back; all.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@json_option
+def usage(since: str, as_csv: bool, as_json: bool) -> None:
+    """Show device-hours: held, the part in which devices were busy, and the part that failed."""
+    here = desk()
+    begun_at = 0.0 if since == "all" else here.now() - duration(since, "--since")
+    rows = here.client.usage(since_at=max(0.0, begun_at))
+    if as_json:
+        echo_json(rows)
+    elif as_csv:
+        click.echo(csv_text(rows), nl=False)
+    elif not rows:
+        click.echo("no device was held in that time")
+    else:
+        cells = [_row(row) for row in rows]
+        click.echo(table(_COLUMNS, cells, width=here.width, colour=here.colour))
+        used = any(row.used_h is not None for row in rows)
+        told = "; USED counts the share of time that devices were busy" if used else ""
+        click.echo(f"in device-hours{told}")
+
+
+def csv_text(rows: tuple[UsageRow, ...]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for row in rows:
+        used = "" if row.used_h is None else f"{row.used_h:.6f}"
+        hours = (f"{row.allocated_h:.6f}", used, f"{row.failed_h:.6f}")
+        writer.writerow((_cell(row.user), _cell(row.tenant), row.jobs, *hours))
+    return file.getvalue()
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _row(row: UsageRow) -> list[str]:
+    used = "" if row.used_h is None else f"{row.used_h:,.2f}"
+    hours = [f"{row.allocated_h:,.2f}", used, f"{row.failed_h:,.2f}"]
+    return [plain(row.user), plain(row.tenant), f"{row.jobs:,}", *hours]

@@ -1,0 +1,58 @@
+"""`treadle why`: the one reason a job waits, what it rests on, and what would change it."""
+
+import click
+
+from treadle.cli.live.job_rows import cause_text
+from treadle.cli.live.job_selection import job_argument, one_job
+from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.show.table import pairs
+from treadle.cli.show.wording import between, ordinal, plain
+from treadle.wire.jobs import StartEstimate, State, Why
+
+_HEADS = {
+    State.PENDING: "waits",
+    State.HELD: "is held",
+    State.STARTING: "is starting",
+    State.RUNNING: "runs",
+    State.RESIZING: "is being resized",
+    State.STOPPING: "is being stopped",
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "was cancelled",
+    State.TIMEOUT: "reached its time limit",
+}
+
+
+@click.command()
+@job_argument
+@json_option
+def why(job: str, as_json: bool) -> None:
+    """Say why JOB waits, or holds what it holds."""
+    here = desk()
+    answer = here.client.why(one_job(here, job))
+    if as_json:
+        echo_json(answer)
+        return
+    click.echo(why_text(answer, width=here.width))
+
+
+def why_text(answer: Why, *, width: int) -> str:
+    """The dominant reason first, then what supports it and what to do."""
+    head = "can never run as it is" if answer.never else _HEADS[answer.state]
+    word = cause_text(answer.cause, answer.state)
+    cause = f" ({word})" if word else ""
+    lines = [
+        ("because", plain(answer.because)),
+        ("evidence", "\n".join(plain(line) for line in answer.evidence)),
+        ("change", plain(answer.change)),
+        ("position", "" if answer.position is None else f"{ordinal(answer.position)} in the queue"),
+        ("start", "never" if answer.never else estimate_text(answer.estimate)),
+    ]
+    return f"job {plain(answer.id)} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
+
+
+def estimate_text(estimate: StartEstimate | None) -> str:
+    if estimate is None:
+        return ""
+    rests = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
+    return f"{between(estimate.earliest_s, estimate.latest_s)}{rests}"

@@ -1,0 +1,1 @@
+"""How values, tables and progress look in a terminal."""

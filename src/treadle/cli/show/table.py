@@ -1,0 +1,109 @@
+"""Tables that fit the terminal: empty columns go, and text is cut where a column allows it."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import click
+
+from treadle.cli.show.wording import cut, width_of
+
+GAP = "  "
+
+
+class Column(NamedTuple):
+    title: str
+    right: bool = False
+    least: int = 0  # it may be cut down to so many columns; 0: never
+    always: bool = False  # it stays even if every cell is empty
+    colour: Callable[[str], str | None] | None = None  # of a cell
+
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int, colour: bool = False
+) -> str:
+    """The rows under their titles, one line each."""
+    kept = _kept(columns, rows)
+    shown = [columns[place] for place in kept]
+    cells = [[row[place] for place in kept] for row in rows]
+    widths = _widths(shown, cells, width)
+    lines = [_line([column.title for column in shown], shown, widths, colour=False)]
+    if colour:
+        lines[0] = click.style(lines[0], bold=True)
+    lines += [_line(row, shown, widths, colour=colour) for row in cells]
+    return "\n".join(lines)
+
+
+def room(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], place: int, *, width: int
+) -> int:
+    """How many columns a cell of that place would get in such a table."""
+    kept = _kept(columns, rows)
+    if place not in kept:
+        return 0
+    cells = [[row[each] for each in kept] for row in rows]
+    return _widths([columns[each] for each in kept], cells, width)[kept.index(place)]
+
+
+def pairs(lines: Sequence[tuple[str, str]], *, width: int) -> str:
+    """Titles and what they say; long text goes on below itself. Empty ones are left out."""
+    there = [(title, text) for title, text in lines if text]
+    indent = max((width_of(title) for title, _ in there), default=0) + 4
+    told = []
+    for title, text in there:
+        first, *more = wrapped(text, max(20, width - indent))
+        told.append(f"  {title.ljust(indent - 2)}{first}")
+        told += [" " * indent + line for line in more]
+    return "\n".join(told)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many columns; a word that is longer stays whole."""
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split(" "):
+            longer = f"{line} {word}" if line else word
+            if line and width_of(longer) > width:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return lines
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Places of the columns that are shown."""
+    return [
+        place
+        for place, column in enumerate(columns)
+        if column.always or any(row[place] for row in rows)
+    ]
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """What each column gets: as much as it has, or less from the right where it is too much."""
+    widths = [
+        max([len(column.title), *(width_of(row[place]) for row in rows)])
+        for place, column in enumerate(columns)
+    ]
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    for place in reversed(range(len(columns))):
+        least = columns[place].least
+        if over > 0 and least:
+            less = min(over, max(0, widths[place] - max(least, len(columns[place].title))))
+            widths[place] -= less
+            over -= less
+    return widths
+
+
+def _line(
+    cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, colour: bool
+) -> str:
+    parts = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        text = cut(cell, width) if column.least else cell
+        padding = " " * max(0, width - width_of(text))
+        name = column.colour(cell) if colour and column.colour else None
+        painted = click.style(text, fg=name) if name else text
+        parts.append(padding + painted if column.right else painted + padding)
+    return GAP.join(parts).rstrip()

@@ -1,0 +1,1 @@
+"""Verbs for studies: simulation, comparison, traces, replications."""

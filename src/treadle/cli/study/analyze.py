@@ -1,0 +1,173 @@
+"""`treadle analyze`: the Philly study of any trace or journal."""
+
+import json
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from gzip import GzipFile
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from treadle.cli.show.progress_bar import Progress
+from treadle.cli.study.options import (
+    interactive,
+    policy_choice,
+    read,
+    run_options,
+    settings,
+    trace_options,
+    warn_never_fit,
+)
+from treadle.cli.study.typed_command import command_line
+from treadle.core.errors import InvalidInputError
+from treadle.core.scheduler import Observer
+from treadle.failures.rules import RuleTable
+from treadle.reports.document_page import document_page
+from treadle.reports.document_text import document_text
+from treadle.reports.export import check_writable, write_text
+from treadle.reports.finite import finite
+from treadle.sim.experiment import prepare
+from treadle.study.analysis import analyse
+from treadle.study.as_recorded import as_recorded
+from treadle.study.guidelines import JOBS_MAX, Guidelines, assumptions, measured, trials, window
+from treadle.study.record import Record, replayed, simulated
+from treadle.study.telling import document
+
+_GZIP = b"\x1f\x8b"
+# What goes with a journal as well as with a trace.
+_OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_max"}
+
+
+@click.command()
+@trace_options
+@policy_choice("backfill")
+@run_options
+@click.option("--rules", "rules_file", metavar="FILE", help="More rules for reasons of failures.")
+@click.option(
+    "--no-guidelines", is_flag=True, help="Do not simulate what each guideline would save."
+)
+@click.option(
+    "--guideline-jobs",
+    "jobs_max",
+    type=click.IntRange(min=1),
+    default=JOBS_MAX,
+    show_default=True,
+    metavar="N",
+    help="Simulate guidelines with at most so many jobs, those in a row that waited longest.",
+)
+@click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def analyze(
+    context: click.Context,
+    /,
+    trace: str,
+    cluster_text: str,
+    oversize: str,
+    policy: str,
+    rules_file: str | None,
+    no_guidelines: bool,
+    jobs_max: int,
+    report: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Study TRACE, or the journal of a run: waits, device time, failures, convergence, savings.
+
+    A trace that does not say when its jobs ran is simulated first. A journal (of treadle simulate
+    --journal) says itself how it ran; it takes no options of a run.
+    """
+    if report is not None:
+        check_writable(report)
+    rules = None if rules_file is None else RuleTable.read(rules_file)
+    show = interactive() and not as_json
+    if _is_journal(trace):
+        _check_alone(context, trace)
+        record = replayed(Path(trace), time.perf_counter)
+    else:
+        record = _of_trace(trace, cluster_text, oversize, policy, options, show=show)
+    analysis = analyse(record, rules=rules)
+    savings = None if no_guidelines else _savings(record, jobs_max, show=show)
+    text = document(analysis, savings, command_line(context))
+    if as_json:
+        found = None if savings is None else finite(asdict(savings))
+        click.echo(json.dumps({**analysis.as_dict(), "guidelines": found}, indent=1))
+    else:
+        click.echo(document_text(text), nl=False)
+    if report is not None:
+        write_text(report, document_page(text))
+        click.echo(f"report   {report}", err=as_json)
+
+
+def _of_trace(
+    trace: str,
+    cluster_text: str,
+    oversize: str,
+    policy: str,
+    options: dict[str, Any],
+    *,
+    show: bool,
+) -> Record:
+    """As recorded, where the trace says when its jobs ran; simulated otherwise."""
+    workload, cluster = read(trace, cluster_text, oversize)
+    chosen = settings(policy, options)
+    if workload.runs:
+        return as_recorded(workload, cluster, chosen)
+    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    progress = Progress(len(workload.jobs), "simulating")
+    if show:
+        experiment.simulation.observe(progress)
+    experiment.finish()
+    progress.done()
+    warn_never_fit(experiment.simulation.scheduler.unfit)
+    return simulated(experiment, workload)
+
+
+def _savings(record: Record, jobs_max: int, *, show: bool) -> Guidelines:
+    chosen = window(record, jobs_max)
+    planned = trials(record.settings)
+    progress = Progress(len(planned) * len(chosen.workload.jobs), "guidelines")
+    observers: Sequence[Observer] = (progress,) if show else ()
+    effects = tuple(
+        measured(
+            planned,
+            chosen.workload,
+            record.cluster,
+            stopwatch=time.perf_counter,
+            observers=observers,
+        )
+    )
+    progress.done()
+    stated = (chosen.sentence, *assumptions(record))
+    return Guidelines(chosen.chosen, chosen.of_jobs, effects, stated)
+
+
+def _is_journal(source: str) -> bool:
+    """Told by content: a journal begins with an object, and no trace does."""
+    try:
+        with Path(source).open("rb") as file:
+            if file.read(2) != _GZIP:
+                file.seek(0)
+                return file.read(1) == b"{"
+            file.seek(0)
+            packed = GzipFile(fileobj=file).read(1) == b"{"
+    except (OSError, EOFError, zlib.error):
+        return False  # It may be a generator's address; if not, the loader says what is wrong.
+    if packed:
+        raise InvalidInputError(f"{source} is a gzipped journal; unpack it first, with gunzip")
+    return False
+
+
+def _check_alone(context: click.Context, source: str) -> None:
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and name not in _OUTPUT:
+            raise InvalidInputError(
+                f"{source} is a journal, which says itself how it ran; leave "
+                f"{parameter.opts[0]} out"
+            )

@@ -1,0 +1,182 @@
+"""`treadle demo`: real training jobs on this machine, scheduled, resized and finished while you
+watch.
+
+It starts a Treadle of its own in a temporary folder, which ends with it; one that runs already is
+not touched. At the end the same jobs are put through the simulator as first come first served.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from treadle.cli.live.daemon_start import start_daemon
+from treadle.cli.live.session import Desk, desk
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import several
+from treadle.core.errors import InvalidInputError
+from treadle.demo.story import POLICY, Act, acts
+from treadle.journal.journal import Journal, read
+from treadle.study.whatif import completion_s, recorded_s
+from treadle.wire.jobs import JobView
+from treadle.wire.machine import EventView
+
+SLOTS_MAX = 4
+LOOK_S = 0.5
+_TITLES = ("TREADLE", "FIFO", "TIMES", "RESIZED")
+
+
+@click.command()
+@click.option("--devices", type=click.IntRange(2, 64), help="CPU slots, where there is no GPU.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0.02, 100),
+    default=1.0,
+    show_default=True,
+    help="Make the trainings so many times as long.",
+)
+@click.option("--keep", type=click.Path(path_type=Path), help="Leave the journal at this path.")
+def demo(devices: int | None, scale: float, keep: Path | None) -> int:
+    """Train a few small models under Treadle, beside first come first served."""
+    if find_spec("torch") is None:
+        raise InvalidInputError(
+            "the demo trains with PyTorch, which is not installed; pip install 'treadle[demo]'"
+        )
+    slots = devices or _slots()
+    policy = POLICY.partition("+")[0]
+    click.echo(
+        f"Treadle for {several(slots, 'device')}, policy {policy}: it gives devices to whoever "
+        "makes the most of them,\nand takes them back when somebody else can do more with them.\n"
+    )
+    with _own_daemon(slots) as here:
+        jobs = _play(here, acts(slots, scale))
+        journal = _journal(here, keep)
+    _compare(jobs, journal, here)
+    return 0 if all(job.code == 0 for job in jobs.values()) else 1
+
+
+def _slots() -> int:
+    """Slots for the CPU: as many as there are cores, so that every one is worth something."""
+    return max(2, min(SLOTS_MAX, len(os.sched_getaffinity(0))))
+
+
+@contextmanager
+def _own_daemon(slots: int) -> Iterator[Desk]:
+    with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
+        os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
+        os.environ.pop("TREADLE_URL", None)
+        here = desk()
+        words = ["--devices", str(slots), "--policy", POLICY, "--state", folder]
+        start_daemon(here, words, state=Path(folder))
+        try:
+            yield here
+        finally:
+            here.client.shut_down("cancel")
+            here.close()
+
+
+class _Scene(NamedTuple):
+    here: Desk
+    begun_s: float
+
+    @property
+    def passed_s(self) -> float:
+        return self.here.stopwatch() - self.begun_s
+
+    def say(self, text: str) -> None:
+        click.echo(f"{self.passed_s:6.1f} s  {text}")
+
+
+def _play(here: Desk, story: tuple[Act, ...]) -> dict[str, JobView]:
+    """Submit what comes, tell what happens, until all have ended; how they ended, by id."""
+    scene = _Scene(here, here.stopwatch())
+    names: dict[str, str] = {}
+    after, left = 0, list(story)
+    while left or any(not job.state.ended for job in _views(here, names).values()):
+        while left and scene.passed_s >= left[0].after_s:
+            act = left.pop(0)
+            answer = here.client.submit(act.request)
+            names[answer.id] = act.request.name
+            scene.say(f"{act.request.name:<8} submitted: {act.said}")
+        after = _tell(scene, names, after)
+        here.pause(LOOK_S)
+    _tell(scene, names, after)
+    return _views(here, names)
+
+
+def _tell(scene: _Scene, names: Mapping[str, str], after: int) -> int:
+    """Say what happened since; where to go on."""
+    page = scene.here.client.events(after=after, limit=500)
+    for event in page.events:
+        if text := _told(event, names):
+            scene.say(text)
+    return page.next
+
+
+def _views(here: Desk, names: Mapping[str, str]) -> dict[str, JobView]:
+    return {identity: here.client.job(identity).job for identity in names}
+
+
+def _told(event: EventView, names: Mapping[str, str]) -> str:
+    """An event in the demo's words; empty for what would only distract."""
+    name = f"{names.get(event.job, ''):<8}"
+    allocation = event.body.get("allocation")
+    count = len(allocation["devices"]) if isinstance(allocation, dict) else 0
+    plural = "device" if count == 1 else "devices"
+    match event.kind:
+        case "Start":
+            return f"{name} starts on {count} {plural}"
+        case "Change":
+            return f"{name} is resized to {count} {plural}: checkpoint, restart"
+        case "Stop":
+            return f"{name} makes room: checkpoint, stop"
+        case "JobFinished":
+            return f"{name} finished"
+        case "JobFailed":
+            return f"{name} failed ({event.body.get('reason', '')})"
+        case _:
+            return ""
+
+
+def _journal(here: Desk, keep: Path | None) -> Journal:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "demo.journal"
+        path.write_bytes(b"".join(here.client.journal()))
+        if keep is not None:
+            keep.write_bytes(path.read_bytes())
+        return read(path)
+
+
+def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Desk) -> None:
+    """Completion times as they were, and as first come first served would have had them."""
+    live = recorded_s(journal)
+    fifo = completion_s(journal, "fifo", here.stopwatch)
+    rows = []
+    for identity, job in jobs.items():
+        if identity not in live or identity not in fifo:
+            rows.append([job.name, str(job.state), "", "", ""])
+            continue
+        times = fifo[identity] / live[identity]
+        resizes = str(job.resizes) if job.resizes else ""
+        rows.append([job.name, _s(live[identity]), _s(fifo[identity]), f"{times:.1f}", resizes])
+    done = [identity for identity in jobs if identity in live and identity in fifo]
+    if done:
+        mean = sum(live[job] for job in done) / len(done)
+        first = sum(fifo[job] for job in done) / len(done)
+        rows.append(["average", _s(mean), _s(first), f"{first / mean:.1f}", ""])
+    click.echo("\nFrom submission to end, and what first come first served would have given:\n")
+    heads = [Column("JOB"), *(Column(title, right=True) for title in _TITLES)]
+    click.echo(table(heads, rows, width=here.width))
+    click.echo(
+        "\nFIFO is simulated from this run's journal: the same jobs at the same moments, at the\n"
+        "speeds that were observed here, each at its largest size, first come first served."
+    )
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.1f} s"

@@ -1,0 +1,147 @@
+"""`treadle explain`: why a job waits, or holds what it holds, at a moment of a run."""
+
+import json
+import time
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from treadle.cli.show.progress_bar import Progress
+from treadle.cli.study.options import (
+    Number,
+    interactive,
+    policy_option,
+    read,
+    run_options,
+    settings,
+    trace_options,
+)
+from treadle.core.errors import InvalidInputError
+from treadle.reports.story import Story
+from treadle.reports.table import duration
+from treadle.sim.experiment import Experiment, prepare
+from treadle.traces.workload import Workload
+
+
+@click.command()
+@trace_options
+@click.option(
+    "--at",
+    "at_s",
+    type=Number(min=0),
+    required=True,
+    metavar="SECONDS",
+    help="On the trace's clock.",
+)
+@click.option("--job", "identity", required=True, metavar="ID", help="The job's id in the trace.")
+@policy_option
+@run_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain(
+    trace: str,
+    cluster_text: str,
+    oversize: str,
+    at_s: float,
+    identity: str,
+    policy: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run TRACE up to a moment and say why a job waits there, or holds what it holds."""
+    workload, cluster = read(trace, cluster_text, oversize)
+    _check_job(workload, identity)
+    chosen = settings(policy, options)
+    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    progress = Progress(len(workload.jobs), policy)
+    if interactive() and not as_json:
+        experiment.simulation.observe(progress)
+    experiment.simulation.run(until=at_s)
+    progress.done()
+    facts = explanation(experiment, workload, identity, at_s)
+    if as_json:
+        click.echo(json.dumps(facts, indent=1))
+        return
+    click.echo(f"job {identity} at {at_s:g} s under {policy}: {facts['state']}")
+    click.echo(f"  {facts['because']}")
+    for line in facts["details"]:
+        click.echo(f"  {line}")
+
+
+def explanation(
+    experiment: Experiment, workload: Workload, identity: str, at_s: float
+) -> dict[str, Any]:
+    """State, cause, one sentence and some numbers."""
+    scheduler = experiment.simulation.scheduler
+    spec = next(job for job in workload.jobs if job.id == identity)
+    facts: dict[str, Any] = {"job": identity, "at_s": at_s, "asks_for": spec.asked, "details": []}
+    if identity in scheduler.jobs:
+        reason = scheduler.why(identity, at_s)
+        facts |= {
+            "state": str(scheduler.jobs[identity].phase),
+            "cause": reason.cause,
+            "because": reason.sentence,
+            "details": _details(experiment, identity, at_s),
+        }
+    elif identity not in experiment.recorder.stories:
+        later = duration(spec.submit_at - at_s)
+        facts |= {
+            "state": "not submitted",
+            "cause": "not submitted",
+            "because": f"it is submitted at {spec.submit_at:g} s, {later} later",
+        }
+    else:
+        story = experiment.recorder.stories[identity]
+        facts |= {"state": story.status, "cause": story.status, "because": _ended(story)}
+    return facts
+
+
+def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
+    """What surrounds the job: its past, who is ahead, what is free, and advice if there is some."""
+    scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
+    job, story = scheduler.jobs[identity], recorder.stories[identity]
+    lines = [f"submitted {duration(at_s - story.submitted_at)} before"]
+    if story.preemptions:
+        lines[0] += f", preempted {story.preemptions} times so far"
+    if overtaken := recorder.overtaken(identity):
+        lines[0] += f", overtaken {overtaken} times by jobs that came later"
+    if job.allocation is None:
+        queue = [identity for _, _, identity in scheduler.ranking.queue]
+        if job.id in queue and queue.index(job.id):
+            ahead = queue[: queue.index(job.id)]
+            shown = ", ".join(f"{name} ({scheduler.jobs[name].spec.asked})" for name in ahead[:5])
+            more = f" and {len(ahead) - 5} more" if len(ahead) > 5 else ""
+            lines.append(f"ahead of it in the queue (devices asked): {shown}{more}")
+    running = sum(1 for other in scheduler.jobs.values() if other.allocation is not None)
+    free, devices = scheduler.tenancy.free.total, scheduler.cluster.device_count
+    waiting = len(scheduler.ranking.queue)
+    lines.append(
+        f"{_of(running, 'job holds', 'jobs hold')} devices, {free} of "
+        f"{_of(devices, 'device is', 'devices are')} free, "
+        f"{_of(waiting, 'job waits', 'jobs wait')}"
+    )
+    advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
+    if advice is not None:
+        lines.append(advice.sentence)
+    return lines
+
+
+def _of(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
+def _ended(story: Story) -> str:
+    assert story.ended_at is not None, "a job that is neither known nor to come has ended"
+    took = duration(story.ended_at - story.submitted_at)
+    return (
+        f"it {story.status} at {story.ended_at:g} s, {took} after it was submitted, "
+        f"{duration(story.waited_s)} of them waiting"
+    )
+
+
+def _check_job(workload: Workload, identity: str) -> None:
+    known = {job.id for job in workload.jobs}
+    if identity not in known:
+        near = get_close_matches(identity, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidInputError(f"{workload.source} has no job {identity!r}{hint}")

@@ -1,0 +1,204 @@
+"""`treadle plan`: the execution plans of a model on some devices, with predicted time and
+memory."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import click
+
+from treadle.cli.study.options import Number
+from treadle.core.errors import InvalidInputError
+from treadle.models.plans.catalogue import ALIASES, TYPES
+from treadle.models.plans.iteration_time import ModelType, Shape, describe
+from treadle.models.plans.memory import Room
+from treadle.models.plans.space import Candidate, candidates, dense
+from treadle.traces.suggest import did_you_mean
+
+_NODE = 8
+_DEVICES_MAX = 4096
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "--devices", type=click.IntRange(1, _DEVICES_MAX), help="How many devices.  [default: 8]"
+)
+@click.option(
+    "--nodes",
+    metavar="N+N",
+    help="Devices on each node: 4+4, say.  [default: as few nodes of 8 as hold them]",
+)
+@click.option(
+    "--cores",
+    type=Number(min=0, min_open=True),
+    default=4.0,
+    show_default=True,
+    help="Cores for each device.",
+)
+@click.option(
+    "--memory-gib",
+    type=Number(min=0, min_open=True),
+    default=80.0,
+    show_default=True,
+    help="Memory of a device.",
+)
+@click.option(
+    "--host-gib",
+    type=Number(min=0, min_open=True),
+    default=200.0,
+    show_default=True,
+    help="Host memory for each device.",
+)
+@click.option("--all", "every", is_flag=True, help="Every plan, not the best of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def plan(
+    model: str,
+    *,
+    devices: int | None,
+    nodes: str | None,
+    cores: float,
+    memory_gib: float,
+    host_gib: float,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """List the execution plans of MODEL: how long an iteration takes, and what fits."""
+    known = _model(model)
+    shape = _shape(devices, nodes)
+    room = Room(memory_gib, host_gib)
+    found = candidates(known, shape, cores=cores, room=room)
+    listed = found if every else _best_of_each_kind(found, room)
+    if as_json:
+        click.echo(json.dumps([_row(known, c) for c in listed], indent=1))
+        return
+    click.echo(_heading(known, shape, cores))
+    click.echo(_table(known, listed, room))
+    if len(listed) < len(found):
+        click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists every one")
+    unfit = next((candidate for candidate in listed if not candidate.feasible), None)
+    if unfit is not None:
+        click.echo(f"{describe(unfit.plan)} does not fit: {unfit.problem}")
+
+
+plan.epilog = (
+    "Models: "
+    + ", ".join(TYPES)
+    + ". dN copies, tN tensor group, pN pipeline stages, zero-2 sharded gradients and optimizer, "
+    "offload the same with the optimizer on the host, xN micro-batches."
+)
+
+
+def _model(name: str) -> ModelType:
+    word = name.lower()
+    found = TYPES.get(ALIASES.get(word, word))
+    if found is None:
+        near = did_you_mean(word, [*TYPES, *ALIASES])
+        raise InvalidInputError(
+            f"no model is called {name!r}; expected one of {', '.join(TYPES)}{near}"
+        )
+    return found
+
+
+def _shape(devices: int | None, nodes: str | None) -> Shape:
+    """How many devices lie on each node."""
+    if nodes is None:
+        return dense(_NODE if devices is None else devices, _NODE)
+    counts = nodes.split("+")
+    if not all(count.isascii() and count.isdigit() and int(count[:9]) > 0 for count in counts):
+        raise InvalidInputError(f"--nodes is {nodes!r}; expected devices on each node, as in 4+4")
+    shape = tuple(sorted((int(count[:9]) for count in counts), reverse=True))
+    if sum(shape) > _DEVICES_MAX:
+        raise InvalidInputError(
+            f"--nodes names {sum(shape)} devices; expected {_DEVICES_MAX} at most"
+        )
+    if devices is not None and devices != sum(shape):
+        raise InvalidInputError(
+            f"--nodes {nodes} holds {sum(shape)} devices and --devices says {devices}; "
+            "leave one of them out"
+        )
+    return shape
+
+
+def _best_of_each_kind(found: Iterable[Candidate], room: Room) -> list[Candidate]:
+    """The fastest of each kind that fits, or the one that comes nearest to fitting."""
+    best: dict[tuple[object, ...], Candidate] = {}
+    for candidate in found:
+        plan = candidate.plan
+        kind = (plan.tensor, plan.pipeline, plan.shard, plan.offload)
+        known = best.setdefault(kind, candidate)
+        if candidate.memory.excess_gib(room) < known.memory.excess_gib(room):
+            best[kind] = candidate
+    return sorted(best.values(), key=lambda c: (not c.feasible, c.iteration_s))
+
+
+def _row(model: ModelType, candidate: Candidate) -> dict[str, object]:
+    plan = candidate.plan
+    return {
+        "plan": describe(plan),
+        "data": plan.data,
+        "tensor": plan.tensor,
+        "pipeline": plan.pipeline,
+        "shard": plan.shard,
+        "offload": plan.offload,
+        "recompute": plan.recompute,
+        "accumulate": plan.accumulate,
+        "iteration_s": candidate.iteration_s,
+        "samples_per_s": model.facts.batch / candidate.iteration_s,
+        "device_gib": candidate.memory.device_gib,
+        "host_gib": candidate.memory.host_gib,
+        "feasible": candidate.feasible,
+        "problem": candidate.problem,
+    }
+
+
+def _heading(model: ModelType, shape: Shape, cores: float) -> str:
+    facts = model.facts
+    size = sum(shape)
+    where = f"{size} device{'s' if size > 1 else ''}"
+    if len(shape) > 1:
+        where += f" on {len(shape)} nodes ({_nodes(shape)})"
+    return (
+        f"{facts.name}: {facts.parameters / 1e9:.3g} billion parameters, batch {facts.batch}, "
+        f"{where}, {cores:g} cores for each\n"
+    )
+
+
+def _nodes(shape: Shape) -> str:
+    """Devices on each node: 125x8+4."""
+    counts = [(size, len(list(equal))) for size, equal in groupby(shape)]
+    return "+".join(f"{count}x{size}" if count > 1 else f"{size}" for size, count in counts)
+
+
+def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
+    if not listed:
+        return f"no plan gives every device whole samples of a batch of {model.facts.batch}"
+    titles = ("plan", "s/iter", "samples/s", "GiB", "host GiB", "fits")
+    rows = [
+        (
+            describe(c.plan),
+            f"{c.iteration_s:.3f}",
+            f"{model.facts.batch / c.iteration_s:.1f}",
+            f"{c.memory.device_gib:.1f}",
+            f"{c.memory.host_gib:.1f}",
+            _fits(c, room),
+        )
+        for c in listed
+    ]
+    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(5)]
+    lines = []
+    for row in (titles, *rows):
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:], strict=True)]
+        lines.append("  ".join([*cells, row[5]]).rstrip())
+    return "\n".join(lines)
+
+
+def _fits(candidate: Candidate, room: Room) -> str:
+    """Whether a plan fits, in as few words as a table has room for."""
+    needed = candidate.memory
+    if candidate.feasible:
+        return "yes"
+    if needed.device_gib > room.usable_gib:
+        return f"no: over {room.usable_gib:.1f} GiB"
+    return f"no: host over {room.host_gib:g} GiB"

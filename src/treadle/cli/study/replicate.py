@@ -1,0 +1,171 @@
+"""`treadle replicate`: a paper's experiments, measured beside published."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from treadle.cli.show.progress_bar import Progress
+from treadle.cli.study.options import interactive, names
+from treadle.cli.study.run_json import facts
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.replications.paper import Paper, ready
+from treadle.replications.rows import Row, text
+from treadle.reports.export import check_directory
+from treadle.reports.metrics import Summary
+from treadle.reports.picture import check_available
+from treadle.sim.experiment import fit_to
+from treadle.traces.clusters import cluster as parse_cluster
+from treadle.traces.load import load
+from treadle.traces.workload import Workload
+
+# Modules of treadle.replications, loaded on use.
+PAPERS = ("afs", "aiturbo", "muri", "rubick", "philly")
+
+
+@click.command()
+@click.argument("paper", type=click.Choice(PAPERS))
+@click.option("--trace", metavar="FILE", help="Apply the paper's settings to this trace instead.")
+@click.option("--policies", default="", metavar="A,B,C", help="With --trace: which to run.")
+@click.option(
+    "--autopack",
+    type=click.Choice(["on", "off"]),
+    help="With muri --trace: split groups that lose by sharing; most published figures were made "
+    "without.  [default: off]",
+)
+@click.option(
+    "--cluster",
+    "cluster_text",
+    metavar="NODESxGPUS|FILE|PRESET",
+    help="With --trace: another cluster than the paper's.",
+)
+@click.option(
+    "--oversize",
+    type=click.Choice(["error", "skip", "cut"]),
+    default="error",
+    show_default=True,
+    help="With --trace: what to do with jobs larger than the whole cluster.",
+)
+@click.option(
+    "--traces",
+    "folder",
+    type=Path,
+    metavar="DIR",
+    help="Where the paper's traces lie.  [default: TREADLE_SHARED/traces, or ../shared/traces]",
+)
+@click.option("--figures", type=Path, metavar="DIR", help="Draw measured beside published.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def replicate(
+    paper: str,
+    trace: str | None,
+    policies: str,
+    autopack: str | None,
+    cluster_text: str | None,
+    oversize: str,
+    folder: Path | None,
+    figures: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the experiments of PAPER again and compare; exit 1 where a tolerance is missed."""
+    chosen: Paper = import_module(f"treadle.replications.{paper}").PAPER
+    options = {} if autopack is None else {"autopack": autopack}
+    unknown = [name for name in options if name not in chosen.options]
+    if unknown:
+        raise InvalidInputError(f"--{unknown[0]} says nothing to {paper}; leave it out")
+    if trace is not None:
+        if figures is not None:
+            raise InvalidInputError("--figures needs published figures, and --trace has none")
+        listed = names(policies) if policies else list(chosen.policies)
+        cluster = parse_cluster(cluster_text or chosen.cluster)
+        workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
+        _run_on(chosen, workload, cluster, listed, options, as_json=as_json)
+        return
+    if policies or options or cluster_text:
+        raise InvalidInputError("--policies, --autopack and --cluster go with --trace FILE")
+    if figures is not None:
+        check_available()
+        check_directory(figures)
+    sections = _compare(chosen, paper, folder, as_json=as_json)
+    if as_json:
+        found = {title: [row.as_dict() for row in rows] for title, rows in sections.items()}
+        click.echo(json.dumps(found, indent=1))
+    if figures is not None:
+        from treadle.replications.figure import draw  # noqa: PLC0415  # matplotlib loads slowly
+
+        count = len(draw(sections, paper, figures))
+        click.echo(f"figures  {count} files in {figures}", err=as_json)
+    if not all(row.holds for rows in sections.values() for row in rows):
+        raise SystemExit(1)
+
+
+def _run_on(
+    paper: Paper,
+    workload: Workload,
+    cluster: Cluster,
+    policies: list[str],
+    options: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """The paper's settings on any trace; as JSON, what `treadle simulate` prints for each
+    policy."""
+    if not workload.jobs:
+        raise InvalidInputError(f"{workload.source} holds no jobs to run")
+    experiments = [ready(workload, cluster, paper.settings(policy, options)) for policy in policies]
+    results: list[dict[str, object]] = []
+    summaries: list[Summary] = []
+    spent_s = 0.0
+    for policy, experiment in zip(policies, experiments, strict=True):
+        summary = replace(experiment.finish(), policy=policy)
+        if paper.from_zero:
+            summary = replace(summary, makespan_s=summary.end_s)
+        summaries.append(summary)
+        now_s = time.process_time()
+        results.append(facts(workload, experiment, summary, now_s - spent_s))
+        spent_s = now_s
+    if as_json:
+        click.echo(json.dumps(results, indent=1))
+    else:
+        from treadle.reports.table import comparison_table  # noqa: PLC0415  # loads slowly
+
+        click.echo(comparison_table(summaries), nl=False)
+
+
+def _compare(
+    paper: Paper, name: str, folder: Path | None, *, as_json: bool
+) -> dict[str, list[Row]]:
+    """Every figure by its heading; tables are printed as they become complete."""
+    cluster = parse_cluster(paper.cluster)
+    progress = Progress(paper.count, f"replicating {name}")
+    sections: dict[str, list[Row]] = {}
+    for title, row in paper.figures(lambda trace: _load(folder, trace, cluster), cluster):
+        if sections and title not in sections and not as_json:
+            progress.done()
+            _print(sections)
+        sections.setdefault(title, []).append(row)
+        if interactive() and not as_json:
+            progress.advance(1)
+    progress.done()
+    if not as_json:
+        _print(sections)
+    return sections
+
+
+def _print(sections: Mapping[str, list[Row]]) -> None:
+    """The newest table."""
+    title = list(sections)[-1]
+    click.echo(f"{title}\n{text(sections[title])}\n")
+
+
+def _load(folder: Path | None, name: str, cluster: Cluster) -> Workload:
+    shared = Path(os.environ.get("TREADLE_SHARED", Path("..") / "shared"))
+    path = (folder or shared / "traces") / f"{name}.csv.gz"
+    if not path.exists():
+        raise InvalidInputError(f"there is no {path}; say where the traces lie with --traces DIR")
+    return load(str(path), cluster=cluster)

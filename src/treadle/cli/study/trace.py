@@ -1,0 +1,157 @@
+"""`treadle trace`: describe, convert and generate traces."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from treadle.cli.show.progress_bar import Progress
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.traces.advance import Advance, counted, ignore
+from treadle.traces.clusters import cluster as cluster_of
+from treadle.traces.convert import check_writable, write
+from treadle.traces.describe import describe as describe_workload
+from treadle.traces.load import GENERATE
+from treadle.traces.load import load as load_workload
+from treadle.traces.own import text_lines
+from treadle.traces.synthetic import KINDS, generate
+from treadle.traces.workload import Workload
+
+_CLUSTER_HELP = "8x8, 231x8+321x2, philly, philly-fixed, philly-mini, or a file."
+
+
+@click.group()
+def trace() -> None:
+    """Describe, convert and generate traces."""
+
+
+@trace.command()
+@click.argument("file")
+@click.option("--cluster", metavar="CLUSTER", help=f"Say the load on this: {_CLUSTER_HELP}")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
+    """Say what is in FILE, a trace of any known format or generate:KIND?jobs=1000&seed=0."""
+    machines = None if cluster is None else cluster_of(cluster)
+    described = describe_workload(_read(file, machines), machines)
+    if as_json:
+        click.echo(json.dumps(described.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(described.text())
+
+
+@trace.command()
+@click.argument("file")
+@click.argument("out")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def convert(file: str, out: str, *, force: bool) -> None:
+    """Write FILE as Treadle's own CSV to OUT; - is the standard output, .gz packs it."""
+    _check_out(out, force=force)
+    _put(_read(file), out, force=force, then=f"treadle trace describe {out}")
+
+
+@trace.command("generate")
+@click.argument("kind", metavar="KIND")
+@click.argument("out", default="-")
+@click.option("--jobs", type=int, default=1000, show_default=True, help="How many jobs.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The same seed, the same jobs."
+)
+@click.option("--load", type=float, default=0.9, show_default=True, help="Work over capacity.")
+@click.option("--cluster", default="8x8", show_default=True, help=_CLUSTER_HELP)
+@click.option("--arrivals", default="", help="For aiturbo: bursts, daily or poisson.")
+@click.option(
+    "--longest",
+    type=int,
+    metavar="SECONDS",
+    help="For philly: no job takes longer.  [default: 60 days]",
+)
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+def generate_trace(
+    kind: str,
+    out: str,
+    *,
+    jobs: int,
+    seed: int,
+    load: float,
+    cluster: str,
+    arrivals: str,
+    longest: int | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Draw a workload of KIND for a cluster and write it to OUT; - is the standard output."""
+    machines = cluster_of(cluster)
+    _check_out(out, force=force)
+    with _progress(jobs, f"drawing {kind}") as advance:
+        drawn = generate(
+            kind,
+            jobs=jobs,
+            seed=seed,
+            load=load,
+            cluster=machines,
+            arrivals=arrivals,
+            longest_s=longest,
+            advance=advance,
+        )
+    then = "" if as_json else f"treadle simulate {out} --cluster {cluster}"
+    _put(drawn, out, force=force, then=then)
+    if as_json:
+        described = describe_workload(drawn, machines).as_dict()
+        click.echo(json.dumps(described, indent=2, ensure_ascii=False), err=out == "-")
+
+
+generate_trace.epilog = "\b\n" + "\n".join(f"{name:<9} {line}" for name, line in KINDS.items())
+
+
+def _check_out(out: str, *, force: bool) -> None:
+    """Refuse an OUT that cannot be written before any work is done for it."""
+    if not out:
+        raise InvalidInputError("OUT is empty; expected the name of a file, or - for the output")
+    if out != "-":
+        check_writable(Path(out), force=force)
+
+
+def _read(file: str, machines: Cluster | None = None) -> Workload:
+    """The workload, with a bar over the bytes of a file that takes long."""
+    path = Path(file)
+    # Not Path.is_file, which raises for a name that no file system takes; loading has words for it.
+    if file.startswith(GENERATE) or not os.path.isfile(file):  # noqa: PTH113
+        return load_workload(file, cluster=machines)
+    with _progress(path.stat().st_size, f"reading {path.name}") as advance:
+        return load_workload(file, cluster=machines, advance=advance)
+
+
+def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
+    """Write the workload and say so, with what to do next."""
+    # A bar between the lines of a trace on the same screen would help nobody.
+    shown = out != "-" or not sys.stdout.isatty()
+    with _progress(len(workload.jobs), f"writing {Path(out).name}", shown=shown) as advance:
+        if out == "-":
+            for line in counted(text_lines(workload), advance):
+                click.echo(line, nl=False)
+            return
+        write(workload, Path(out), force=force, advance=advance)
+    if then:
+        click.echo(f"wrote {len(workload.jobs):,} jobs to {out}")
+        for note in workload.notes:
+            click.echo(f"  note: {note}")
+        click.echo(f"next: {then}")
+
+
+@contextmanager
+def _progress(total: int, label: str, *, shown: bool = True) -> Iterator[Advance]:
+    """What to tell of progress: a bar where a person looks on, nobody elsewhere."""
+    if not (shown and sys.stderr.isatty()):
+        yield ignore
+        return
+    progress = Progress(total, label)
+    try:
+        yield progress.advance
+    finally:
+        progress.done()

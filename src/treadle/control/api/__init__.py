@@ -1,0 +1,1 @@
+"""What the API answers and does: commands, queries, reasons, history, accounts, metrics."""

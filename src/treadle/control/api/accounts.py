@@ -1,0 +1,148 @@
+"""Who asks, and what they may do: by Unix user, by token, or as a job that reports on itself."""
+
+import os
+import pwd
+
+from treadle.control.api.tokens import digest, fresh, is_persons, job_of
+from treadle.control.jobs.desk import Desk
+from treadle.control.jobs.records import JobRecord
+from treadle.control.jobs.submission import Person
+from treadle.control.loop.clock import wall
+from treadle.control.loop.commit import Keeper
+from treadle.store.rows import Batch, TokenRow
+from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+
+DAY_S = 86_400.0
+TOKENS_MAX = 1000
+USED_EVERY_S = 300.0  # how often it is written down that a token was used
+
+
+class People:
+    """Names, roles and tokens."""
+
+    def __init__(
+        self, desk: Desk, keeper: Keeper, *, token_key: bytes, admins: frozenset[str]
+    ) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._token_key = token_key
+        self._admins = admins
+        now = wall()
+        self._rows: dict[str, TokenRow] = {
+            row.digest: row
+            for row in desk.store.tokens()
+            if row.expires_at is None or row.expires_at > now
+        }
+        self._used: set[str] = set()  # digests of tokens whose use is not written down yet
+
+    def who_of_uid(self, uid: int) -> Who:
+        name = _name(uid)
+        own = uid in (0, os.geteuid())
+        role = Role.ADMIN if own or name in self._admins else Role.USER
+        return Who(user=name, role=role, uid=uid)
+
+    def who_of_token(self, token: str) -> Who | None:
+        job = job_of(self._token_key, token)
+        if job is not None:
+            record = self._desk.records.get(job)
+            if record is None or record.state.ended:
+                return None  # It has ended, and its token with it.
+            return Who(user=record.owner, role=Role.VIEWER, job=job)
+        if not is_persons(token):
+            return None
+        row = self._rows.get(digest(token))
+        if row is None or (row.expires_at is not None and row.expires_at <= wall()):
+            return None
+        if row.used_at is None or wall() - row.used_at > USED_EVERY_S:
+            self._rows[row.digest] = row._replace(used_at=wall())
+            self._used.add(row.digest)
+        return Who(user=row.owner, role=Role(row.role), uid=_uid(row.owner))
+
+    async def write_used(self) -> None:
+        """Write down when tokens were last used; nobody waits for that."""
+        used, self._used = self._used, set()
+        rows = [self._rows[digest] for digest in used if digest in self._rows]
+        if rows:
+            await self._keeper.note(Batch(tokens=rows))
+
+    async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
+        user = request.user or who.user
+        if user != who.user and who.role is not Role.ADMIN:
+            raise NotAllowedError(f"only an admin makes tokens for {user}; you are {who.user}")
+        if request.role.level > who.role.level:
+            raise NotAllowedError(
+                f"a token cannot be of role {request.role}; yours is {who.role}, and nobody "
+                "grants more than they have"
+            )
+        if not request.name.strip() or len(request.name) > 64 or not request.name.isprintable():
+            raise InvalidRequestError("a token needs a name of up to 64 printable characters")
+        if not user.isprintable() or not 0 < len(user) <= 64:
+            raise InvalidRequestError("user must be a name of up to 64 printable characters")
+        if request.days is not None and not 0 < request.days <= 3650:
+            raise InvalidRequestError(f"days is {request.days:g}; expected above 0, at most 3650")
+        if len(self._rows) >= TOKENS_MAX:
+            raise ConflictError(f"there are {TOKENS_MAX} tokens already; revoke some first")
+        made, now = fresh(), wall()
+        expires_at = None if request.days is None else now + request.days * DAY_S
+        row = TokenRow(
+            made.id, made.digest, request.name, user, request.role, now, expires_at, None
+        )
+        await self._keeper.note(Batch(tokens=[row]))
+        self._rows[row.digest] = row
+        return TokenMade(token=made.token, view=_view(row))
+
+    def tokens(self, who: Who) -> tuple[TokenView, ...]:
+        rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
+        return tuple(_view(row) for row in rows if who.role is Role.ADMIN or row.owner == who.user)
+
+    async def revoke_token(self, who: Who, identity: str) -> None:
+        row = next((row for row in self._rows.values() if row.id == identity), None)
+        if row is None or (row.owner != who.user and who.role is not Role.ADMIN):
+            raise NotFoundError(f"there is no token {identity!r} of yours")
+        del self._rows[row.digest]  # From now on, whatever becomes of the store.
+        await self._keeper.note(Batch(tokens=[row._replace(expires_at=0.0)]))
+
+
+def person(who: Who) -> Person:
+    """Whoever asks, as the machine knows them."""
+    try:
+        entry = pwd.getpwuid(who.uid) if who.uid is not None else pwd.getpwnam(who.user)
+    except KeyError:
+        return Person(who.user, who.uid)
+    return Person(who.user, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+
+def may_touch(who: Who, record: JobRecord) -> None:
+    """Raise unless the job is theirs, or they are an admin."""
+    if who.role is Role.ADMIN or (record.owner == who.user and not who.job):
+        return
+    raise NotAllowedError(
+        f"job {record.id} is {record.owner}'s; only its owner or an admin may change it"
+    )
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid{uid}"
+
+
+def _uid(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def _view(row: TokenRow) -> TokenView:
+    return TokenView(
+        id=row.id,
+        name=row.name,
+        user=row.owner,
+        role=Role(row.role),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        used_at=row.used_at,
+    )

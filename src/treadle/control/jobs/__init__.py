@@ -1,0 +1,1 @@
+"""Jobs from submission to end: records, gates, launching, recovery."""

@@ -1,0 +1,259 @@
+"""From what a user asks for to jobs: checked, numbered, with what is known of jobs like them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from treadle.control.jobs.records import JobRecord
+from treadle.control.learning.profiles import Expectation, Profiles, keys_of
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec
+from treadle.wire.jobs import JobRequest
+from treadle.wire.notation import array, ranks, shown, sizes_of, stop_signal
+from treadle.wire.problems import InvalidRequestError
+
+NAME_MAX = 128
+WORDS_MAX = 4096
+TEXT_MAX = 128 * 1024  # of a command or an environment, as much as Linux takes in one string
+VARIABLES_MAX = 1000
+AFTER_MAX = 1000
+PRIORITY_MAX = 1_000_000
+SECONDS_MAX = 366 * 86_400.0
+GRACE_MAX_S = 86_400.0
+RETRIES_MAX = 100
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
+
+
+class Person(NamedTuple):
+    """Whoever a job is for, as the machine knows them."""
+
+    name: str
+    uid: int | None = None
+    gid: int | None = None
+    home: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The jobs of one submission, not yet known to anybody."""
+
+    id: str  # of the job or the array
+    records: tuple[JobRecord, ...]
+    specs: tuple[JobSpec, ...]
+    expectation: Expectation
+    notes: tuple[str, ...]
+
+
+def draw_up(
+    request: JobRequest,
+    number: int,
+    *,
+    person: Person,
+    cluster: Cluster,
+    profiles: Profiles,
+    now: float,
+    wall_at: float,
+) -> Drawn:
+    """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it."""
+    try:
+        checked(request)
+        sizes = sizes_of(request.devices)
+        members = array(request.array) if request.array else None
+    except InvalidInputError as error:
+        raise InvalidRequestError(str(error)) from None
+    asked = max((size for size in sizes if size <= cluster.device_count), default=sizes[0])
+    keys = keys_of(person.name, request.model, request.command)
+    known = profiles.expect(keys, asked, model=request.model, estimate_s=request.estimate_s)
+    first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
+    spec = _spec(request, first, known=known, asked=asked, now=now)
+    if members is None:
+        return Drawn(first.id, (first,), (spec,), known, _notes(request, sizes))
+    records, specs = [], []
+    for member in members.numbers:
+        record = replace(
+            first,
+            id=f"{number}_{member}",
+            member=member,
+            array=first.id,
+            array_size=len(members.numbers),
+            array_limit=members.at_once_max or 0,
+            launched={},
+        )
+        records.append(record)
+        specs.append(replace(spec, id=record.id))
+    return Drawn(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
+
+
+def _record(
+    request: JobRequest,
+    number: int,
+    *,
+    person: Person,
+    sizes: tuple[int, ...],
+    known: Expectation,
+    wall_at: float,
+) -> JobRecord:
+    """What is kept of a job that is no member of an array."""
+    return JobRecord(
+        id=str(number),
+        number=number,
+        name=request.name or _named(request.command),
+        owner=person.name,
+        command=request.command,
+        submitted_at=wall_at,
+        uid=person.uid,
+        gid=person.gid,
+        tenant=request.tenant,
+        workdir=request.workdir or person.home,
+        ranks=ranks(request.ranks),
+        env=dict(request.env),
+        secrets=tuple(sorted(request.secrets)),
+        time_limit_s=request.time_limit_s,
+        grace_s=request.grace_s,
+        stop_signal=stop_signal(request.stop_signal),
+        after=request.after,
+        after_any=request.after_any,
+        model=request.model,
+        sizes=sizes,
+        priority=request.priority,
+        retries=request.retries,
+        resumable=request.resumable,
+        known=known.source != "nothing",
+        code=None if request.code is None else replace(request.code, diff=""),
+    )
+
+
+def _spec(
+    request: JobRequest, record: JobRecord, *, known: Expectation, asked: int, now: float
+) -> JobSpec:
+    """The same job as the scheduler sees it."""
+    return JobSpec(
+        id=record.id,
+        iterations=known.length_s,
+        sizes=record.sizes,
+        asked=asked,
+        profile=known.profile,
+        submit_at=now,
+        owner=record.owner,
+        tenant=request.tenant,
+        guaranteed=request.guaranteed,
+        priority=request.priority,
+        retries=request.retries,
+        estimate_s=request.estimate_s or 0.0,
+        command=request.command,
+        resumable=request.resumable,
+    )
+
+
+def checked(request: JobRequest) -> None:
+    """Refuse what cannot be kept or launched, in one sentence."""
+    if not request.command or not request.command[0]:
+        raise InvalidInputError("a job needs a command, such as: treadle submit -- python train.py")
+    if len(request.command) > WORDS_MAX:
+        raise InvalidInputError(
+            f"the command has {len(request.command)} words; expected at most {WORDS_MAX}"
+        )
+    _check_texts(request)
+    _check_variables(request)
+    if request.workdir and not PurePosixPath(request.workdir).is_absolute():
+        raise InvalidInputError(
+            f"workdir is {shown(request.workdir)}; expected an absolute path, which "
+            "`treadle submit` makes of any"
+        )
+    if ".." in PurePosixPath(request.workdir).parts:
+        raise InvalidInputError(
+            f'workdir is {shown(request.workdir)}; expected a path without ".."'
+        )
+    if not _TENANT.fullmatch(request.tenant):
+        raise InvalidInputError(
+            f"tenant is {shown(request.tenant)}; expected up to 64 letters, digits and _.@-"
+        )
+    _check_numbers(request)
+    for identity in (*request.after, *request.after_any):
+        if not re.fullmatch(r"[\w.-]{1,64}", identity, re.ASCII):
+            raise InvalidInputError(f"after names {shown(identity)}; expected the id of a job")
+    if len(request.after) + len(request.after_any) > AFTER_MAX:
+        raise InvalidInputError(f"after names more than {AFTER_MAX} jobs")
+
+
+def _check_texts(request: JobRequest) -> None:
+    if len(request.name) > NAME_MAX or not request.name.isprintable():
+        raise InvalidInputError(
+            f"name is {shown(request.name)}; expected up to {NAME_MAX} printable characters"
+        )
+    if len(request.model) > NAME_MAX or not request.model.isprintable():
+        raise InvalidInputError(
+            f"model is {shown(request.model)}; expected up to {NAME_MAX} printable characters"
+        )
+    texts = [*request.command, request.workdir, *request.env.values(), *request.secrets.values()]
+    for text in texts:
+        if "\0" in text:
+            raise InvalidInputError("a zero byte cannot be part of a command, path or variable")
+        if not _is_text(text):
+            raise InvalidInputError(f"{shown(text)} is not UTF-8 text")
+    if sum(map(len, texts)) > TEXT_MAX:
+        raise InvalidInputError(
+            f"command and environment have {sum(map(len, texts))} characters; "
+            f"expected at most {TEXT_MAX}"
+        )
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_variables(request: JobRequest) -> None:
+    if len(request.env) + len(request.secrets) > VARIABLES_MAX:
+        raise InvalidInputError(f"a job has at most {VARIABLES_MAX} variables and secrets")
+    for name in (*request.env, *request.secrets):
+        if not _VARIABLE.fullmatch(name) or len(name) > NAME_MAX:
+            raise InvalidInputError(
+                f"{shown(name)} cannot name a variable; expected letters, digits and _"
+            )
+    both = set(request.env) & set(request.secrets)
+    if both:
+        raise InvalidInputError(f"{min(both)} is both a variable and a secret; expected one")
+
+
+def _check_numbers(request: JobRequest) -> None:
+    if abs(request.priority) > PRIORITY_MAX:
+        raise InvalidInputError(
+            f"priority is {request.priority}; expected {-PRIORITY_MAX} to {PRIORITY_MAX}"
+        )
+    if not 0 <= request.retries <= RETRIES_MAX:
+        raise InvalidInputError(f"retries is {request.retries}; expected 0 to {RETRIES_MAX}")
+    if not 0 <= request.grace_s <= GRACE_MAX_S:
+        raise InvalidInputError(
+            f"grace_s is {request.grace_s:g}; expected 0 to {GRACE_MAX_S:g} seconds"
+        )
+    for name, value in (("time_limit_s", request.time_limit_s), ("estimate_s", request.estimate_s)):
+        if value is not None and not (isfinite(value) and 0 < value <= SECONDS_MAX):
+            raise InvalidInputError(
+                f"{name} is {value:g}; expected more than 0 and at most {SECONDS_MAX:g} seconds"
+            )
+
+
+def _named(command: Sequence[str]) -> str:
+    """A name for a job whose user gave none: the script, or the program."""
+    for word in command[:6]:
+        name = PurePosixPath(word).name
+        if name.endswith((".py", ".sh")):
+            return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
+    name = PurePosixPath(command[0]).name or command[0]
+    return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX] or "job"
+
+
+def _notes(request: JobRequest, sizes: Sequence[int]) -> tuple[str, ...]:
+    if len(sizes) > 1 and not request.resumable:
+        note = "its size is chosen when it starts and stays: only a job that can resume "
+        return (note + "(--resumable) is resized while it runs",)
+    return ()

@@ -1,0 +1,1 @@
+"""The live loop: gather facts, decide, commit, carry out."""

@@ -1,0 +1,1 @@
+"""The local engine: jobs as processes on this machine."""

@@ -1,0 +1,145 @@
+"""A live attempt as the engine sees it: a supervisor to listen to, to stop, and to outlive."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import JobId
+from treadle.engines.node import processes
+from treadle.engines.node.processes import ProcessId
+
+REPORT_BYTES = 4096
+STOP_AGAIN_S = 0.5  # if files had run out
+
+
+class LiveAttempt:
+    """One supervisor, from the moment it is asked for until its devices are clean again."""
+
+    def __init__(
+        self,
+        job: JobId,
+        number: int,
+        *,
+        action: int,
+        allocation: Allocation,
+        folder: Path,
+        tag: str,
+    ) -> None:
+        self.job = job
+        self.number = number
+        self.action = action  # the order that it was launched for
+        self.allocation = allocation
+        self.folder = folder
+        self.tag = tag
+        self.ranks = 0  # how many were asked for; 0 if that is not known
+        self.process: ProcessId | None = None  # the supervisor
+        self.stop_wanted = False
+        self.over = False  # it has ended, though its devices may not be clean yet
+        self.released = False  # its devices may be used by others
+        self.failure = ""  # why no supervisor came to be
+        self.taken = False  # another supervisor has it already
+        self.stray = False  # no job knows of it: it is stopped and nobody is told
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[bool] = self._loop.create_future()  # whether the ranks run
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._report: int | None = None
+        self._heard = b""
+        self._handle: int | None = None
+        self._stop_sent = False
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """What it occupies: (number of the device, turn)."""
+        return tuple((device.number, self.allocation.turn) for device in self.allocation.devices)
+
+    # -- listening ------------------------------------------------------------------------------
+
+    def listen(self, report: int) -> None:
+        """Take reports from a pipe; its end is the supervisor's."""
+        self._report = report
+        self._loop.add_reader(report, self._on_report)
+
+    def watch(self, process: ProcessId | None) -> None:
+        """Watch a supervisor that an earlier engine had launched; None if it is gone."""
+        if process is not None:
+            self._meet(process)
+        if self._handle is None:
+            self._set_gone()
+        else:
+            self._loop.add_reader(self._handle, self._set_gone)
+
+    def set_ready(self, *, running: bool) -> None:
+        if not self.ready.done():
+            self.ready.set_result(running)
+
+    def _on_report(self) -> None:
+        assert self._report is not None
+        try:
+            data = os.read(self._report, REPORT_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        if not data:
+            self._set_gone()
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        match message:
+            case {"pid": pid, "start": start}:
+                self._meet(ProcessId(pid, start))
+                if self.stop_wanted:
+                    self.stop()
+            case {"running": _}:
+                self.set_ready(running=True)
+            case {"taken": _}:
+                self.taken = True
+            case {"failed": sentence}:
+                self.failure = sentence
+            case _:
+                pass
+
+    def _meet(self, process: ProcessId) -> None:
+        self.process = process
+        with suppress(OSError):  # If files have run out, there may be one when it is needed.
+            self._handle = processes.handle(process)
+
+    def _set_gone(self) -> None:
+        self.close()
+        self.set_ready(running=False)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ask the supervisor to stop its ranks: the stop signal, the grace, the end."""
+        self.stop_wanted = True
+        if self.process is None or self._stop_sent or self.gone.done():
+            return
+        try:
+            if self._handle is None:
+                processes.send(self.process, signal.SIGTERM)
+            else:
+                signal.pidfd_send_signal(self._handle, signal.SIGTERM)
+            self._stop_sent = True
+        except ProcessLookupError:
+            self._stop_sent = True
+        except OSError:
+            self._loop.call_later(STOP_AGAIN_S, self.stop)
+
+    def close(self) -> None:
+        """Look away; whatever runs, runs on."""
+        for file in (self._report, self._handle):
+            if file is not None:
+                self._loop.remove_reader(file)
+                os.close(file)
+        self._report = self._handle = None

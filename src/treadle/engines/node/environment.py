@@ -1,0 +1,143 @@
+"""The environment of a rank: torchrun's names, the devices by UUID, Treadle's own, and the user's.
+
+The daemon's environment is not handed on, but for the few names that say where programs, homes and
+libraries are. What the user set wins over everything but the names that say who a rank is, which
+devices it may use, and Treadle's own.
+"""
+
+import os
+import pwd
+import socket
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+
+from treadle.core.allocation import Allocation
+from treadle.engines.launch import Launch
+from treadle.engines.node.host_shares import Share
+
+TAG = "TREADLE_ATTEMPT_TAG"
+INHERITED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
+    | {"LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+INHERITED_BY_PREFIX = ("LC_", "CONDA_")
+# What another user's job gets of it: nothing that leads into the daemon's own files.
+FOR_OTHERS = frozenset({"LANG", "LANGUAGE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+PATH_FOR_OTHERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+HOST = "127.0.0.1"
+
+_ports: deque[int] = deque(maxlen=256)  # given away lately, perhaps not yet in use
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses and that was not given away just now."""
+    port = 0
+    for _ in range(8):
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+            probe.bind((HOST, 0))
+            port = int(probe.getsockname()[1])
+        if port not in _ports:
+            break
+    _ports.append(port)
+    return port
+
+
+def inherited(daemon: Mapping[str, str], *, uid: int | None) -> dict[str, str]:
+    """What a job gets of the daemon's environment, and of the password file if it is another's."""
+    if uid is None or uid == os.geteuid():
+        return {
+            name: value
+            for name, value in daemon.items()
+            if name in INHERITED or name.startswith(INHERITED_BY_PREFIX)
+        }
+    found = {n: v for n, v in daemon.items() if n in FOR_OTHERS or n.startswith("LC_")}
+    found["PATH"] = PATH_FOR_OTHERS
+    with suppress(KeyError):
+        entry = pwd.getpwuid(uid)
+        found |= {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+        found["SHELL"] = entry.pw_shell or "/bin/sh"
+    return found
+
+
+def common(
+    launch: Launch,
+    allocation: Allocation,
+    *,
+    uuids: Sequence[str],
+    tag: str,
+    base: Mapping[str, str],
+) -> dict[str, str]:
+    """What all ranks of an attempt have in common."""
+    return {
+        **base,
+        "PYTHONUNBUFFERED": "1",  # Output is worth most while the job runs.
+        **launch.env,
+        **launch.secrets,
+        **_devices(allocation, uuids),
+        **_rendezvous(launch, allocation),
+        "TREADLE_JOB_ID": launch.job,
+        "TREADLE_ATTEMPT": str(launch.attempt),
+        "TREADLE_RESUME": "1" if launch.resumed else "0",
+        "TREADLE_GRACE": f"{launch.grace_s:g}",
+        **(
+            {}
+            if launch.time_limit_s is None
+            else {"TREADLE_TIME_LIMIT": f"{launch.time_limit_s:g}"}
+        ),
+        TAG: tag,
+    }
+
+
+def _devices(allocation: Allocation, uuids: Sequence[str]) -> dict[str, str]:
+    """The devices by UUID; without one they are CPU slots, and no GPU may be seen."""
+    names = [uuids[device.number] for device in allocation.devices]
+    visible = ",".join(name for name in names if name)
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": visible,
+        "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        "TREADLE_NUM_DEVICES": str(allocation.size),
+        "TREADLE_DEVICES": ",".join(
+            name or str(device.number)
+            for name, device in zip(names, allocation.devices, strict=True)
+        ),
+    }
+
+
+def _rendezvous(launch: Launch, allocation: Allocation) -> dict[str, str]:
+    """How ranks find each other; a launcher gets its own defaults and decides the rest itself."""
+    port = free_port()
+    if launch.launcher:
+        return {
+            "PET_NNODES": "1",
+            "PET_NPROC_PER_NODE": str(allocation.size),
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"{HOST}:{port}",
+            "PET_RDZV_ID": launch.job,
+        }
+    world = str(launch.ranks)
+    return {
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": world,
+        "ROLE_WORLD_SIZE": world,
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": HOST,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": launch.job,
+    }
+
+
+def of_rank(launch: Launch, rank: int, share: Share) -> dict[str, str]:
+    """What one rank has for itself."""
+    found = {
+        name: str(share.threads)
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        if name not in launch.env and name not in launch.secrets
+    }
+    if not launch.launcher:
+        found |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "ROLE_RANK": str(rank)}
+    return found

@@ -1,0 +1,134 @@
+"""GPUs through NVML, NVIDIA's own library, which may be missing, fail, or hang.
+
+Every call runs in a thread of its own with a limit on its time: a driver that hangs must cost an
+answer and not the daemon.
+"""
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import pynvml  # type: ignore[import-untyped]
+
+from treadle.core.errors import EngineError
+from treadle.engines.node.devices import DeviceProcess, Sight
+
+ANSWER_WITHIN_S = 10.0
+GIB = 2**30
+
+Answer = TypeVar("Answer")
+
+
+class NvmlGpus:
+    """The GPUs of this machine, in the order of their PCI addresses, named by UUID."""
+
+    kind = "gpu"
+    watched = True
+
+    def __init__(self) -> None:
+        """Raises EngineError with a sentence for people if there is no GPU to be found."""
+        self._worker = _Worker()
+        self.driver = ""
+        self._handles: list[Any] = []
+        try:
+            self.uuids = tuple(self._worker.ask(self._open, ANSWER_WITHIN_S))
+        except pynvml.NVMLError as error:
+            raise EngineError(f"no GPU can be used: NVML says {error}", retryable=False) from error
+        if not self.uuids:
+            raise EngineError("no GPU can be used: NVML finds none", retryable=False)
+        self._last = tuple(Sight(number=n, uuid=u) for n, u in enumerate(self.uuids))
+
+    def look(self) -> tuple[Sight, ...]:
+        try:
+            self._last = self._worker.ask(self._see_all, ANSWER_WITHIN_S)
+        except (EngineError, pynvml.NVMLError) as error:
+            return tuple(
+                Sight(number=old.number, uuid=old.uuid, model=old.model, error=str(error))
+                for old in self._last
+            )
+        return self._last
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    def _open(self) -> list[str]:
+        pynvml.nvmlInit()
+        self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        count = pynvml.nvmlDeviceGetCount()
+        self._handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
+        return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in self._handles]
+
+    def _see_all(self) -> tuple[Sight, ...]:
+        return tuple(self._see(number, handle) for number, handle in enumerate(self._handles))
+
+    def _see(self, number: int, handle: Any) -> Sight:  # noqa: ANN401
+        uuid = self.uuids[number]
+        try:
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        except pynvml.NVMLError as error:
+            return Sight(number=number, uuid=uuid, error=f"NVML says {error}")
+        return Sight(
+            number=number,
+            uuid=uuid,
+            model=_text(_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or ""),
+            memory_gib=memory.total / GIB,
+            memory_used_gib=memory.used / GIB,
+            busy=_or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100),
+            processes=tuple(
+                DeviceProcess(
+                    pid=process.pid,
+                    memory_gib=None
+                    if process.usedGpuMemory is None
+                    else process.usedGpuMemory / GIB,
+                )
+                for process in found
+            ),
+        )
+
+
+def _or_none(ask: Callable[[], Answer]) -> Answer | None:
+    """The answer, or None where this kind of GPU has none."""
+    try:
+        return ask()
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+class _Worker:
+    """One thread that asks, and may hang; whoever waits for it does not."""
+
+    def __init__(self) -> None:
+        self._questions: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
+        self._hangs = threading.Event()
+        # A daemon, since a call that never returns must not keep the program from ending.
+        threading.Thread(target=self._answer, name="nvml", daemon=True).start()
+
+    def ask(self, question: Callable[[], Answer], within_s: float) -> Answer:
+        if self._hangs.is_set():
+            raise EngineError("the NVIDIA driver does not answer", retryable=True)
+        box: SimpleQueue[Any] = SimpleQueue()
+        self._questions.put((question, box))
+        try:
+            answer = box.get(timeout=within_s)
+        except Empty:
+            self._hangs.set()
+            raise EngineError(
+                f"the NVIDIA driver has not answered for {within_s:g} s", retryable=True
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    def _answer(self) -> None:
+        while True:
+            question, box = self._questions.get()
+            try:
+                box.put(question())
+            except Exception as error:  # whatever it is, it belongs to whoever asked
+                box.put(error)
+            self._hangs.clear()  # it has come back, however late

@@ -1,0 +1,78 @@
+"""The nursery: forks a supervisor for every order that the engine hands over.
+
+It runs as a program of its own (`python -I -S nursery.py <socket>`) and loads the supervisor once,
+without the rest of Treadle. A fork of it takes 0.6 ms where a new interpreter takes 40.
+"""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+PAIR = 2  # files that come with an order: the order itself, and the pipe to report on
+
+
+def main(number: int) -> None:
+    """Load the supervisor and serve until the engine is gone."""
+    # A bare package, so that `treadle/__init__.py` and all it imports are not loaded.
+    treadle = ModuleType("treadle")
+    treadle.__path__ = [str(Path(__file__).parents[2])]
+    sys.modules["treadle"] = treadle
+    supervisor = import_module("treadle.engines.node.supervisor")
+    serve(socket.socket(fileno=number), supervisor.supervise, supervisor.tell)
+
+
+def serve(
+    engine: socket.socket,
+    supervise: Callable[[int, int], None],
+    tell: Callable[[int, dict[str, object]], None],
+) -> None:
+    """Fork a supervisor for every order, until the engine is gone."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        if signal.getsignal(number) is signal.SIG_IGN:  # A parent did, with nohup perhaps.
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # They need no reaping.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    while True:
+        message, files, _, _ = socket.recv_fds(engine, 16, PAIR)
+        for file in files:
+            os.set_inheritable(file, False)  # What comes by a socket is, unless told otherwise.
+        if not message:
+            return
+        if len(files) == PAIR:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                tell(files[1], {"failed": f"no process could be forked: {error.strerror}"})
+                pid = -1
+            if pid == 0:
+                engine.close()
+                _leave(files, supervise, tell)
+        for file in files:
+            os.close(file)
+
+
+def _leave(
+    files: list[int],
+    supervise: Callable[[int, int], None],
+    tell: Callable[[int, dict[str, object]], None],
+) -> NoReturn:
+    """In the new process: supervise one attempt in a session of its own, and end."""
+    code = 0
+    try:
+        os.setsid()
+        os.chdir("/")
+        supervise(*files)
+    except BaseException as error:  # nothing may unwind into the nursery's own loop
+        tell(files[1], {"failed": f"the supervisor failed: {error}"})
+        code = 1
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,137 @@
+"""One rank: a process in a group of its own, from fork to the last byte of its output.
+
+Part of the supervisor: on the standard library alone.
+"""
+
+import ctypes
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from treadle.engines.node.capture import Log, Mask
+
+PR_SET_PDEATHSIG = 1
+READ_BYTES = 1 << 16  # what a pipe holds
+NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells say it
+
+libc = ctypes.CDLL(None, use_errno=True)
+# What is ignored stays ignored in the programs that are launched. Python ignores two, the
+# supervisor two more, and the nursery has reset whatever its parents had ignored.
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED_BY_SUPERVISOR = (signal.SIGINT, signal.SIGHUP)
+
+
+class Rank:
+    """One process of the attempt, in a process group of its own."""
+
+    def __init__(self, number: int, pid: int, output: int, log: Log, mask: Mask) -> None:
+        self.number = number
+        self.pid = pid
+        self.output: int | None = output
+        self.log = log
+        self.mask = mask
+        self.code: int | None = None  # as shells write it, once it ended
+
+    def ended_now(self) -> bool:
+        """Whether it has ended since it was last asked; it stays a zombie until the very end."""
+        if self.code is not None:
+            return False
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return False
+        killed = found.si_code != os.CLD_EXITED
+        self.code = found.si_status + 128 if killed else found.si_status
+        return True
+
+    def signal(self, number: int) -> None:
+        with suppress(PermissionError):
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:  # It has gone over to another group.
+                os.kill(self.pid, number)
+
+    def drain(self) -> None:
+        """Take what the pipe holds; close it at its end."""
+        if self.output is None:
+            return
+        try:
+            data = os.read(self.output, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.log.write(self.mask.hide(data))
+        else:
+            self.close()
+
+    def close(self) -> None:
+        if self.output is not None:
+            os.close(self.output)
+            self.output = None
+            self.log.write(self.mask.rest())
+
+
+def become_rank(
+    order: Mapping[str, Any], extra: Mapping[str, Any], output: int, said: int
+) -> NoReturn:
+    """In the new process: set everything up and execute the program; it does not return."""
+    complaint, code = "it could not be launched", NOT_ALLOWED
+    try:
+        os.setpgid(0, 0)
+        nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(nothing, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if extra.get("cpus"):
+            with suppress(OSError):
+                os.sched_setaffinity(0, extra["cpus"])
+        if order.get("scope"):
+            with suppress(OSError):
+                Path(order["scope"], "cgroup.procs").write_text("0")
+        complaint = f"this machine does not let us run as user {order['uid']}"
+        _become_user(order)
+        # After the user, since that resets it.
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != order["supervisor"]:
+            os._exit(1)
+        complaint = f"the working directory {order['workdir']} cannot be entered"
+        os.chdir(order["workdir"])
+        for number in (*IGNORED_BY_PYTHON, *IGNORED_BY_SUPERVISOR):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        command = order["command"]
+        complaint, code = f"the command {command[0]} cannot be executed", NOTHING_FOUND
+        _execute(command, {**order["env"], **extra["env"]})
+    except OSError as error:
+        code = NOT_ALLOWED if error.errno != errno.ENOENT else code
+        with suppress(OSError):
+            os.write(said, f"{complaint}: {error.strerror}".encode())
+    except BaseException as error:  # nothing may unwind into the supervisor's own code
+        with suppress(OSError):
+            os.write(said, f"{complaint}: {error}".encode())
+    os._exit(code)
+
+
+def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
+    try:
+        os.execvpe(command[0], command, env)
+    except PermissionError:
+        # A folder on the path that we may not look into says nothing about the program.
+        folders = () if "/" in command[0] else os.get_exec_path(env)
+        if folders and not any(os.access(f"{folder}/{command[0]}", os.F_OK) for folder in folders):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        raise
+
+
+def _become_user(order: Mapping[str, Any]) -> None:
+    if order["uid"] is None or order["uid"] == os.geteuid():
+        return
+    os.setgroups(order["groups"])
+    os.setgid(order["gid"])
+    os.setuid(order["uid"])
+    os.umask(0o022)

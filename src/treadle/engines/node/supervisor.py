@@ -1,0 +1,391 @@
+"""One small process for each attempt at a job: it launches the ranks and outlives the engine.
+
+It runs on the standard library and its own few files alone, without the rest of Treadle; the
+nursery (nursery.py) forks it. What is to be launched comes as a JSON document in a file without a
+name (memfd), since it holds secrets: never as an argument, never on a disk.
+
+Rules of this file
+1. Whoever holds the lock on `supervisor.json` is the supervisor, and alive. A second one leaves.
+2. `status.json` says how the attempt ended and is replaced in one piece. Nothing is launched in a
+   folder whose attempt has ended.
+3. No process of the attempt survives it. The supervisor is the subreaper of all descendants, so
+   that whatever loses its parent, daemons too, becomes its child: killing its children until there
+   are none reaches everybody. If the supervisor itself is killed the ranks die with it, and the
+   engine finds what is left by the tag in its environment.
+4. A rank is not reaped before the end: its process group keeps its number until then, and no
+   signal can reach a stranger who was given the same one.
+"""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from treadle.engines.node.capture import Log, Mask, open_new
+from treadle.engines.node.ranks import IGNORED_BY_SUPERVISOR, NOT_ALLOWED, Rank, become_rank, libc
+
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
+SPARE_BYTES = 4096  # room for the last status, reserved while there is some
+KILLED = 128 + signal.SIGKILL
+DRAINS_MAX = 64  # reads after the end: more than the pipe holds
+
+
+class Attempt:
+    """What a supervisor supervises, from launch to the last trace."""
+
+    def __init__(self, order: Mapping[str, Any], report: int) -> None:
+        self.order = order
+        self.report = report
+        self.folder = Path(order["folder"])
+        self.ranks: list[Rank] = []
+        self.told = ""
+        self.error = ""
+        self.first: int | None = None  # the rank that failed first
+        self.started_at: float | None = None
+        self._began: float | None = None  # monotonic: the same moment
+        self._kill_at: float | None = None  # monotonic: the grace is over then
+        self._limit_at: float | None = None
+        self._stop_asked = False
+        self._signalled = True  # something may have happened to a child
+        self._oom_kills = _oom_kills()
+        self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        for number in IGNORED_BY_SUPERVISOR:
+            signal.signal(number, signal.SIG_IGN)
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            self._launch()
+        except OSError as error:
+            self.told = "engine-error"
+            self.error = f"the ranks could not be launched: {error.strerror}"
+        if not self.error:
+            self.started_at, self._began = time.time(), time.monotonic()
+            if self.order["time_limit_s"] is not None:
+                self._limit_at = time.monotonic() + self.order["time_limit_s"]
+            with suppress(OSError):
+                self._write("status.new", self._status("running"), sync=False)
+            self._tell({"running": self.started_at})
+            self._watch()
+        self._end()
+
+    def _launch(self) -> None:
+        """Start all ranks; the first that cannot be started ends the attempt."""
+        for number, extra in enumerate(self.order["ranks"]):
+            if self._stop_asked:
+                self.told = "stopped"
+                return
+            log = Log(self.folder, number, self.order["log_bytes_max"])
+            output, its_end = os.pipe2(os.O_CLOEXEC)
+            heard, said = os.pipe2(os.O_CLOEXEC)
+            pid = os.fork()
+            if pid == 0:
+                become_rank(self.order, extra, its_end, said)
+            os.close(its_end)
+            os.close(said)
+            os.set_blocking(output, False)
+            rank = Rank(number, pid, output, log, Mask(self.order["secrets"]))
+            self.ranks.append(rank)
+            self._poll.register(output, select.POLLIN)
+            with os.fdopen(heard, "rb") as hearing:
+                complaint = hearing.read()  # it ends when the program is executed
+            if complaint:
+                self.first = number
+                self.error = complaint.decode(errors="replace")
+                return
+
+    # -- while it runs --------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Until all ranks have ended."""
+        while True:
+            if self._signalled:
+                self._signalled = False
+                self._look_at_ranks()
+            if all(rank.code is not None for rank in self.ranks):
+                return
+            now = time.monotonic()
+            if self._stop_asked and self._kill_at is None:
+                self._stop("stopped", now)
+            if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
+                self._stop("time-limit", now)
+            if self._kill_at is not None and now >= self._kill_at:
+                self._signal(signal.SIGKILL)
+                self._kill_at = now + 1.0
+            due = self._limit_at if self._kill_at is None else self._kill_at
+            self._wait(None if due is None else max(0.0, due - now))
+
+    def _look_at_ranks(self) -> None:
+        for rank in self.ranks:
+            if rank.ended_now() and rank.code and self.first is None:
+                self.first = rank.number
+        # One rank without the others would wait for them for ever.
+        if self.first is not None and self._kill_at is None:
+            self._stop("", time.monotonic())
+        for pid in _children():
+            if all(pid != rank.pid for rank in self.ranks):
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+    def _stop(self, told: str, now: float) -> None:
+        self.told = told
+        self._kill_at = now + self.order["grace_s"]
+        self._signal(self.order["stop_signal"])
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for rank in self.ranks:
+            rank.signal(number)
+
+    def _wait(self, seconds: float | None) -> None:
+        """Take output in until something happens or the time has passed."""
+        milliseconds = None if seconds is None else ceil(seconds * 1000)
+        for ready, _ in self._poll.poll(milliseconds):
+            if ready == self._wake:
+                os.read(self._wake, 4096)
+                self._signalled = True
+            for rank in self.ranks:
+                if rank.output == ready:
+                    rank.drain()
+                    if rank.output is None:
+                        self._poll.unregister(ready)
+
+    def _on_stop(self, *_: object) -> None:
+        self._stop_asked = True
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Leave no process behind, and a last status."""
+        scope = self.order.get("scope")
+        wait_s = 0.002
+        while children := _children():
+            _kill_scope(scope)
+            for pid in children:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self._wait(0.0)
+            for pid in children:
+                self._reap(pid)
+            if children == _children():  # dying takes a moment, in the kernel sometimes longer
+                self._wait(wait_s)
+                wait_s = min(1.0, wait_s * 2)
+        for rank in self.ranks:
+            for _ in range(DRAINS_MAX):
+                rank.drain()
+            rank.close()
+        if self.first is not None and not self.told and self._ran_out_of_memory(scope):
+            self.told = "oom-killed"
+        _remove_scope(scope)
+        self._leave_status()
+
+    def _ran_out_of_memory(self, scope: str | None) -> bool:
+        """Whether the kernel killed a rank for memory.
+
+        The scope knows for sure. Without one, a rank that was killed by nobody here while the
+        kernel killed somebody for memory is good evidence.
+        """
+        if _oom_kills_in(scope):
+            return True
+        killed = self.first is not None and self.ranks[self.first].code == KILLED
+        return killed and _oom_kills() > self._oom_kills
+
+    def _reap(self, pid: int) -> None:
+        rank = next((rank for rank in self.ranks if rank.pid == pid), None)
+        if rank is not None and rank.code is None:
+            rank.ended_now()
+            if rank.code is None:
+                return
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+    def _leave_status(self) -> None:
+        """Write how it ended, however long the disk stays full: nobody else knows."""
+        status = self._status("ended")
+        wait_s = 0.05
+        while True:
+            try:
+                # The engine, if it listens, writes the end to its store at once. Only if nobody
+                # does must this file survive a loss of power by itself: that takes 7 ms.
+                return self._write("status.spare", status, sync=not self._listened_to())
+            except OSError:
+                self._wait(wait_s)
+                wait_s = min(1.0, wait_s * 2)
+
+    def _status(self, state: str) -> dict[str, Any]:
+        first = None if self.first is None else self.ranks[self.first]
+        code = NOT_ALLOWED if self.error else 0
+        if first is not None and first.code is not None:
+            code = first.code
+        return {
+            "state": state,
+            "job": self.order["job"],
+            "attempt": self.order["attempt"],
+            "action": self.order["action"],
+            "pids": [rank.pid for rank in self.ranks],
+            "codes": [rank.code for rank in self.ranks],
+            "code": code,
+            "first": self.first,
+            "told": self.told,
+            "error": self.error,
+            "started_at": self.started_at,
+            "ended_at": time.time() if state == "ended" else None,
+            "ran_s": None if self._began is None else time.monotonic() - self._began,
+            "lost": [rank.log.lost for rank in self.ranks],
+            "dropped": [rank.log.dropped for rank in self.ranks],
+        }
+
+    def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:
+        """Replace the status in one piece, through another file."""
+        _write_file(self.folder, through, json.dumps(status).encode(), sync=sync)
+
+    # -- the engine -----------------------------------------------------------------------------
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        tell(self.report, message)
+
+    def _listened_to(self) -> bool:
+        poll = select.poll()
+        poll.register(self.report, 0)
+        return not poll.poll(0)
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def _children() -> list[int]:
+    """Our children, zombies among them."""
+    try:
+        return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
+    except FileNotFoundError:
+        return list(_children_by_stat())
+
+
+def _children_by_stat() -> Iterator[int]:
+    """The same where the kernel was built without that file."""
+    me = os.getpid()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == me:
+                yield int(path.parent.name)
+
+
+def _kill_scope(scope: str | None) -> None:
+    if scope:
+        with suppress(OSError):
+            Path(scope, "cgroup.kill").write_text("1")
+
+
+def _oom_kills_in(scope: str | None) -> int:
+    """How many processes of the scope the kernel has killed for memory."""
+    return 0 if not scope else _count(Path(scope, "memory.events"))
+
+
+def _oom_kills() -> int:
+    """How many processes of this machine the kernel has ever killed for memory."""
+    return _count(Path("/proc/vmstat"))
+
+
+def _count(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        _, _, rest = path.read_bytes().partition(b"oom_kill ")
+        return int(rest.partition(b"\n")[0])
+    return 0
+
+
+def _remove_scope(scope: str | None) -> None:
+    if scope:
+        with suppress(OSError):
+            Path(scope).rmdir()
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _write_file(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
+    """Replace the status by way of another file; spaces fill it up to what may be reserved."""
+    file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        # The file is not made shorter instead: giving a block back took 3 ms on a busy disk.
+        _write_all(file, data.ljust(SPARE_BYTES))
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
+    (folder / through).rename(folder / "status.json")
+
+
+def _write_all(file: int, data: bytes) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, data[done:], done)
+
+
+def _take_lock(folder: Path) -> int | None:
+    """The lock of the folder until this process ends, or None if another has it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(folder / "supervisor.json", flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _has_ended(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "status.json").read_bytes()).get("state") == "ended")
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _start_ticks() -> int:
+    """When this process started, in the kernel's ticks since boot."""
+    return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+
+
+def tell(report: int, message: Mapping[str, Any]) -> None:
+    with suppress(OSError):
+        os.write(report, json.dumps(message).encode() + b"\n")
+
+
+# -- from order to attempt ------------------------------------------------------------------------
+
+
+def supervise(orders: int, report: int) -> None:
+    """Read an order and carry it out to its end."""
+    with os.fdopen(orders, "rb") as file:
+        file.seek(0)
+        order = json.load(file)
+    folder = Path(order["folder"])
+    libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    lock = _take_lock(folder)
+    if lock is None:
+        return tell(report, {"taken": True})
+    if _has_ended(folder):
+        return tell(report, {"ended": True})
+    order["supervisor"] = os.getpid()
+    attempt = Attempt(order, report)  # from here on it may be told to stop
+    about = {key: order[key] for key in ("job", "attempt", "action", "tag", "devices", "turn")}
+    about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
+    _write_all(lock, json.dumps(about).encode())
+    spare = open_new(folder / "status.spare")
+    os.posix_fallocate(spare, 0, SPARE_BYTES)
+    os.close(spare)
+    tell(report, {"pid": about["pid"], "start": about["start"]})
+    return attempt.run()

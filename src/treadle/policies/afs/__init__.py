@@ -1,0 +1,1 @@
+"""AFS and AFS-P (Hwang et al., NSDI'21)."""

@@ -1,0 +1,119 @@
+"""AFS-P: AFS for jobs whose length nobody knows (Hwang et al., NSDI'21).
+
+Who runs: if everybody's first step fits, everybody; otherwise in turns. A turn lasts a quantum of
+holding devices, and jobs with fewer turns behind them go first.
+
+Who grows: the same inequality as AFS, but who would end earlier is unknown, so it is tried both
+ways round. A job that wins even in the worse role wins for certain. Where neither does, the authors
+toss a coin; here the job with less attained service has it, which is the better guess at "shorter"
+and gives the same answer every time.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.afs.afs import Climbing, Ladder
+from treadle.policies.base.placement import Placement
+
+
+class AfsBlind(Climbing):
+    """Turns when not all fit, and the AFS test without lengths."""
+
+    def __init__(self, placement: Placement, belief: PerformanceModel, *, quantum_s: float) -> None:
+        super().__init__(placement, belief)
+        self._quantum_s = quantum_s
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        now = snapshot.now
+
+        def order(job: Job) -> tuple[float, ...]:
+            return self._turns(job, now), not job.size, job.sequence
+
+        in_want = self.with_room_for_all(snapshot)
+        if in_want is not None:
+            return self.largest_each(snapshot, in_want, order)
+        active = sorted([*snapshot.waiting(), *snapshot.holding()], key=order)
+        sizes, left = self.smallest_each(active, snapshot.supply)
+        runs = [job for job in active if job.id in sizes]
+        until = inf
+        if len(runs) < len(active):
+            until = min((self._turn_ends_at(job, now) for job in runs), default=inf)
+        self._grow(runs, sizes, left, now)
+        return self.schedule(snapshot, sizes, valid_until=until)
+
+    def _turns(self, job: Job, now: float) -> int:
+        # A hair more, so that a turn which ends now has ended.
+        return int(job.held_at(now) / self._quantum_s + 1e-9)
+
+    def _turn_ends_at(self, job: Job, now: float) -> float:
+        left_s = (self._turns(job, now) + 1) * self._quantum_s - job.held_at(now)
+        return now + max(left_s, 1.0)
+
+    def _grow(self, runs: Sequence[Job], sizes: dict[JobId, int], left: int, now: float) -> None:
+        """Hand the rest out, each device to the winner of a scan."""
+        candidates = [_Candidate(job, self._ladders.of(job), job.service_at(now)) for job in runs]
+        candidates = [one for one in candidates if one.can_climb]
+        while left and candidates:
+            champion = candidates[0]
+            for other in candidates[1:]:
+                if other.beats(champion):
+                    champion = other
+            if champion.step <= left:
+                left -= champion.step
+                champion.climb()
+                sizes[champion.identity] = champion.size
+                if champion.can_climb:
+                    continue
+            candidates.remove(champion)
+
+
+class _Candidate:
+    """A job on its ladder, with the gains of its next step."""
+
+    __slots__ = ("_ladder", "_rung", "_service_s", "identity", "longer", "shorter")
+
+    def __init__(self, job: Job, ladder: Ladder, service_s: float) -> None:
+        self.identity = job.id
+        self._ladder = ladder
+        self._service_s = service_s
+        self._rung = 0
+        self._gains()
+
+    @property
+    def can_climb(self) -> bool:
+        return self._rung + 1 < len(self._ladder.sizes)
+
+    @property
+    def size(self) -> int:
+        return self._ladder.sizes[self._rung]
+
+    @property
+    def step(self) -> int:
+        return self._ladder.sizes[self._rung + 1] - self.size
+
+    def climb(self) -> None:
+        self._rung += 1
+        self._gains()
+
+    def beats(self, champion: "_Candidate") -> bool:
+        if self.longer >= champion.shorter:
+            return True
+        if champion.longer >= self.shorter:
+            return False
+        return self._service_s < champion._service_s
+
+    def _gains(self) -> None:
+        if self.can_climb:
+            self.shorter = self._ladder.gain_if_shorter[self._rung]
+            self.longer = self._ladder.gain_if_longer[self._rung]
+
+
+def afs_p(placement: Placement, belief: PerformanceModel, *, quantum_s: float = 7200.0) -> AfsBlind:
+    """AFS without knowing lengths: turns when not all fit, then whoever gains for certain."""
+    if not quantum_s > 0:
+        raise InvalidInputError(f"afs-p quantum_s must be above 0, not {quantum_s:g}")
+    return AfsBlind(placement, belief, quantum_s=quantum_s)

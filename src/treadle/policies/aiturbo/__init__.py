@@ -1,0 +1,1 @@
+"""AITurbo (Zhao et al., HPDC'21): predictable and unpredictable jobs, CPUs and GPUs."""

@@ -1,0 +1,407 @@
+"""Moves of devices between jobs, and what they are worth: the mechanics of AITurbo's rounds.
+
+GPUs and CPU slots are two pools of free devices. Jobs run on GPUs, those that have no use for one
+on slots; idle slots are lent to jobs on GPUs, and called back for jobs that run on slots alone. The
+worth of a move is the remaining time that it saves over the share of the pool that it takes, so
+both kinds are paid in one currency.
+
+Nobody knows what is left of a job that cannot be predicted. For a move, and for nothing else, it is
+taken to need as much again as it has had, which is what to expect where few jobs are long.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple, Protocol
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel
+from treadle.core.snapshot import Snapshot
+from treadle.models.forecasts import Forecaster
+from treadle.models.workers import CPU, is_cpu_only
+from treadle.policies.afs.afs import Revisable
+from treadle.policies.base.placement import Count, Placement
+from treadle.policies.base.shares import kept
+
+_PAYS = 2.0  # times what a restart costs a move must save
+_REMEMBERED_MAX = 100_000  # jobs
+_YOUNG_S = 60.0  # what a job is taken to need that has had nothing yet
+
+
+class Standing(Protocol):
+    """What counts of a job's place here."""
+
+    @property
+    def level(self) -> int: ...
+
+
+class Values:
+    """What jobs and moves are worth, as far as anybody can say."""
+
+    def __init__(self, belief: PerformanceModel, lengths: Forecaster, restart_s: float) -> None:
+        self._belief = belief
+        self._lengths = lengths
+        self._restart_s = restart_s
+        self._may_change = isinstance(belief, Revisable)
+        # By job, while it waits: nothing about it changes then but its place.
+        self._waiting: dict[JobId, tuple[Job, float | None]] = {}
+
+    def of(self, job: Job, now: float) -> float | None:
+        """A round of running saves a round; it is worth that over the service still to be paid."""
+        if job.allocation is not None or self._may_change:
+            return self._of(job, now)
+        known = self._waiting.get(job.spec.id)
+        if known is None or known[0] is not job:
+            if len(self._waiting) >= _REMEMBERED_MAX:
+                self._waiting.clear()
+            known = self._waiting[job.spec.id] = (job, self._of(job, now))
+        return known[1]
+
+    def _of(self, job: Job, now: float) -> float | None:
+        forecast = self._lengths.forecast(job, now)
+        if not forecast.predictable:
+            return None
+        size = job.size or job.spec.sizes[0]
+        return self._belief.alone(job.spec, size) / (max(forecast.remaining, 1e-9) * size)
+
+    def best_move(self, job: Job, now: float) -> tuple[float | None, bool]:
+        """Time saved for each device by the next step up, or lost by the next down; and which."""
+        forecast = self._lengths.forecast(job, now)
+        if not forecast.predictable:
+            return None, True
+        spec, size, left = job.spec, job.size, forecast.remaining
+        larger, smaller = _larger(spec.sizes, size), _smaller(spec.sizes, size)
+        if larger:
+            saved_s = self.saved_s(spec, left, size, larger)
+            if not smaller or saved_s >= self.pays_s(spec):
+                return saved_s / (larger - size), True
+        return -self.saved_s(spec, left, smaller, size) / (size - smaller), False
+
+    def left(self, job: Job, now: float) -> float:
+        """Iterations that a job is taken to need."""
+        forecast = self._lengths.forecast(job, now)
+        if forecast.predictable:
+            return forecast.remaining
+        return max(job.iterations_at(now), _YOUNG_S * self._belief.alone(job.spec, job.spec.asked))
+
+    def saved_s(self, spec: JobSpec, left: float, size: int, larger: int) -> float:
+        """Time that a job saves on more devices; on none, it is taken to run half the time."""
+        slow = self._belief.alone(spec, size) if size else self._belief.alone(spec, larger) / 2.0
+        return left / slow - left / self._belief.alone(spec, larger)
+
+    def saved_by_s(self, job: Job, now: float, new: tuple[Device, ...]) -> float:
+        """Time that a job saves on exactly these devices."""
+        assert job.allocation is not None, "asked of jobs that run"
+        left = self.left(job, now)
+        before = self._belief.iterations_per_s(job.spec, job.allocation, ())
+        return left / before - left / self._belief.iterations_per_s(job.spec, Allocation(new), ())
+
+    def keeps(self, spec: JobSpec, size: int, smaller: int) -> float:
+        """The share of its speed that a job keeps on fewer devices."""
+        return self._belief.alone(spec, smaller) / self._belief.alone(spec, size)
+
+    def pays_s(self, spec: JobSpec) -> float:
+        """What a move of a running job must save."""
+        return _PAYS * max(self._restart_s, spec.profile.restart_s)
+
+
+class _State(NamedTuple):
+    """What a move that does not work out is taken back to."""
+
+    gpus: FreeDevices
+    slots: FreeDevices
+    held: dict[JobId, tuple[Device, ...]]
+    changes: dict[JobId, Allocation | None]
+    moved: set[JobId]
+
+
+_Step = tuple[int, float, int, JobId]  # level, worth below 0, arrival, job
+
+
+class Moves:
+    """One round's changes, made on copies of the free devices."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        placement: Placement,
+        values: Values,
+        places: Mapping[JobId, Standing],
+    ) -> None:
+        self.changes: dict[JobId, Allocation | None] = {}
+        self._snapshot = snapshot
+        self._placement = placement
+        self._values = values
+        self._places = places
+        cpu = cpu_nodes(snapshot.cluster)
+        self._cpu = frozenset(cpu)
+        # Each pool ignores the other's devices: to it, they are on nodes that are gone.
+        self._gpus = snapshot.free.copy()
+        self._slots = FreeDevices()
+        if cpu:
+            self._slots = snapshot.free.copy()
+            for name in cpu:
+                self._gpus.remove(name)
+            for node in snapshot.cluster.nodes:
+                if node.name not in self._cpu:
+                    self._slots.remove(node.name)
+        self._held: dict[JobId, tuple[Device, ...]] = {
+            job.spec.id: job.allocation.devices
+            for job in snapshot.holding()
+            if job.allocation is not None
+        }
+        self._started: dict[JobId, Job] = {}
+        self._moved: set[JobId] = set()
+        # By pool and level: a size that could not be had, so that no larger one need be tried.
+        self._hopeless: dict[tuple[bool, int], int] = {}
+
+    # -- light ----------------------------------------------------------------------------------
+
+    def admit(self, waiting: Sequence[Job]) -> None:
+        """Start jobs at their smallest size, then let those grow that have just started."""
+        for job in waiting:
+            smallest, level = job.spec.sizes[0], self._places[job.spec.id].level
+            on_slots = self._runs_on_slots(job.spec)
+            if smallest >= self._hopeless.get((on_slots, level), inf):
+                continue
+            devices = self._place(job.spec, smallest)
+            if devices is None:
+                devices = self._make_room(job.spec, smallest, level)
+            if devices is None:
+                self._hopeless[on_slots, level] = smallest
+            else:
+                self._start(job, devices)
+        growing = list(self._started.values())
+        while growing and self._gpus.total + self._slots.total:
+            growing = [job for job in growing if self._grow(job, job.spec.asked)]
+
+    def _make_room(self, spec: JobSpec, size: int, level: int) -> tuple[Device, ...] | None:
+        """Take from jobs of lower levels, the youngest first, or from nobody."""
+        before = self._saved()
+        if self._runs_on_slots(spec):
+            self._recall()
+        devices = self._place(spec, size)
+        for identity in self._victims(level) if devices is None else ():
+            job, own = self._snapshot.jobs[identity], self._held[identity]
+            if self._runs_on_slots(job.spec) != self._runs_on_slots(spec):
+                continue
+            missing = size - self._pool(spec).total
+            enough = [s for s in job.spec.sizes if s < len(own) and len(own) - s >= missing]
+            if not (enough and self._resize(job, enough[-1])):
+                self._let_go(identity)
+            devices = self._place(spec, size)
+            if devices is not None:
+                break
+        if devices is None:
+            self._take_back(before)
+        return devices
+
+    def _victims(self, level: int) -> list[JobId]:
+        """Jobs of lower levels with devices, those to be disturbed first in front."""
+        jobs, places = self._snapshot.jobs, self._places
+        found = [i for i in self._held if places[i].level > level and i not in self._started]
+        found.sort(key=lambda i: (-places[i].level, -jobs[i].begun_at, jobs[i].sequence))
+        return found
+
+    def _recall(self) -> None:
+        """End the loans of slots to jobs that run on GPUs."""
+        for identity, own in list(self._held.items()):
+            if self._lent(identity):
+                gpus = tuple(device for device in own if device.node not in self._cpu)
+                self._free_all(own)
+                self._hold(identity, gpus)
+
+    # -- full -----------------------------------------------------------------------------------
+
+    def trade(self, waiting: Sequence[Job]) -> None:
+        """Let running jobs shrink for those that wait, then give what is idle to whom it helps."""
+        for job in waiting:
+            if job.spec.id not in self._held and not self._shrink_for(job):
+                break
+        self._grow_by_value()
+        if self._cpu and self._slots.total:
+            self._lend()
+
+    def _shrink_for(self, job: Job) -> bool:
+        """Room for a job's smallest size by steps down of others, where they lose least."""
+        before = self._saved()
+        for identity in self._shrinkable(job.spec):
+            other = self._snapshot.jobs[identity]
+            if self._resize(other, _smaller(other.spec.sizes, self._size(identity))):
+                self._moved.add(identity)
+            devices = self._place(job.spec, job.spec.sizes[0])
+            if devices is not None:
+                self._start(job, devices)
+                return True
+        self._take_back(before)
+        return False
+
+    def _shrinkable(self, spec: JobSpec) -> list[JobId]:
+        """Jobs that can give a step, those that lose least for each device first."""
+        jobs, on_slots = self._snapshot.jobs, self._runs_on_slots(spec)
+        found: list[tuple[float, int, JobId]] = []
+        for identity in self._held:
+            if identity in self._moved or identity in self._started:
+                continue
+            other, size = jobs[identity].spec, self._size(identity)
+            smaller = _smaller(other.sizes, size)
+            if smaller and self._runs_on_slots(other) == on_slots:
+                loss = 1.0 - self._values.keeps(other, size, smaller)
+                found.append((loss / (size - smaller), jobs[identity].sequence, identity))
+        return [identity for _, _, identity in sorted(found)]
+
+    def _grow_by_value(self) -> None:
+        """Idle devices step by step, level by level; whoever runs already moves once."""
+        if not self._gpus.total + self._slots.total:
+            return
+        steps: list[_Step] = []
+        for identity in self._held:
+            if identity not in self._moved:
+                steps += self._next_step(identity)
+        heapify(steps)
+        while steps and self._gpus.total + self._slots.total:
+            _, _, _, identity = heappop(steps)
+            job = self._snapshot.jobs[identity]
+            if self._grow(job, job.spec.sizes[-1]):
+                if identity not in self._started:
+                    self._moved.add(identity)
+                    continue
+                for step in self._next_step(identity):
+                    heappush(steps, step)
+
+    def _next_step(self, identity: JobId) -> list[_Step]:
+        """The next larger size as a heap entry: by level, and there what is worth most first."""
+        job, size = self._snapshot.jobs[identity], self._size(identity)
+        larger = _larger(job.spec.sizes, size)
+        if not larger:
+            return []
+        left = self._values.left(job, self._snapshot.now)
+        saved_s = self._values.saved_s(job.spec, left, size, larger)
+        if saved_s <= (0.0 if identity in self._started else self._values.pays_s(job.spec)):
+            return []
+        level = self._places[identity].level
+        return [(level, -saved_s / (larger - size), job.sequence, identity)]
+
+    def _lend(self) -> None:
+        """Idle slots to running jobs on GPUs, where they save more than the restart costs."""
+        now, offers = self._snapshot.now, []
+        for identity, own in self._held.items():
+            job = self._snapshot.jobs[identity]
+            if identity in self._moved or identity in self._started or self._lent(identity):
+                continue
+            if self._runs_on_slots(job.spec) or job.allocation is None:
+                continue
+            for total in job.spec.sizes:
+                more = Count().place(self._slots, total - len(own)) if total > len(own) else None
+                if more is not None:
+                    saved_s = self._values.saved_by_s(job, now, (*own, *more))
+                    if saved_s > self._values.pays_s(job.spec):
+                        offers.append((-saved_s / len(more), job.sequence, identity, len(more)))
+        for _, _, identity, count in sorted(offers):
+            more = Count().place(self._slots, count)
+            if more is not None and identity not in self._moved:
+                own = self._held[identity]
+                self._slots.take(more)
+                self._hold_as(identity, (*own, *more))
+                self._moved.add(identity)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _start(self, job: Job, devices: tuple[Device, ...]) -> None:
+        self._started[job.spec.id] = job
+        self._hold(job.spec.id, devices)
+
+    def _grow(self, job: Job, most: int) -> bool:
+        """One step up for a job, if there is room."""
+        larger = _larger(job.spec.sizes, self._size(job.spec.id))
+        return 0 < larger <= most and self._resize(job, larger)
+
+    def _resize(self, job: Job, size: int) -> bool:
+        """So many devices of its pool for a job, near those it holds; a loan of slots ends."""
+        identity, own = job.spec.id, self._held[job.spec.id]
+        self._free_all(own)
+        devices: tuple[Device, ...] | None = kept(self._pool(job.spec), own, size)
+        if devices is not None and len(devices) < size:
+            devices = self._place(job.spec, size)
+        if devices is None:
+            self._take_all(own)
+            return False
+        self._hold(identity, devices)
+        return True
+
+    def _place(self, spec: JobSpec, size: int) -> tuple[Device, ...] | None:
+        if self._runs_on_slots(spec):
+            return Count().place(self._slots, size)
+        return self._placement.place(self._gpus, size)
+
+    def _pool(self, spec: JobSpec) -> FreeDevices:
+        return self._slots if self._runs_on_slots(spec) else self._gpus
+
+    def _runs_on_slots(self, spec: JobSpec) -> bool:
+        return bool(self._cpu) and is_cpu_only(spec)
+
+    def _lent(self, identity: JobId) -> bool:
+        """Whether a job on GPUs has slots as well."""
+        if not self._cpu or self._runs_on_slots(self._snapshot.jobs[identity].spec):
+            return False
+        return any(device.node in self._cpu for device in self._held[identity])
+
+    def _size(self, identity: JobId) -> int:
+        """Devices that it holds, without those it was lent."""
+        own = self._held[identity]
+        if self._lent(identity):
+            return sum(device.node not in self._cpu for device in own)
+        return len(own)
+
+    def _hold(self, identity: JobId, devices: tuple[Device, ...]) -> None:
+        self._take_all(devices)
+        self._hold_as(identity, devices)
+
+    def _hold_as(self, identity: JobId, devices: tuple[Device, ...]) -> None:
+        self._held[identity] = devices
+        self.changes[identity] = Allocation(devices)
+
+    def _let_go(self, identity: JobId) -> None:
+        self._free_all(self._held.pop(identity))
+        self.changes[identity] = None
+
+    def _take_all(self, devices: tuple[Device, ...]) -> None:
+        self._gpus.take(devices)
+        if self._cpu:
+            self._slots.take(devices)
+
+    def _free_all(self, devices: tuple[Device, ...]) -> None:
+        self._gpus.give(devices)
+        if self._cpu:
+            self._slots.give(devices)
+
+    def _saved(self) -> _State:
+        return _State(
+            self._gpus.copy(),
+            self._slots.copy(),
+            self._held.copy(),
+            self.changes.copy(),
+            self._moved.copy(),
+        )
+
+    def _take_back(self, state: _State) -> None:
+        self._gpus, self._slots, self._held, self.changes, self._moved = state
+
+
+def cpu_nodes(cluster: Cluster) -> list[str]:
+    """The nodes whose devices are CPU slots; none if all are, and there is but one pool."""
+    found = [node.name for node in cluster.nodes if node.device_type == CPU]
+    return found if len(found) < len(cluster.nodes) else []
+
+
+def _larger(sizes: Sequence[int], size: int) -> int:
+    """The next size above; 0 if there is none."""
+    return next((s for s in sizes if s > size), 0)
+
+
+def _smaller(sizes: Sequence[int], size: int) -> int:
+    """The next size below; 0 if there is none."""
+    return max((s for s in sizes if s < size), default=0)

@@ -1,0 +1,1 @@
+"""What policies are built from: orders, shares, placements, quotas, reasons."""

@@ -1,0 +1,122 @@
+"""Policies that decide sizes: from a target size for each job to devices for it.
+
+Jobs whose size stays keep their devices. Those that shrink keep what lies together, those that
+grow stay on their nodes where there is room. Sizes are dealt with in the order given, so what
+fragmentation denies is denied to the last.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.placement import Fit, Placement
+
+
+class Sharing(Policy):
+    """What all policies that decide sizes have in common."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._fit = Fit(placement)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        return self._fit.never(spec.sizes[0], cluster)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        spec = snapshot.jobs[job].spec
+        smallest = spec.sizes[0] if spec.elastic else 0
+        return why_waiting(snapshot, job, self._placement, in_order=False, smallest=smallest)
+
+    def offers(self, job: Job) -> Sequence[int]:
+        """Sizes worth giving to a job, ascending."""
+        return job.spec.sizes
+
+    def all_rigid(self, snapshot: Snapshot) -> bool:
+        """Whether there is nothing to decide about sizes; the order alone then decides."""
+        return all(len(job.spec.sizes) == 1 for job in snapshot.jobs.values())
+
+    def nothing_to_do(self, snapshot: Snapshot) -> bool:
+        """Whether nobody waits and everybody holds the most it can use."""
+        return not snapshot.ranking.queue and all(
+            job.size == job.spec.sizes[-1] for job in snapshot.holding()
+        )
+
+    def schedule(
+        self,
+        snapshot: Snapshot,
+        sizes: Mapping[JobId, int],
+        *,
+        valid_until: float = inf,
+        among: Iterable[Job] | None = None,
+    ) -> Schedule:
+        """Devices for exactly these jobs at these sizes, most important first.
+
+        Holders that are not among those given, if any are, keep what they hold.
+        """
+        free = snapshot.free.copy()
+        changes: dict[JobId, Allocation | None] = {}
+        kept: set[JobId] = set()
+        for job in snapshot.holding() if among is None else among:
+            identity, allocation = job.spec.id, job.allocation
+            assert allocation is not None, "holding jobs hold"
+            if sizes.get(identity) == len(allocation.devices):
+                kept.add(identity)
+            else:
+                changes[identity] = None
+                free.give(allocation.devices)
+        for identity, size in sizes.items():
+            if identity not in kept:
+                devices = self._devices(free, snapshot.jobs[identity], size)
+                if devices is not None:
+                    free.take(devices)
+                    changes[identity] = Allocation(devices)
+        return Schedule(changes, valid_until)
+
+    def smallest_each(self, jobs: Sequence[Job], devices: int) -> tuple[dict[JobId, int], int]:
+        """Everybody's smallest size, in that order and while it fits, and how many are left."""
+        sizes: dict[JobId, int] = {}
+        for job in jobs:
+            smallest = job.spec.sizes[0]
+            if smallest <= devices:
+                sizes[job.id] = smallest
+                devices -= smallest
+        return sizes, devices
+
+    def _devices(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
+        """Near what it holds if that works, else anywhere, else at a smaller size."""
+        if job.allocation is not None:
+            mine = kept(free, job.allocation.devices, size)
+            if len(mine) == size:
+                return mine
+        for smaller in reversed([s for s in self.offers(job) if s <= size]):
+            devices = self._placement.place(free, smaller)
+            if devices is not None:
+                return devices
+        return None
+
+
+def kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:
+    """Of the devices held and still free, the best together, and more from the same nodes."""
+    mine = [device for device in held if free.holds((device,))]
+    per_node = Counter(device.node for device in mine)
+    mine.sort(key=lambda device: (-per_node[device.node], device.node, device.number))
+    kept = mine[:size]
+    if len(kept) < size:
+        near = [device for device in _free_on(free, per_node) if device not in kept]
+        kept += near[: size - len(kept)]
+    return tuple(kept)
+
+
+def _free_on(free: FreeDevices, nodes: Collection[str]) -> Iterable[Device]:
+    """Free devices of these nodes. Most jobs are on one, and most of a cluster is elsewhere."""
+    if len(nodes) > 1:
+        return (device for device in free if device.node in nodes)
+    devices = (Device(node, number) for node in nodes for number in range(free.largest))
+    return (device for device in devices if free.holds((device,)))

@@ -1,0 +1,1 @@
+"""Muri (Zhao et al., SIGCOMM'22): groups of jobs that share devices."""

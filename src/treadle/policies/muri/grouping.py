@@ -1,0 +1,221 @@
+"""Which jobs share devices: groups of equal size that use them well together.
+
+Jobs are matched in pairs of greatest total efficiency, pairs are matched again, and so on up to the
+largest group: Muri's multi-round grouping (Zhao et al., SIGCOMM'22). Pairs are really merged only
+while there are more jobs than devices; sharing is a means, not an end.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+from treadle.core.job import JobId, JobSpec
+from treadle.core.ports import InterleavingModel
+from treadle.policies.muri.matching import Weights, pair_counts
+
+Group = tuple[JobSpec, ...]
+_SCALE = 10**6  # the matching takes whole numbers
+# Every pair of kinds has to be weighed. Where more than so many meet, jobs are matched only among
+# so many neighbours in rank.
+_KINDS_MAX = 64
+_NEIGHBOURS = 4
+_REMEMBERED_MAX = 10_000  # matchings; they come again while the same jobs are about
+_WEIGHTS_MAX = 1_000_000
+
+_Kind = tuple[int, ...]  # of a group: the kinds of its members, sorted
+_Known = tuple[_Kind, Group]
+Home = Callable[[JobId], Hashable]  # a device that a job holds, or None
+_Wanted = dict[_Kind, dict[_Kind, int]]  # how many pairs of two kinds, entered both ways
+
+
+class Grouping:
+    """Groups for buckets of jobs, one bucket for each size."""
+
+    def __init__(self, model: InterleavingModel, *, largest: int, matching: bool) -> None:
+        self._model = model
+        self.largest = largest
+        self._matching = matching
+        self._numbers: dict[Hashable, int] = {}  # of kinds of jobs
+        self._of_job: dict[JobId, _Known] = {}
+        self._weights: dict[tuple[_Kind, _Kind], int] = {}
+        self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
+        self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
+
+    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int, home: Home) -> list[Group]:
+        """Groups of every bucket, merged until they fit the devices or can be merged no more.
+
+        Of jobs that are alike, those are matched that share a device already.
+        """
+        demand = sum([spec.asked for bucket in buckets for spec in bucket])
+        if not self._matching:
+            return self._in_blocks(buckets, demand - devices)
+        if demand <= devices:
+            return [(spec,) for bucket in buckets for spec in bucket]
+        if max(len(self._of_job), len(self._numbers)) >= _REMEMBERED_MAX:
+            self._forget()  # Only here: a number must mean the same from end to end.
+        groups = [[self._alone(spec) for spec in bucket] for bucket in buckets]
+        for _ in range(self.largest):
+            if demand <= devices:
+                break
+            demand = self._merge(groups, demand, devices, home)
+        return [group for bucket in groups for _, group in bucket]
+
+    def _merge(self, buckets: list[list[_Known]], demand: int, devices: int, home: Home) -> int:
+        """One round: match within each bucket, and merge pairs while there is too much demand."""
+        for place, bucket in enumerate(buckets):
+            if demand <= devices:
+                break
+            size = bucket[0][1][0].asked
+            merged: list[_Known] = []
+            for one, other in self._match(bucket, home):
+                if other is None:
+                    merged.append(one)
+                elif demand > devices:
+                    merged.append((tuple(sorted(one[0] + other[0])), one[1] + other[1]))
+                    demand -= size
+                else:
+                    merged += (one, other)
+            buckets[place] = merged
+        return demand
+
+    def _match(
+        self, groups: Sequence[_Known], home: Home
+    ) -> Iterator[tuple[_Known, _Known | None]]:
+        """Pairs and those left alone, each where its later member stands."""
+        if len(groups) == 1:
+            yield groups[0], None
+            return
+        examples = dict(groups)
+        if len(examples) > _KINDS_MAX:
+            for start in range(0, len(groups), _NEIGHBOURS):
+                yield from self._match(groups[start : start + _NEIGHBOURS], home)
+            return
+        kinds = [kind for kind, _ in groups]
+        wanted = self._pairs(kinds, examples)
+        partner = _housemates(kinds, wanted, [home(group[0].id) for _, group in groups])
+        _add_partners(kinds, wanted, partner)
+        for index, group in enumerate(groups):
+            other = partner.get(index)
+            if other is None:
+                yield group, None
+            elif other < index:
+                yield groups[other], group
+
+    def _pairs(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> _Wanted:
+        """How many pairs of each two kinds of groups are best."""
+        counts = dict.fromkeys(sorted(examples), 0)
+        for kind in kinds:
+            counts[kind] += 1
+        key = tuple(counts.items())
+        known = self._matched.get(key)
+        if known is None:
+            if len(self._matched) >= _REMEMBERED_MAX:
+                self._matched.clear()
+                self._tables.clear()
+            known = self._matched[key] = self._best(counts, examples)
+        return {kind: others.copy() for kind, others in known.items()}
+
+    def _best(self, counts: Mapping[_Kind, int], examples: Mapping[_Kind, Group]) -> _Wanted:
+        kinds = tuple(counts)
+        weights = self._tables.get(kinds)
+        if weights is None:
+            weights = self._tables[kinds] = self._table(kinds, examples)
+        wanted: _Wanted = {}
+        for (one, other), count in pair_counts(list(counts.values()), weights).items():
+            wanted.setdefault(kinds[one], {})[kinds[other]] = count
+            wanted.setdefault(kinds[other], {})[kinds[one]] = count
+        return wanted
+
+    def _table(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> Weights:
+        """The weight of every two kinds; it is the same both ways."""
+        table = [[0] * len(kinds) for _ in kinds]
+        for place, one in enumerate(kinds):
+            for column in range(place, len(kinds)):
+                weight = self._weight(one, kinds[column], examples)
+                table[place][column] = table[column][place] = weight
+        return table
+
+    def _weight(self, one: _Kind, other: _Kind, examples: Mapping[_Kind, Group]) -> int:
+        """How well two groups would use their devices together; 0 if they are too many."""
+        if len(one) + len(other) > self.largest:
+            return 0
+        known = self._weights.get((one, other))
+        if known is None:
+            if len(self._weights) >= _WEIGHTS_MAX:
+                self._weights.clear()
+                self._tables.clear()
+            known = round(_SCALE * self._model.efficiency(examples[one] + examples[other]))
+            self._weights[one, other] = self._weights[other, one] = known
+        return known
+
+    def _alone(self, spec: JobSpec) -> _Known:
+        """A group of one; its kind is a small number."""
+        known = self._of_job.get(spec.id)
+        if known is None:
+            number = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
+            known = self._of_job[spec.id] = ((number,), (spec,))
+        return known
+
+    def _forget(self) -> None:
+        """Begin afresh: numbers mean nothing without the tables that are written in them."""
+        for table in (self._of_job, self._numbers, self._weights, self._tables, self._matched):
+            table.clear()
+
+    def _in_blocks(self, buckets: Sequence[Sequence[JobSpec]], excess: int) -> list[Group]:
+        """Without matching: neighbours in rank share, block by block, while there is an excess."""
+        groups: list[Group] = []
+        for bucket in buckets:
+            for start in range(0, len(bucket), self.largest):
+                head, *others = bucket[start : start + self.largest]
+                block: Group = (head,)
+                for spec in others:
+                    if excess > 0:
+                        block += (spec,)
+                        excess -= spec.asked
+                    else:
+                        groups.append((spec,))
+                groups.append(block)
+        return groups
+
+
+def _housemates(
+    kinds: Sequence[_Kind], wanted: _Wanted, homes: Sequence[Hashable]
+) -> dict[int, int]:
+    """Pairs of those who share a home and are of kinds that are wanted together."""
+    partner: dict[int, int] = {}
+    at_home: dict[Hashable, list[int]] = {}
+    for index, home in enumerate(homes):
+        if home is None:
+            continue
+        others = at_home.setdefault(home, [])
+        for other in others:
+            if wanted.get(kinds[index], {}).get(kinds[other]):
+                _pair(index, other, kinds, wanted, partner)
+                others.remove(other)
+                break
+        else:
+            others.append(index)
+    return partner
+
+
+def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]) -> None:
+    """Pair the rest, two kinds at a time: the first of one with the first of the other."""
+    waiting: dict[_Kind, deque[int]] = {}
+    for index, kind in enumerate(kinds):
+        if index not in partner:
+            waiting.setdefault(kind, deque()).append(index)
+    for one in sorted(wanted):
+        for other, count in sorted(wanted[one].items()):
+            if other >= one:
+                for _ in range(count):
+                    index, found = waiting[one].popleft(), waiting[other].popleft()
+                    partner[index], partner[found] = found, index
+
+
+def _pair(
+    one: int, other: int, kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]
+) -> None:
+    partner[one], partner[other] = other, one
+    for a, b in {(kinds[one], kinds[other]), (kinds[other], kinds[one])}:
+        wanted[a][b] -= 1
+        if not wanted[a][b]:
+            del wanted[a][b]

@@ -1,0 +1,258 @@
+"""Muri (Zhao et al., SIGCOMM'22): jobs with different bottlenecks take turns on the same devices.
+
+1. Rank jobs, by remaining service (muri-s) or attained service (muri-l).
+2. Take as candidates the next jobs of each size, a group's worth for each place in the cluster.
+3. Form groups of equal size while there are more jobs than devices (grouping.py).
+4. With autopack, split a group that gets less done than its jobs one after another.
+5. Place groups, the largest first; members of a group share its devices in turns.
+
+When a member ends the policy is asked again, so a group never runs with a hole.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import InterleavingModel, Policy
+from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.muri.grouping import Group, Grouping
+
+_Place = tuple[Group, tuple[Device, ...]]
+_DIGITS = 7  # of seconds: values that differ by an error of rounding are equal
+_EVEN = 1.0 - 1e-9
+
+
+@runtime_checkable
+class Orderable(Protocol):
+    """A model in which it matters who goes behind whom."""
+
+    def ordered(self, ordering: str) -> InterleavingModel: ...
+
+
+class Muri(Policy):
+    """Groups that interleave, chosen by rank and by how well they fit together."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        belief: InterleavingModel,
+        grouping: Grouping,
+        *,
+        lengths_known: bool,
+        autopack: bool,
+    ) -> None:
+        self._placement = placement
+        self._belief = belief.ordered("best") if isinstance(belief, Orderable) else belief
+        self._grouping = grouping
+        self._lengths_known = lengths_known
+        self._autopack = autopack
+        self._fit = Fit(placement)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        return self._fit.never(spec.asked, cluster)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return why_waiting(snapshot, job, self._placement, in_order=False)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        if not snapshot.jobs:
+            return KEEP
+        ranked = self._ranked(snapshot)
+        buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
+
+        def home(identity: JobId) -> Device | None:
+            allocation = snapshot.jobs[identity].allocation
+            return None if allocation is None else allocation.devices[0]
+
+        groups = self._grouping.form(buckets, snapshot.supply, home)
+        if self._autopack:
+            values = {job.spec.id: value for value, job in ranked}
+            groups = self._pack(snapshot, groups, values)
+        place = {job.spec.id: place for place, (_, job) in enumerate(ranked)}
+        groups.sort(key=lambda group: (-group[0].asked, min([place[spec.id] for spec in group])))
+        return Schedule.whole(snapshot, self._allocate(snapshot, groups))
+
+    def _ranked(self, snapshot: Snapshot) -> list[tuple[float, Job]]:
+        """Jobs by remaining or attained service; of equals those seen before, the larger first."""
+        now, value = snapshot.now, self._value
+        ranked = [
+            (value(job, now), job.submitted_at == now, -job.spec.asked, job.sequence, job)
+            for jobs in (snapshot.waiting(), snapshot.holding())
+            for job in jobs
+        ]
+        ranked.sort()
+        return [(entry[0], entry[4]) for entry in ranked]
+
+    def _value(self, job: Job, now: float) -> float:
+        if not self._lengths_known:
+            return job.service_at(now)
+        spec, asked = job.spec, job.spec.asked
+        if spec.estimate_s and not job.starts:
+            return spec.estimate_s * asked
+        remaining_s = job.remaining_at(now) / self._belief.alone(spec, asked)
+        return round(remaining_s * asked, _DIGITS)
+
+    def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:
+        """By size, in order of appearance: a group's worth of jobs for each place that is left."""
+        waiting: dict[int, list[JobSpec]] = {}
+        for spec in specs:
+            waiting.setdefault(spec.asked, []).append(spec)
+        taken = dict.fromkeys(waiting, 0)
+        position = dict.fromkeys(waiting, 0)
+        free = snapshot.emptied()
+        for spec in specs:
+            size = spec.asked
+            place = position[size]
+            position[size] += 1
+            if place >= taken[size] and size <= free.total and self._claim(free, size):
+                taken[size] = min(taken[size] + self._grouping.largest, len(waiting[size]))
+        return [waiting[size][: taken[size]] for size in waiting if taken[size]]
+
+    def _pack(
+        self, snapshot: Snapshot, groups: Iterable[Group], values: dict[JobId, float]
+    ) -> list[Group]:
+        """Split groups that would lose by sharing, and keep what fits in order of rank."""
+        ranked: list[tuple[float, Group]] = []
+        for group in groups:
+            parts = [group] if self._pays(group) else [(spec,) for spec in group]
+            ranked += [(min(values[spec.id] for spec in part), part) for part in parts]
+        ranked.sort(key=lambda entry: entry[0])
+        free = snapshot.emptied()
+        return [group for _, group in ranked if self._claim(free, group[0].asked)]
+
+    def _pays(self, group: Group) -> bool:
+        """Whether a group gets at least as much done as its jobs one after another."""
+        speeds = zip(group, self._belief.together(group), strict=True)
+        return sum(speed / self._belief.alone(spec, spec.asked) for spec, speed in speeds) >= _EVEN
+
+    def _claim(self, free: FreeDevices, size: int) -> bool:
+        devices = self._placement.place(free, size)
+        if devices is not None:
+            free.take(devices)
+        return devices is not None
+
+    def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
+        """Devices for each group: where a member already is if all that fit find room so."""
+        places = self._stay(snapshot, groups)
+        if places is None:
+            fresh = self._afresh(snapshot, groups)
+            places = self._stay(snapshot, [group for group, _ in fresh]) or fresh
+        allocations: dict[JobId, Allocation] = {}
+        for group, devices in places:
+            _add_in_turns(allocations, snapshot.jobs, group, devices)
+        return allocations
+
+    def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place] | None:
+        """Places that move as few jobs as can be, or None if a group is left without one."""
+        free = snapshot.emptied()
+        homeless: list[Group] = []
+        places: list[_Place] = []
+        for group in groups:
+            held = _claim_held(snapshot.jobs, group, free)
+            if held is None:
+                homeless.append(group)
+            else:
+                places.append((group, held))
+        for group in homeless:
+            devices = self._placement.place(free, group[0].asked)
+            if devices is None:
+                return None
+            free.take(devices)
+            places.append((group, devices))
+        return places
+
+    def _afresh(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place]:
+        """Places on the emptied cluster, the largest groups first; some may find none."""
+        free = snapshot.emptied()
+        places: list[_Place] = []
+        for group in groups:
+            devices = self._placement.place(free, group[0].asked)
+            if devices is not None:
+                free.take(devices)
+                places.append((group, devices))
+        return places
+
+
+def _claim_held(
+    jobs: Mapping[JobId, Job], group: Group, free: FreeDevices
+) -> tuple[Device, ...] | None:
+    """Take the devices that a member holds, if those of any are still free."""
+    for spec in group:
+        allocation = jobs[spec.id].allocation
+        if allocation is not None and free.claim(allocation.devices):
+            return allocation.devices
+    return None
+
+
+def _add_in_turns(
+    allocations: dict[JobId, Allocation],
+    jobs: Mapping[JobId, Job],
+    group: Group,
+    devices: tuple[Device, ...],
+) -> None:
+    """One turn for each member; whoever is there already keeps its own."""
+    taken: set[int] = set()
+    newcomers: list[JobId] = []
+    for spec in group:
+        now = jobs[spec.id].allocation
+        if now is not None and now.devices == devices and now.turn not in taken:
+            allocations[spec.id] = now
+            taken.add(now.turn)
+        else:
+            newcomers.append(spec.id)
+    turn = 0
+    for job in newcomers:
+        while turn in taken:
+            turn += 1
+        allocations[job] = Allocation(devices, turn=turn)
+        taken.add(turn)
+
+
+def muri_s(
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    group: int = 4,
+    ordering: str = "best",
+    matching: str = "blossom",
+    autopack: bool = True,
+) -> Muri:
+    """Interleave jobs with different bottlenecks; shortest remaining service first."""
+    grouping = _grouping(belief, group, ordering, matching)
+    return Muri(placement, belief, grouping, lengths_known=True, autopack=autopack)
+
+
+def muri_l(
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    group: int = 4,
+    ordering: str = "best",
+    matching: str = "blossom",
+    autopack: bool = True,
+) -> Muri:
+    """Interleave jobs with different bottlenecks; least attained service first."""
+    grouping = _grouping(belief, group, ordering, matching)
+    return Muri(placement, belief, grouping, lengths_known=False, autopack=autopack)
+
+
+def _grouping(belief: InterleavingModel, group: int, ordering: str, matching: str) -> Grouping:
+    if not 1 <= group <= 4:
+        raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
+    if ordering not in {"best", "worst"}:
+        raise InvalidInputError(f"muri ordering is best or worst, not {ordering!r}")
+    if matching not in {"blossom", "none"}:
+        raise InvalidInputError(f"muri matching is blossom or none, not {matching!r}")
+    if isinstance(belief, Orderable):
+        belief = belief.ordered(ordering)
+    elif ordering == "worst":
+        raise InvalidInputError(
+            "muri ordering=worst needs sharing in which order matters, such as --sharing staggered"
+        )
+    return Grouping(belief, largest=group, matching=matching == "blossom")

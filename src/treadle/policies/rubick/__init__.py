@@ -1,0 +1,1 @@
+"""Rubick (Zhang et al., MLSys'25): devices and execution plans together."""

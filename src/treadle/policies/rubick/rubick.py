@@ -1,0 +1,155 @@
+"""Rubick (Zhang et al., MLSys'25): devices to the jobs that make the most of them, replanned.
+
+A job's devices and its execution plan are the scheduler's to change. Guaranteed jobs that wait come
+first, as far as their tenant's quota goes: each gets the fewest devices on which some plan is as
+fast as what its user asked for. Then all others, waiting best-effort jobs and running ones, by what
+a device would bring them, the most first. A job takes free devices, on the nodes where it is and
+then where it fits, and then moves devices over from the job that makes the least of them, as long
+as that is less than it would make of them itself, or while it lacks what it was promised. Nobody
+is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at all,
+and whoever loses devices gets the plan that is best for what is left.
+
+The paper stops here. Three rules keep jobs from being stopped all the time, each of which costs
+`restart_s`: a running job is changed only where the share of its time that was not lost to
+restarts stays above `gate`; it grows only where it then ends sooner; and no devices are taken from
+it if it ends before it could go on with fewer. Promises go before the first and the last.
+
+Cores follow once devices are settled, and host memory last: rubick_hosts.py.
+"""
+
+from math import inf
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.rubick.curves import Curves
+from treadle.policies.rubick.decision import Decision, Rules
+from treadle.policies.rubick.hosts import Hosts
+
+
+class Rubick(Policy):
+    """Sizes, nodes and plans, decided together."""
+
+    def __init__(self, placement: Placement, curves: Curves, rules: Rules) -> None:
+        self._placement = placement
+        self._curves = curves
+        self._rules = rules
+        self._fit = Fit(placement)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        if not cluster.nodes:
+            return self._fit.never(spec.sizes[0], cluster)
+        self._curves.on(cluster)
+        curve = self._curves.of(spec)
+        if not curve.fits:
+            return (
+                f"it runs on {curve.sizes[0][0]} devices or more and finds no room for them "
+                f"even on the empty cluster of {cluster.device_count} devices"
+            )
+        quotas = self._rules.quotas
+        if quotas is None or not (self._rules.promises and spec.guaranteed and curve.keeps):
+            return None
+        if curve.minimum > quotas.get(spec.tenant, 0.0):
+            return (
+                f"it was promised the speed of {curve.minimum} devices and the quota of tenant "
+                f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
+            )
+        return None
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row = snapshot.jobs[job]
+        if row.allocation is not None:
+            return why_waiting(snapshot, job, self._placement, in_order=False)
+        self._curves.on(snapshot.cluster)
+        spec, curve = row.spec, self._curves.of(row.spec)
+        decision = Decision(snapshot, self._curves, self._rules)
+        needs, wanted = curve.sizes[0][0], "to run at all"
+        if decision.promised(spec):
+            needs, wanted = curve.minimum, "for the speed that it was promised"
+            left = decision.left(snapshot.holding()).of(spec)
+            if needs > left:
+                whose = "the cluster" if self._rules.quotas is None else f"tenant {spec.tenant!r}"
+                return Reason(
+                    "fair share",
+                    f"it needs {needs} devices {wanted}, and the promises of {whose} leave "
+                    f"{max(left, 0.0):g}",
+                )
+        free = snapshot.free.total
+        return Reason(
+            "devices" if needs > free else "fragmentation",
+            f"it needs {needs} devices {wanted}; {free} of {snapshot.cluster.device_count} are "
+            f"free, and from running jobs that make less of theirs not enough can be taken "
+            f"where it could use them",
+        )
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        self._curves.on(snapshot.cluster)
+        decision = Decision(snapshot, self._curves, self._rules)
+        decision.run()
+        changes = decision.books.allocations()
+        if self._rules.moves:
+            hosts = Hosts(
+                snapshot,
+                self._curves,
+                restart_s=self._rules.restart_s,
+                may_change=decision.may_change,
+            )
+            changes = hosts.settled(changes)
+        return Schedule(changes, memory=decision.restarts.after(changes))
+
+
+def rubick(  # noqa: PLR0913  # one for each thing that a user may set
+    placement: Placement,
+    belief: PerformanceModel,
+    *,
+    plans: bool = True,
+    resources: bool = True,
+    promises: bool = True,
+    quotas: str = "",
+    gate: float = 0.9,
+    restart_s: float = 78.0,
+    starve_s: float = inf,
+    knee: float = 0.1,
+) -> Rubick:
+    """Devices and execution plans to the jobs that make the most of them (Rubick).
+
+    plans: change plans; off keeps the user's, with more or fewer copies of the model.
+    resources: change sizes; off gives what was asked for, and takes nothing away.
+    promises: guaranteed jobs get the speed of what they asked for; off makes all best-effort.
+    quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
+    gate: change a running job only if it keeps this share of its time; restart_s is what one
+    change costs. 0 is no gate.
+    starve_s: a best-effort job that has waited so long takes from everybody.
+    knee: a device must bring this share of what a job's first device brings, or is left free.
+    """
+    if not 0 <= gate <= 1:
+        raise InvalidInputError(f"rubick gate must be 0 to 1, not {gate:g}")
+    if not 0 <= knee <= 1:
+        raise InvalidInputError(f"rubick knee must be 0 to 1, not {knee:g}")
+    if not restart_s >= 0:
+        raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
+    if not starve_s > 0:
+        raise InvalidInputError(f"rubick starve_s must be above 0, not {starve_s:g}")
+    curves = Curves(belief, plans=plans, resources=resources, knee=knee)
+    rules = Rules(gate, restart_s, starve_s, resources, promises, parse_quotas("rubick", quotas))
+    return Rubick(placement, curves, rules)
+
+
+def rubick_e(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes plans and leaves sizes as they were asked for."""
+    return rubick(placement, belief, resources=False, promises=promises)
+
+
+def rubick_r(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes sizes and keeps to the user's kind of plan."""
+    return rubick(placement, belief, plans=False, promises=promises)
+
+
+def rubick_n(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
+    """Rubick that changes neither plans nor sizes: its order and its placement."""
+    return rubick(placement, belief, plans=False, resources=False, promises=promises)

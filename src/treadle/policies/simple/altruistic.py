@@ -1,0 +1,150 @@
+"""Altruistic scheduling (Grandl et al., OSDI'16): keep what you need to end in time, lend the rest.
+
+Every job is promised the end it would have under max-min fairness, and nothing more. At a moment
+with M devices and a set of jobs, each with its sizes that speed it up:
+
+- Its fair share F is what max-min gives it: everybody's smallest size, then step by step to whoever
+  holds least. If the smallest sizes come to more than M, its fair share is its smallest size for a
+  part of the time, the same part for all: M over the sum of the smallest sizes.
+- Its fair end is its submission plus the time that all its work takes at that share: the end it
+  would have had if the jobs present now had been there all along. A job that ran ahead of its fair
+  share has time to spare; one that was held up has none.
+- It needs the smallest size at which it ends no later than its fair end if it goes on so; if no
+  size up to F does, it needs F, as nobody may ask for more than its share. If not all smallest
+  sizes fit, a job needs its smallest size once waiting any longer would make it miss its fair end,
+  and until then nothing.
+
+What nobody needs is lent in order of remaining time at the fair share: first its smallest size to
+each that has nothing, then to each as many as still speed it up, while they fit. In a crowd, jobs
+in need are served by fair end. Whoever arrives later has a later fair end than a job that has
+missed its own, so nobody starves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.policies.afs.afs import Climbing, Ladder
+from treadle.policies.base.placement import Placement
+
+_HAIR_S = 1e-3  # Nobody is late, or early, by what is only rounding.
+
+
+@dataclass(slots=True)
+class _Claim:
+    """What a job was promised, and what it needs for that."""
+
+    job: Job
+    ladder: Ladder
+    fair: int  # its max-min share; a size of its ladder
+    part: float  # of the time
+    now: float
+
+    @property
+    def remaining_s(self) -> float:
+        """At the fair share, for as long as it is held."""
+        return self._remaining_s(self.ladder.sizes.index(self.fair))
+
+    @property
+    def fair_end_at(self) -> float:
+        speed = self.ladder.speeds[self.ladder.sizes.index(self.fair)] * self.part
+        return self.job.submitted_at + self.job.spec.iterations / speed
+
+    @property
+    def late_at(self) -> float:
+        """When it must begin to run at its fair share, and without a break."""
+        return self.fair_end_at - self.remaining_s
+
+    def needed(self) -> int:
+        """The smallest size that is enough, up to the fair share."""
+        left_s = self.fair_end_at - self.now + _HAIR_S
+        return next(
+            size
+            for rung, size in enumerate(self.ladder.sizes)
+            if size == self.fair or self._remaining_s(rung) <= left_s
+        )
+
+    def _remaining_s(self, rung: int) -> float:
+        return self.job.remaining_at(self.now) / self.ladder.speeds[rung]
+
+
+class Altruistic(Climbing):
+    """What jobs need for the end that fairness promised them; the rest to the shortest."""
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        devices, now = snapshot.supply, snapshot.now
+        if not devices:
+            return KEEP
+        in_want = self.with_room_for_all(snapshot)
+        if in_want is not None:
+            return self.largest_each(
+                snapshot, in_want, lambda job: (self._shortest_s(job, now), job.sequence)
+            )
+        claims = self._claims(snapshot)
+        if all(claim.part == 1.0 for claim in claims):
+            sizes = {claim.job.id: claim.needed() for claim in claims}
+        else:
+            late = [claim for claim in claims if claim.late_at <= now + _HAIR_S]
+            late.sort(key=lambda claim: (claim.fair_end_at, claim.job.sequence))
+            sizes, _ = self.smallest_each([claim.job for claim in late], devices)
+        _lend(claims, sizes, devices - sum(sizes.values()))
+        late_at = (claim.late_at for claim in claims if claim.job.id not in sizes)
+        until = min((moment for moment in late_at if moment > now + _HAIR_S), default=inf)
+        return self.schedule(snapshot, sizes, valid_until=until)
+
+    def _shortest_s(self, job: Job, now: float) -> float:
+        """Remaining time at the largest size."""
+        return job.remaining_at(now) / self._ladders.of(job).speeds[-1]
+
+    def _claims(self, snapshot: Snapshot) -> list[_Claim]:
+        """One for each job that waits or holds devices, the shortest at its fair share first."""
+        jobs = sorted([*snapshot.waiting(), *snapshot.holding()], key=lambda job: job.sequence)
+        ladders = [self._ladders.of(job) for job in jobs]
+        devices = snapshot.supply
+        smallest = sum(ladder.sizes[0] for ladder in ladders)
+        part = 1.0 if smallest <= devices else devices / smallest
+        fair = fair_shares(ladders, devices)
+        claims = [
+            _Claim(job, ladder, size, part, snapshot.now)
+            for job, ladder, size in zip(jobs, ladders, fair, strict=True)
+        ]
+        return sorted(claims, key=lambda claim: (claim.remaining_s, claim.job.sequence))
+
+
+def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
+    """Max-min: everybody's smallest size, then the next step to whoever holds least."""
+    sizes = [ladder.sizes[0] for ladder in ladders]
+    left = devices - sum(sizes)
+    turns = [(size, number, 0) for number, size in enumerate(sizes)]
+    heapify(turns)
+    while turns and left > 0:
+        size, number, rung = heappop(turns)
+        larger = ladders[number].sizes[rung + 1 : rung + 2]
+        if larger and larger[0] - size <= left:
+            left -= larger[0] - size
+            sizes[number] = larger[0]
+            heappush(turns, (larger[0], number, rung + 1))
+    return sizes
+
+
+def _lend(claims: Sequence[_Claim], sizes: dict[JobId, int], left: int) -> None:
+    """What is left, in this order: to those that have nothing, then as many as speed it up."""
+    for claim in claims:
+        smallest = claim.ladder.sizes[0]
+        if claim.job.id not in sizes and smallest <= left:
+            sizes[claim.job.id] = smallest
+            left -= smallest
+    for claim in claims:
+        held = sizes.get(claim.job.id)
+        if held is not None and left:
+            sizes[claim.job.id] = max(size for size in claim.ladder.sizes if size <= held + left)
+            left -= sizes[claim.job.id] - held
+
+
+def altruistic(placement: Placement, belief: PerformanceModel) -> Altruistic:
+    """Jobs keep what they need to end when fairness would end them, and lend the rest."""
+    return Altruistic(placement, belief)

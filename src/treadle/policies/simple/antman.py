@@ -1,0 +1,256 @@
+"""AntMan (Xiao et al., OSDI'20), as Muri's authors model it (Zhao et al., SIGCOMM'22).
+
+Jobs are guaranteed or opportunistic, and nobody is preempted. Guaranteed jobs come first, each
+device has at most one of them, and they go where the placement puts them. One that does not fit
+hoards: it sets devices aside until it has enough, on the node that has the most of them, and from
+then on only there; a job larger than a node sets aside whole nodes.
+
+Opportunistic jobs share. A device takes one of them, whether a guaranteed job runs there or not, so
+they find room where guaranteed ones cannot, anywhere in the cluster. They take idle devices first,
+then those set aside, then those of guaranteed jobs; of equals, those that an opportunistic job left
+while the guaranteed one stayed, and then in the cluster's order. (The authors sum up shares of a
+device, and there the next to last is an error of rounding. Averages hang on it, so it is kept.)
+
+What was set aside, and who left whom, is handed from decision to decision as the schedule's memory.
+Without it, after a restart, jobs set devices aside afresh.
+"""
+
+from collections.abc import Mapping
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.ranking import Rank
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.quotas import Left, Quotas
+from treadle.policies.base.quotas import quotas as parse_quotas
+
+GUARANTEED, OPPORTUNISTIC = range(2)  # turns
+_ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that the two kinds do not mix
+
+
+class Memory(NamedTuple):
+    """What one decision tells the next."""
+
+    hoards: Mapping[JobId, tuple[Device, ...]] = {}  # set aside for guaranteed jobs that wait
+    shared: frozenset[Device] = frozenset()  # with an opportunistic job
+    left: frozenset[Device] = frozenset()  # by an opportunistic job, while a guaranteed one stayed
+
+
+def antman(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    quotas: str = "",
+) -> "AntMan":
+    """Guaranteed jobs hoard devices, opportunistic ones share them; nobody is preempted.
+
+    quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
+    have none. Opportunistic jobs need no quota.
+    """
+    return AntMan(placement, parse_quotas("antman", quotas))
+
+
+class AntMan(Policy):
+    """Two kinds of jobs, one in each turn."""
+
+    def __init__(self, placement: Placement, quotas: Quotas | None = None) -> None:
+        self._placement = placement
+        self._quotas = quotas
+        self._fit = Fit(placement)
+
+    def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
+        return Rank(job.sequence + (0.0 if job.spec.guaranteed else _ARRIVALS_MAX))
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        if spec.guaranteed:
+            quota = inf if self._quotas is None else self._quotas.get(spec.tenant, 0.0)
+            if spec.asked > quota:
+                return (
+                    f"it asks for {spec.asked} guaranteed devices and the quota of tenant "
+                    f"{spec.tenant!r} is {quota:g}"
+                )
+            return self._fit.never(spec.asked, cluster)
+        if spec.asked > cluster.device_count:
+            return f"it asks for {spec.asked} devices and the cluster has {cluster.device_count}"
+        return None
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        decision = _Decision(snapshot, self._placement)
+        left = self._left(snapshot)
+        for job in snapshot.waiting():
+            if not job.spec.guaranteed:
+                decision.squeeze_in(job)
+            elif job.spec.asked <= left.of(job.spec):
+                left.use(job.spec, job.spec.asked)
+                decision.guarantee(job)
+        return Schedule(decision.changes, memory=decision.remembered())
+
+    def _left(self, snapshot: Snapshot) -> Left:
+        """What guaranteed jobs may still be given; whoever is let in keeps its place."""
+        left = Left(self._quotas, inf)
+        for job in snapshot.holding():
+            if job.spec.guaranteed:
+                left.use(job.spec, job.size)
+        return left
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row = snapshot.jobs[job]
+        if row.allocation is not None:
+            return why_waiting(snapshot, job, self._placement, in_order=False)
+        asked = row.spec.asked
+        if row.spec.guaranteed:
+            left = self._left(snapshot)
+            if asked > left.of(row.spec):
+                return Reason(
+                    "fair share",
+                    f"it asks for {asked} guaranteed devices and tenant {row.spec.tenant!r} has "
+                    f"{left.of(row.spec):g} left of its quota",
+                )
+            hoard = _memory(snapshot).hoards.get(job, ())
+            nodes = " ".join(dict.fromkeys(device.node for device in hoard))
+            where = f" on {nodes}" if nodes else ""
+            return Reason(
+                "devices",
+                f"it is guaranteed and asks for {asked} devices without another guaranteed job; "
+                f"{len(hoard)} are set aside for it{where}",
+            )
+        closed = _closed(snapshot, OPPORTUNISTIC)
+        room = sum(device not in closed for device in snapshot.emptied())
+        return Reason(
+            "devices",
+            f"it is opportunistic and asks for {asked} devices without another opportunistic job; "
+            f"there are {room}",
+        )
+
+
+class _Decision:
+    """One decision: devices that are open to either kind, and what was given out."""
+
+    def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
+        before = _memory(snapshot)
+        self.changes: dict[JobId, Allocation | None] = {}
+        self._snapshot = snapshot
+        self._placement = placement
+        self._shared = _closed(snapshot, OPPORTUNISTIC)
+        self._guaranteed = _closed(snapshot, GUARANTEED)
+        # Neither held by a guaranteed job nor set aside for one.
+        self._open = _opened(snapshot, self._guaranteed)
+        # With no guaranteed job running, nothing comes free for those that wait for more.
+        earlier = before.hoards if self._guaranteed else {}
+        self._earlier = {job: own for job, own in earlier.items() if self._open.holds(own)}
+        self._hoards: dict[JobId, tuple[Device, ...]] = {}
+        self._aside = {device for own in self._earlier.values() for device in own}
+        if self._aside:
+            self._open.take(list(self._aside))
+        gone = before.shared - self._shared
+        self._left = (before.left - gone) | (gone & (self._guaranteed | self._aside))
+        self._with_room: list[Device] | None = None  # for opportunistic jobs, the best first
+
+    def remembered(self) -> Memory:
+        return Memory(self._hoards, frozenset(self._shared), frozenset(self._left))
+
+    def guarantee(self, job: Job) -> None:
+        """Start a guaranteed job, or set aside what there is for it."""
+        own = self._earlier.get(job.id, ())
+        if not own and not self._open.total:
+            return
+        asked = job.spec.asked
+        devices = self._gathered(own, asked)
+        if own:
+            self._open.give(own)
+            self._aside.difference_update(own)
+        if not devices:
+            return
+        self._open.take(devices)
+        if len(devices) == asked:
+            self.changes[job.id] = Allocation(devices, turn=GUARANTEED)
+            self._guaranteed.update(devices)
+        else:
+            self._hoards[job.id] = devices
+            self._aside.update(devices)
+
+    def squeeze_in(self, job: Job) -> None:
+        """Start an opportunistic job if enough devices have room for it, wherever they are."""
+        if self._with_room is None:
+            self._with_room = self._best_first()
+        asked = job.spec.asked
+        if asked <= len(self._with_room):
+            devices = tuple(self._with_room[:asked])
+            del self._with_room[:asked]
+            self.changes[job.id] = Allocation(devices, turn=OPPORTUNISTIC)
+            self._shared.update(devices)
+
+    def _gathered(self, own: tuple[Device, ...], asked: int) -> tuple[Device, ...]:
+        """Devices to start on, or all there are to set aside, the job's own among them."""
+        free = self._open
+        if not own:
+            devices = self._placement.place(free, asked)
+            if devices is not None:
+                return devices
+        if asked <= free.largest:
+            return self._on_one_node(own, asked)
+        missing = asked - len(own)
+        whole = free.whole(free.largest)[: missing // free.largest]
+        more = tuple(device for node in whole for device in free.pick(node, free.largest))
+        if own and len(more) < missing:
+            free = free.copy()
+            free.give(own)
+            devices = self._placement.place(free, asked)
+            if devices is not None:
+                return devices
+        return (*own, *more)
+
+    def _on_one_node(self, own: tuple[Device, ...], asked: int) -> tuple[Device, ...]:
+        """More of the node where its own are, or everything open on one that could hold the job."""
+        free = self._open
+        if own:
+            more = [device for device in free if device.node == own[0].node]
+            return (*own, *more[: asked - len(own)])
+        nodes = [node for node, count in enumerate(free.capacity) if count >= asked]
+        node = max(nodes, key=free.count)
+        return free.pick(node, free.count(node))
+
+    def _best_first(self) -> list[Device]:
+        devices = [device for device in self._snapshot.emptied() if device not in self._shared]
+        devices.sort(
+            key=lambda device: (
+                device in self._guaranteed,
+                device in self._aside,
+                device not in self._left,
+            )
+        )
+        return devices
+
+
+def _memory(snapshot: Snapshot) -> Memory:
+    return snapshot.memory if isinstance(snapshot.memory, Memory) else Memory()
+
+
+def _closed(snapshot: Snapshot, turn: int) -> set[Device]:
+    """Devices on which there is a job of that kind, or in that turn, already."""
+    jobs = snapshot.jobs
+    return {
+        device
+        for device, turns in snapshot.tenants.items()
+        if turn in turns or any(_turn(jobs[job].spec) == turn for job in turns.values())
+    }
+
+
+def _opened(snapshot: Snapshot, closed: set[Device]) -> FreeDevices:
+    """Free devices, and those that only jobs of the other kind hold."""
+    free = snapshot.free.copy()
+    others = [device for device in snapshot.tenants if device not in closed]
+    if others:
+        free.give(others)
+    return free
+
+
+def _turn(spec: JobSpec) -> int:
+    return GUARANTEED if spec.guaranteed else OPPORTUNISTIC

@@ -1,0 +1,77 @@
+"""Max-min fairness: equal shares, one step at a time, to whoever has least."""
+
+from heapq import heapify, heappop, heappush
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel
+from treadle.core.ranking import Rank
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.policies.base.ordered import Ordered
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.shares import Sharing
+
+
+class MaxMin(Sharing):
+    """Everybody's smallest size first, by turns used; then the next step to whoever holds least.
+
+    When not all jobs fit, they take turns: a job's turn lasts until it has held its asked size
+    for a quantum, and jobs with fewer turns behind them go first.
+    """
+
+    def __init__(self, placement: Placement, *, quantum_s: float) -> None:
+        super().__init__(placement)
+        self._quantum_s = quantum_s
+        self._in_turns = Ordered(self.rank, placement, preemptive=True)
+
+    def rank(self, job: Job, now: float) -> Rank:
+        """By turns behind it; whoever runs keeps its place to the end of its turn."""
+        turns = self._turns(job, now)
+        if job.allocation is None:
+            return Rank(turns)
+        left_s = (turns + 1) * self._turn_s(job) - job.service_at(now)
+        return Rank(turns, 0.0, now + left_s / job.size)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        if self.all_rigid(snapshot):
+            return self._in_turns.decide(snapshot)
+        if self.nothing_to_do(snapshot):
+            return KEEP
+        active = [*snapshot.waiting(), *snapshot.holding()]
+        active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
+        sizes, free = self.smallest_each(active, snapshot.supply)
+        _grow(snapshot, sizes, free)
+        return self.schedule(snapshot, sizes)
+
+    def _turns(self, job: Job, now: float) -> int:
+        # A hair more, so that a turn which ends now has ended.
+        return int(job.service_at(now) / self._turn_s(job) + 1e-9)
+
+    def _turn_s(self, job: Job) -> float:
+        """Device-seconds of one turn."""
+        return self._quantum_s * job.spec.asked
+
+
+def _grow(snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
+    """Hand the rest out: the next step to the job with the fewest devices, while it fits."""
+    turn = [(size, order, identity) for order, (identity, size) in enumerate(sizes.items())]
+    heapify(turn)
+    while turn and free:
+        size, order, identity = heappop(turn)
+        larger = [s for s in snapshot.jobs[identity].spec.sizes if s > size]
+        if larger and larger[0] - size <= free:
+            free -= larger[0] - size
+            sizes[identity] = larger[0]
+            heappush(turn, (larger[0], order, identity))
+
+
+def max_min(
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    quantum_s: float = 7200.0,
+) -> MaxMin:
+    """Equal shares for all, in turns when not all fit."""
+    if quantum_s <= 0:
+        raise InvalidInputError(f"max-min quantum_s must be above 0, not {quantum_s:g}")
+    return MaxMin(placement, quantum_s=quantum_s)

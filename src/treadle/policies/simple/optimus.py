@@ -1,0 +1,75 @@
+"""Optimus (Peng et al., EuroSys'18): each step to the job whose completion it brings forward most.
+
+Jobs get their smallest size, those that run first and then in order of arrival; those that do not
+fit are passed. The rest goes out step by step: the next to the job that gains most remaining time
+for each device it takes. What is left of a job is what its losses say by one form of curve, without
+asking whether the job can be predicted.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel
+from treadle.core.ranking import Rank
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.models.forecasts import forecaster
+from treadle.policies.base.ordered import Ordered
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.shares import Sharing
+
+
+class Optimus(Sharing):
+    """Marginal gain, device by device."""
+
+    def __init__(self, placement: Placement, belief: PerformanceModel) -> None:
+        super().__init__(placement)
+        self._belief = belief
+        self._lengths = forecaster(belief)
+        self._in_order = Ordered(self.rank, placement)
+
+    def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
+        return Rank(job.sequence)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        if self.all_rigid(snapshot):
+            return self._in_order.decide(snapshot)
+        if self.nothing_to_do(snapshot):
+            return KEEP
+        active = [*snapshot.holding(), *snapshot.waiting()]
+        active.sort(key=lambda job: (not job.size, job.sequence))
+        sizes, free = self.smallest_each(active, snapshot.supply)
+        self._grow(snapshot, sizes, free)
+        return self.schedule(snapshot, sizes)
+
+    def _grow(self, snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
+        gains = []
+        for identity, size in sizes.items():
+            gains += self._next_step(snapshot.jobs[identity], size, snapshot.now)
+        heapify(gains)
+        while gains and free:
+            _, _, identity, size = heappop(gains)
+            step = size - sizes[identity]
+            if step <= free:
+                free -= step
+                sizes[identity] = size
+                gains_next = self._next_step(snapshot.jobs[identity], size, snapshot.now)
+                for gain in gains_next:
+                    heappush(gains, gain)
+
+    def _next_step(self, job: Job, size: int, now: float) -> list[tuple[float, int, JobId, int]]:
+        """The gain of the next larger size as a heap entry, best first; empty at the top."""
+        larger = next((s for s in job.spec.sizes if s > size), None)
+        if larger is None:
+            return []
+        remaining = self._lengths.trusting(job, now)
+        saved_s = remaining / self._belief.alone(job.spec, size) - remaining / self._belief.alone(
+            job.spec, larger
+        )
+        if saved_s <= 0:
+            return []
+        return [(-saved_s / (larger - size), job.sequence, job.id, larger)]
+
+
+def optimus(placement: Placement, belief: PerformanceModel) -> Optimus:
+    """Grow whichever job's completion comes forward most for each device."""
+    return Optimus(placement, belief)

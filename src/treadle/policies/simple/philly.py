@@ -1,0 +1,419 @@
+"""Philly's scheduler, as far as its study tells (Jeon et al., ATC'19).
+
+Every tenant has a quota of the devices and a queue in order of submission; what is idle others may
+borrow while nobody within its quota waits, up to a limit if there is one. Jobs get all they ask for
+or nothing, on as few nodes as they need, in one rack. A job that does not fit blocks nobody. It
+tries again every few minutes, and after so many failed tries it puts up with more nodes of one
+rack, and then with any. Only for fair share is anybody preempted: if the cluster is nearly full and
+a tenant within its quota has waited for long, the youngest jobs on borrowed devices go.
+
+A job that waits does so for its tenant's share ("fair share") or for want of a place. When it tries
+next, and after how many failed tries, is handed from decision to decision as the schedule's memory;
+without it everybody tries at once.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from math import ceil, inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.ranking import Rank
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.placement import Count, Placement
+
+# Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
+PHILLY_NODES: Mapping[str, float] = {
+    "6214e9": 64,
+    "7f04ca": 32,
+    "11cb48": 16,
+    "b436b2": 64,
+    "ee9e8c": 64,
+    "e13805": 16,
+    "6c71a0": 32,
+    "2869ce": 16,
+    "ed69ec": 8,
+    "103959": 8,
+    "0e4a51": 32,
+}
+_ROUNDING = 1e-9
+
+
+class Rules(NamedTuple):
+    """The parameters, checked."""
+
+    weights: Mapping[str, float]  # of tenants; empty: everybody's is the same
+    granted: float  # all quotas together, in clusters
+    most: float  # that a tenant may hold, in quotas
+    tries: tuple[int, int]  # failed tries before up to twice the nodes will do, and before any
+    retry_s: float
+    tick_s: float
+    full: float  # share of the devices in use from which on there is preemption
+    patience_s: float
+
+
+class Wait(NamedTuple):
+    """What is known of a job that has tried and waits."""
+
+    next_try_at: float  # at the earliest
+    tries: int  # that failed for want of a place
+    fair_share: bool  # why the last one failed
+
+
+def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
+    placement: Placement,
+    belief: PerformanceModel,  # noqa: ARG001
+    *,
+    quotas: str = "equal",
+    granted: float = 1.0,
+    most: float = inf,
+    r1: int = 3,
+    r2: int = 8,
+    retry_s: float = 180.0,
+    tick_s: float = 30.0,
+    full: float = 0.9,
+    patience_s: float = 600.0,
+) -> "Philly":
+    """Quotas by tenant, with borrowing; gangs that give up locality after failed tries.
+
+    quotas: equal, philly (nodes of the log's virtual clusters), or weights as name:2:other:1.
+    granted: how many times the cluster all quotas are. most: quotas a tenant may hold by borrowing.
+    r1, r2: failed tries after which twice the nodes in one rack, and any, will do.
+    retry_s: between two tries. tick_s: tries after the first are made in steps of this.
+    full, patience_s: when to take back borrowed devices. The placement is for first tries.
+    """
+    if not 0 <= r1 <= r2:
+        raise InvalidInputError(f"philly r1 and r2 must ascend from 0, not {r1} and {r2}")
+    if not (0 < retry_s < inf and 0 < tick_s < inf):
+        raise InvalidInputError("philly retry_s and tick_s must be above 0")
+    if not 0 < granted < inf:
+        raise InvalidInputError(f"philly granted must be above 0, not {granted:g}")
+    if not most >= 1:
+        raise InvalidInputError(f"philly most must be 1 (no borrowing) or above, not {most:g}")
+    weights = _weights(quotas)
+    rules = Rules(weights, granted, most, (r1, r2), retry_s, tick_s, full, patience_s)
+    return Philly(placement, rules)
+
+
+class Philly(Policy):
+    """Virtual clusters on one pool of devices."""
+
+    def __init__(self, placement: Placement, rules: Rules) -> None:
+        self._rules = rules
+        self._places = Places(placement)
+
+    def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
+        """By submission; whoever failed joins the end."""
+        return Rank(job.since_at if job.failures else job.submitted_at)
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        if spec.asked > cluster.device_count:
+            return f"it asks for {spec.asked} devices and the cluster has {cluster.device_count}"
+        return None
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        queues, waits = _due(snapshot)
+        changes: Mapping[JobId, Allocation | None] = {}
+        if queues:
+            decision = _Decision(snapshot, self._rules, self._places, waits)
+            decision.run(queues)
+            changes = decision.changes
+        until = min((wait.next_try_at for wait in waits.values()), default=inf)
+        return Schedule(changes, until, waits)
+
+    def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
+        jobs = snapshot.jobs
+        return Counter(
+            jobs[identity].spec.asked
+            for identity, wait in _waits(snapshot).items()
+            if wait.fair_share and identity in jobs
+        )
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row, wait = snapshot.jobs[job], _waits(snapshot).get(job)
+        if row.allocation is not None or wait is None:
+            return why_waiting(snapshot, job, self._places.ideal, in_order=False)
+        tenant, size = row.spec.tenant, row.spec.asked
+        if wait.fair_share:
+            shares = Shares(snapshot, self._rules)
+            over = "borrow what others want" if shares.allowed(tenant, size) else "hold too many"
+            return Reason(
+                "fair share",
+                f"tenant {tenant or '(none)'} has {shares.used[tenant]} devices of a quota of "
+                f"{shares.quota(tenant):.4g}; with {size} more it would {over}",
+            )
+        level = self._rules.tries
+        puts_up = "any place" if wait.tries >= level[1] else "up to twice the nodes it needs"
+        puts_up = "as few nodes as it needs" if wait.tries < level[0] else puts_up
+        return Reason(
+            "devices" if size > snapshot.free.total else "fragmentation",
+            f"it asks for {size} devices and {snapshot.free.total} are free; {wait.tries} tries "
+            f"failed, it now looks for {puts_up} and tries again in "
+            f"{max(wait.next_try_at - snapshot.now, 0.0):g} s",
+        )
+
+
+class Shares:
+    """What tenants use, want and are entitled to."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        self._most = rules.most
+        self._snapshot = snapshot
+        self._started: list[Job] = []
+        # Jobs that wait by tenant and size; None: nobody has asked yet.
+        self._wanted: dict[str, Counter[int]] | None = None
+        self.used: Counter[str] = Counter()
+        jobs, used = snapshot.jobs.values(), self.used
+        for job in jobs:
+            held = job.allocation
+            if held is not None:
+                used[job.spec.tenant] += len(held.devices)
+        self._weights = rules.weights or {job.spec.tenant: 1.0 for job in jobs}
+        # Tenants without a quota have one like the smallest, beyond what is shared out.
+        self._least = min(self._weights.values(), default=1.0)
+        whole = sum(self._weights.values()) or 1.0
+        self._each = snapshot.cluster.device_count * rules.granted / whole
+
+    def quota(self, tenant: str) -> float:
+        """Devices that a tenant is entitled to."""
+        return self._each * self._weights.get(tenant, self._least)
+
+    def load(self, tenant: str) -> float:
+        return self.used[tenant] / max(self.quota(tenant), _ROUNDING)
+
+    def within(self, tenant: str, size: int) -> bool:
+        """Whether so many more would still be within the quota."""
+        return self.used[tenant] + size <= self.quota(tenant) + _ROUNDING
+
+    def allowed(self, tenant: str, size: int) -> bool:
+        """Whether so many more would be within what it may hold, borrowed ones included.
+
+        A job that is larger than that runs when its tenant holds nothing else.
+        """
+        used = self.used[tenant]
+        return not used or used + size <= self._most * self.quota(tenant) + _ROUNDING
+
+    def wanted(self, but: str) -> bool:
+        """Whether another tenant waits for devices that it is entitled to."""
+        if self._wanted is None:
+            self._wanted = {}
+            for job in self._snapshot.waiting():
+                self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += 1
+        while self._started:
+            spec = self._started.pop().spec
+            self._wanted[spec.tenant][spec.asked] -= 1
+        return any(
+            self._fits(tenant, sizes) for tenant, sizes in self._wanted.items() if tenant != but
+        )
+
+    def start(self, job: Job) -> None:
+        self.used[job.spec.tenant] += job.spec.asked
+        self._started.append(job)
+
+    def _fits(self, tenant: str, sizes: Mapping[int, int]) -> bool:
+        """Whether some such job would be within the quota."""
+        room = self.quota(tenant) - self.used[tenant] + _ROUNDING
+        return room >= 1 and any(size <= room for size, count in sizes.items() if count)
+
+
+class Places:
+    """Devices at a level of locality: the fewest nodes, twice as many in a rack, any."""
+
+    def __init__(self, ideal: Placement) -> None:
+        self.ideal = ideal
+        self._any = Count()
+        self._cluster: Cluster | None = None
+        self._racks: dict[str, list[str]] = {}
+        self._least: dict[int, int] = {}  # by size: the first level with a place if all is free
+
+    def find(
+        self, cluster: Cluster, free: FreeDevices, size: int, level: int
+    ) -> tuple[Device, ...] | None:
+        """The best place that the level allows; nobody waits for one that can never be."""
+        if size > free.total:
+            return None
+        if cluster is not self._cluster:
+            self._cluster, self._racks, self._least = cluster, {}, {}
+            for node in cluster.nodes:
+                self._racks.setdefault(node.rack, []).append(node.name)
+        if size not in self._least:
+            all_free = free.emptied()
+            levels = (least for least in (0, 1) if self._place(all_free, size, least))
+            self._least[size] = next(levels, 2)
+        return self._place(free, size, max(level, self._least[size]))
+
+    def _place(self, free: FreeDevices, size: int, level: int) -> tuple[Device, ...] | None:
+        nodes = -(-size // free.largest)
+        single = nodes == 1
+        devices = self.ideal.place(free, size) if single else self._in_a_rack(free, size, nodes)
+        if devices is None and level >= 1:
+            devices = self._in_a_rack(free, size, 2 * nodes)
+        if devices is None and level >= 2:
+            devices = self._any.place(free, size)
+        return devices
+
+    def _in_a_rack(self, free: FreeDevices, size: int, most: int) -> tuple[Device, ...] | None:
+        """Up to so many nodes, in the rack that needs the fewest."""
+        best: list[tuple[int, str]] | None = None
+        for names in self._racks.values():
+            counts = sorted(((free.count_on(name), name) for name in names), reverse=True)[:most]
+            while counts and sum(count for count, _ in counts) - counts[-1][0] >= size:
+                counts.pop()
+            enough = sum(count for count, _ in counts) >= size
+            if enough and (best is None or len(counts) < len(best)):
+                best = counts
+        if best is None:
+            return None
+        devices: list[Device] = []
+        for count, name in best:
+            devices += free.pick_on(name, min(count, size - len(devices)))
+        return tuple(devices)
+
+
+class _Decision:
+    """One look at those who may try now."""
+
+    def __init__(
+        self, snapshot: Snapshot, rules: Rules, places: Places, waits: dict[JobId, Wait]
+    ) -> None:
+        self.changes: dict[JobId, Allocation | None] = {}
+        self.waits = waits  # of those that do not try now, and whoever fails
+        self._snapshot = snapshot
+        self._rules = rules
+        self._places = places
+        self._shares = Shares(snapshot, rules)
+        self._free = snapshot.free.copy()
+        self._denied: set[tuple[int, int]] = set()  # (size, level) for which there is no place
+        self._unfair: set[tuple[str, int]] = set()  # (tenant, size) that would borrow too much
+
+    def run(self, queues: Mapping[str, deque[Job]]) -> None:
+        """Tenants by what they use of their quotas, the least first; in a tenant by rank."""
+        before = _waits(self._snapshot)
+        heap = [(self._shares.load(tenant), tenant) for tenant in queues]
+        heapify(heap)
+        while heap:
+            _, tenant = heappop(heap)
+            job = queues[tenant].popleft()
+            self._try(job, before.get(job.id))
+            if queues[tenant]:
+                heappush(heap, (self._shares.load(tenant), tenant))
+
+    def _try(self, job: Job, wait: Wait | None) -> None:
+        tenant, size, rules = job.spec.tenant, job.spec.asked, self._rules
+        tries = 0 if wait is None else wait.tries
+        entitled = self._shares.within(tenant, size)
+        if not entitled and not self._may_borrow(tenant, size):
+            self.waits[job.id] = Wait(self._at(rules.retry_s), tries, fair_share=True)
+            return
+        level = sum(tries >= limit for limit in rules.tries)
+        devices = self._find(size, level)
+        if devices is None and entitled and self._may_preempt(job):
+            devices = self._take_back(size, level)
+        if devices is None:
+            self.waits[job.id] = Wait(self._at(rules.retry_s), tries + 1, fair_share=False)
+            return
+        self._free.take(devices)
+        self._shares.start(job)
+        self._unfair.clear()
+        self.changes[job.id] = Allocation(devices)
+
+    def _may_borrow(self, tenant: str, size: int) -> bool:
+        """Whether it may hold so many more, so many are idle, and nobody within its quota waits."""
+        if (tenant, size) in self._unfair:
+            return False
+        shares = self._shares
+        if not shares.allowed(tenant, size) or size > self._free.total or shares.wanted(tenant):
+            self._unfair.add((tenant, size))
+            return False
+        return True
+
+    def _at(self, in_s: float) -> float:
+        """The first look at or after that."""
+        tick_s, at = self._rules.tick_s, self._snapshot.now + in_s
+        return max(ceil(at / tick_s - _ROUNDING) * tick_s, at)
+
+    def _find(self, size: int, level: int) -> tuple[Device, ...] | None:
+        if (size, level) in self._denied:
+            return None
+        devices = self._places.find(self._snapshot.cluster, self._free, size, level)
+        if devices is None:
+            self._denied.add((size, level))
+        return devices
+
+    def _may_preempt(self, job: Job) -> bool:
+        snapshot, rules = self._snapshot, self._rules
+        used = snapshot.cluster.device_count - self._free.total
+        waited_s = snapshot.now - job.since_at
+        return used >= rules.full * snapshot.cluster.device_count and waited_s > rules.patience_s
+
+    def _take_back(self, size: int, level: int) -> tuple[Device, ...] | None:
+        """Stop the youngest jobs on borrowed devices until there is a place, or nobody."""
+        free, used = self._free.copy(), Counter(self._shares.used)
+        above = {tenant for tenant in used if used[tenant] > self._shares.quota(tenant)}
+        if not above:
+            return None
+        victims: list[Job] = []
+        running = [
+            job
+            for job in self._snapshot.holding()
+            if job.spec.tenant in above and job.id not in self.changes
+        ]
+        for job in sorted(running, key=lambda job: (-job.begun_at, -job.sequence)):
+            tenant = job.spec.tenant
+            if used[tenant] <= self._shares.quota(tenant):
+                continue
+            assert job.allocation is not None, "holding jobs hold"
+            free.give(job.allocation.devices)
+            used[tenant] -= job.size
+            victims.append(job)
+            devices = self._places.find(self._snapshot.cluster, free, size, level)
+            if devices is not None:
+                self._free, self._shares.used = free, used
+                self._denied.clear()
+                self._unfair.clear()
+                self.changes |= {victim.id: None for victim in victims}
+                return devices
+        return None
+
+
+def _due(snapshot: Snapshot) -> tuple[dict[str, deque[Job]], dict[JobId, Wait]]:
+    """The jobs that try now, by tenant, and what is known of the others that wait."""
+    before, now = _waits(snapshot), snapshot.now
+    queues: dict[str, deque[Job]] = {}
+    waits: dict[JobId, Wait] = {}
+    for job in snapshot.waiting():
+        identity = job.spec.id
+        wait = before.get(identity)
+        if wait is None or wait.next_try_at <= now:
+            queues.setdefault(job.spec.tenant, deque()).append(job)
+        else:
+            waits[identity] = wait
+    return queues, waits
+
+
+def _waits(snapshot: Snapshot) -> Mapping[JobId, Wait]:
+    return snapshot.memory if isinstance(snapshot.memory, dict) else {}
+
+
+def _weights(text: str) -> Mapping[str, float]:
+    """`equal`, `philly`, or names and weights in turn: a:2:b:1."""
+    if text in {"equal", "philly"}:
+        return PHILLY_NODES if text == "philly" else {}
+    parts = text.split(":")
+    try:
+        weights = dict(zip(parts[::2], map(float, parts[1::2]), strict=True))
+    except ValueError:
+        weights = {}
+    if not weights or not all(0 < weight < inf for weight in weights.values()):
+        raise InvalidInputError(
+            f"philly quotas {text!r} are not known; expected equal, philly, or weights above 0 "
+            "as name:2:other:1"
+        )
+    return weights
