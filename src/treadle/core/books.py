@@ -297,6 +297,11 @@ class Books:
             self._leaving.pop(job.id, None)
             self._wait(job, event.iterations_done, now)
 
+    def _attempt_ended(self, event: facts.AttemptEnded, now: float) -> None:
+        meaning = event.meaning
+        if meaning is not None:
+            self._APPLY[type(meaning)](self, meaning, now)
+
     # -- facts: the machine ----------------------------------------------------------------------
 
     def _joined(self, event: facts.NodeJoined, now: float) -> None:
@@ -401,6 +406,7 @@ class Books:
         facts.JobStopped: _stopped,
         facts.JobFinished: _finished,
         facts.JobFailed: _failed,
+        facts.AttemptEnded: _attempt_ended,
         facts.NodeJoined: _joined,
         facts.NodeLost: _node_lost,
         facts.NodeDrained: _drained,

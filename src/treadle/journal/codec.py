@@ -85,6 +85,7 @@ _KINDS: Mapping[str, type] = {
         events.JobStopped,
         events.JobFinished,
         events.JobFailed,
+        events.AttemptEnded,
         events.NodeJoined,
         events.NodeLost,
         events.NodeDrained,
