@@ -17,6 +17,17 @@ class How(StrEnum):
     NOT_LAUNCHED = "not-launched"  # its command could not be run
     ENGINE_ERROR = "engine-error"  # the machine could not launch it just then
 
+    @property
+    def shown(self) -> str:
+        """What ended it from outside, as people see it; empty if it ended by itself."""
+        match self:
+            case How.EXITED:
+                return ""
+            case How.REPLACED:
+                return How.STOPPED.value
+            case _:
+                return self.value
+
 
 @value
 class Verdict:
@@ -38,7 +49,9 @@ class LastProgress:
     per_s: float | None = None  # steps a second
     loss: float | None = None
     source: str = "report"  # or "log": read from its output
-    # Of the whole work: how much was done, and how much a second, over how many seconds.
+    # Of the whole work: how much is done, is safe in a checkpoint, is done each second, and over
+    # how many seconds that was measured.
     share: float = 0.0
+    checkpoint: float | None = None
     share_per_s: float | None = None
     measured_s: float = 0.0

@@ -62,6 +62,7 @@ class JobProgressed:
     action: int
     iterations_done: float
     iterations_per_s: float
+    progress: LastProgress | None = None  # what the job itself said, live
 
 
 @value
@@ -110,6 +111,7 @@ class AttemptEnded:
     ran_s: float | None = None  # by a clock that cannot be set, where somebody measured it
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
+    safe: float = 0.0  # the same as a share of the whole work
     verdict: Verdict | None = None  # why it failed
     progress: LastProgress | None = None
     busy: float | None = None  # mean share of time in which its devices worked
