@@ -10,13 +10,13 @@ from treadle.control.jobs.gates import Fact, Gates
 from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.jobs.table import JobTable
 from treadle.control.learning import Learner
-from treadle.core.books import Counters, Kept
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.core.state import Counters, Kept
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
