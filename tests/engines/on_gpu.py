@@ -19,11 +19,11 @@ from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
+from treadle.core.machine import DeviceView
 from treadle.engines.launch import Ended, Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import node_of
 from treadle.engines.node.gpus import NvmlGpus
-from treadle.wire.machine import DeviceView
 
 HOLD = """
 import os, sys, time, torch

@@ -116,6 +116,7 @@ class SchedulerState:
         twin.closed = self.closed.copy()
         twin.leaving = self.leaving.copy()
         twin.must_stop = self.must_stop.copy()
+        twin.ended = self.ended.copy()
         twin.retry = deepcopy(self.retry)  # A retry rule may remember earlier failures.
         return twin
 

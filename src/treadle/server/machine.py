@@ -8,10 +8,11 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from treadle.core.machine import NodeView
 from treadle.server.answers import answer
 from treadle.server.metrics import CONTENT_TYPE
 from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.wire.machine import NodeView, PolicyChange, PolicyView, Status
+from treadle.wire.machine import PolicyChange, PolicyView, Status
 
 topic = Topic("machine")
 

@@ -8,6 +8,7 @@ decided by the route's role first (`server/access.py`) and then here, by who own
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
+from treadle.core.machine import NodeView
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -23,7 +24,6 @@ from treadle.wire.jobs import (
 from treadle.wire.machine import (
     EventPage,
     EventView,
-    NodeView,
     PolicyChange,
     PolicyView,
     Status,

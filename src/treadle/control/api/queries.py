@@ -13,11 +13,11 @@ from treadle.control.jobs import JobRecord, record_of
 from treadle.core.errors import InvalidInputError
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import Output
+from treadle.core.machine import NodeView, Output
 from treadle.store.rows import JobFilter
 from treadle.version import __version__
 from treadle.wire.jobs import JobDetail, JobPage, LogPiece, State, Why
-from treadle.wire.machine import NodeView, PolicyView, Status
+from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 PAGE_MAX = 10_000

@@ -16,6 +16,7 @@ from treadle.control.api.metrics import Figure, metrics
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
 from treadle.control.loop import wall
+from treadle.core.machine import NodeView
 from treadle.store.store import Store
 from treadle.wire.jobs import (
     DryRun,
@@ -32,7 +33,6 @@ from treadle.wire.jobs import (
 from treadle.wire.machine import (
     EventPage,
     EventView,
-    NodeView,
     PolicyChange,
     PolicyView,
     Status,

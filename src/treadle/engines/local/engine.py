@@ -18,6 +18,7 @@ from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
 from treadle.core.events import Event
 from treadle.core.job import Job, JobId
+from treadle.core.machine import NodeView
 from treadle.core.ports import Abilities, Clock
 from treadle.engines.inbox import Inbox
 from treadle.engines.launch import Ended, JobBook, Launch
@@ -32,7 +33,6 @@ from treadle.engines.node.devices import DeviceSource
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.folders import Folders
 from treadle.engines.node.nursery_client import Nursery, Surroundings, order_of
-from treadle.wire.machine import NodeView
 
 LOST_CODE = 137  # of ranks that were killed together with their supervisor
 # Of looking for what must come or go soon; the pauses grow from 2 ms to half a second.

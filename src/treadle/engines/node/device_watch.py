@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from treadle.core.cluster import Device
+from treadle.core.machine import DeviceView, ProcessView
 from treadle.core.ports import Clock
 from treadle.engines.node import processes
 from treadle.engines.node.devices import DeviceProcess, DeviceSource, Sight
 from treadle.engines.node.environment import TAG
-from treadle.wire.machine import DeviceView, ProcessView
 
 LOOK_EVERY_S = 5.0
 CLEAN_WITHIN_S = 30.0  # a driver takes a while to give memory back
