@@ -61,7 +61,7 @@ def offered() -> list[tuple[str, str]]:
     found = []
     for route in (route for router in ROUTERS for route in router.routes):
         assert isinstance(route, APIRoute), f"{route} has no row in the access table"
-        found += [(method, route.path.removeprefix(PREFIX)) for method in route.methods]
+        found += [(method, route.path.removeprefix(PREFIX)) for method in route.methods or ()]
     return found
 
 

@@ -7,7 +7,7 @@ decided by the route's role first (`server/access.py`) and then here, by who own
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from inspect import isawaitable
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar
 
 from treadle.wire.jobs import (
     DryRun,
@@ -36,13 +36,12 @@ from treadle.wire.machine import (
 )
 
 Value = TypeVar("Value")
-Maybe = Value | Awaitable[Value]  # a read may answer at once or be awaited
+Maybe: TypeAlias = Value | Awaitable[Value]  # a read may answer at once or be awaited
 
 
 async def settled(value: Maybe[Value]) -> Value:
     """The value itself, awaited if it has to be."""
-    # isawaitable does not narrow a union with a type variable.
-    return await cast("Awaitable[Value]", value) if isawaitable(value) else cast("Value", value)
+    return await value if isawaitable(value) else value
 
 
 class Service(Protocol):

@@ -8,6 +8,7 @@ source does and when the server closes; `guard.py` drops a reader that is too sl
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi.sse import ServerSentEvent
 
@@ -31,7 +32,7 @@ async def streaming(source: Events, serving: Serving, who: Who) -> AsyncIterator
     that one when the reader goes away, and a cancelled task cannot await its own cleanup.
     """
     closing = asyncio.create_task(_wait(serving.closing))
-    tasks = [closing]
+    tasks: list[asyncio.Task[Any]] = [closing]
 
     async def events() -> Events:
         yield ServerSentEvent(retry=RECONNECT_MS)
