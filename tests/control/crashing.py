@@ -19,6 +19,9 @@ from functools import partial
 from pathlib import Path
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.control.jobs import Rebuilt, first_cluster, record_of
+from treadle.control.learning import PROFILES_MAX
+from treadle.control.loop import PLACEMENT, PolicyInCharge
 from treadle.core.scheduler import Scheduler
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
@@ -26,6 +29,7 @@ from treadle.failures.memory import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read, replay
+from treadle.store.rows import JobFilter
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, Who
@@ -119,6 +123,7 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
     )
     live = LiveService(store, settings)
     await journal_gives_the_same_books(live, folder)
+    journal_gives_the_same_records(live)
     await live.begin()
     try:
         await asyncio.wait_for(user(live, folder, jobs), 120.0)
@@ -139,6 +144,26 @@ async def journal_gives_the_same_books(live: LiveService, folder: Path) -> None:
     assert again.blocked == scheduler.blocked, "blocked"
     assert again.tenancy.tenants == scheduler.tenancy.tenants, "tenants"
     assert again.counters == scheduler.counters, "counters"
+
+
+def journal_gives_the_same_records(live: LiveService) -> None:
+    """The journal alone gives every record, attempt, verdict and profile that the store holds."""
+    context, store = live.context, live.context.store
+    policy = PolicyInCharge().make(POLICY, PLACEMENT, context.belief)
+    retry = Classified(live_verdicts(shipped()), PATIENCE)
+    empty = Scheduler(policy, first_cluster(store, context.cluster), retry=retry)
+    again = Rebuilt(empty).apply(store.lines(0, limit=10_000_000))
+    stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=10_000)}
+    rebuilt = {**again.ended, **again.jobs.records}
+    assert rebuilt.keys() == stored.keys()
+    for name, record in stored.items():
+        assert rebuilt[name] == record, f"the journal says {rebuilt[name]}, the store {record}"
+    for name in stored:
+        for row in store.attempts(name):
+            found = again.attempts[row.job, row.number]
+            assert found == row, f"the journal says {found}, the store {row}"
+    learned = {row.key: row.body for row in again.learner.profiles.changes(0.0)}
+    assert learned == {row.key: row.body for row in store.profiles(PROFILES_MAX)}
 
 
 async def user(live: LiveService, folder: Path, jobs: int) -> None:

@@ -33,7 +33,7 @@ ENDS = {
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_controller_that_is_killed_at_its_writes_loses_nothing(tmp_path: Path, seed: int) -> None:
-    """No submitted job is lost, none starts twice, those that run are taken over, exit statuses
+    """No submitted job is lost, none starts twice, those that run are taken over, exit codees
     are right, and before every start the journal replays to what the store holds."""
     crash(tmp_path, f"sqlite:///{tmp_path / 'treadle.db'}", CRASHES, seed, JOBS)
 

@@ -1,5 +1,5 @@
 """What goes wrong around a controller, with real processes: nothing is lost, the books stay in
-order, and exit statuses are right."""
+order, and exit codees are right."""
 
 import asyncio
 import os
@@ -139,7 +139,7 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
         assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
         why = live.why(job)
         assert why.because == (
-            "it failed with exit status 126: This machine could not launch it just then "
+            "it failed with exit code 126: This machine could not launch it just then "
             "(it was tried twice)"
         )
         assert "checkpoints" in why.evidence[0]
@@ -171,7 +171,9 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
         async with locked(tmp_path / "treadle.db"):
             with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
                 await live.submit(ME, bash("true", name="early"), "key")
-            with pytest.raises(UnavailableError, match=r"nothing can be kept just now: .*locked"):
+            with pytest.raises(
+                UnavailableError, match=r"the store cannot be written now: .*locked"
+            ):
                 await live.submit(ME, bash("true", name="late"))
             with pytest.raises(UnavailableError):
                 await live.cancel(ME, first)
@@ -313,7 +315,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
                 (State.FAILED, 1),
                 (State.SUCCEEDED, 0),
             ]
-            assert live.why("2").because.startswith("it failed with exit status 137 (SIGKILL): ")
+            assert live.why("2").because.startswith("it failed with exit code 137 (SIGKILL): ")
             assert live.job("2").failure is not None
             check(live.context.scheduler)
 

@@ -186,7 +186,7 @@ def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.Monk
     async def story(live: LiveService) -> None:
         held = JobRequest(command=("/bin/true",), array="0-4", held=True)
         await live.submit(ME, held)
-        with pytest.raises(TooManyError, match="me has 5 jobs that have not ended; with 1 more"):
+        with pytest.raises(TooManyError, match="me has 5 active jobs and asks for 1 more"):
             await live.submit(ME, NOTHING)
         with pytest.raises(TooManyError, match="8 jobs"):
             await live.submit(other, held)
@@ -270,6 +270,6 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
         assert near is not None
         assert far is not None
         assert near.runs == 3
-        assert (far.runs, far.sentence) == (0, "29 jobs wait ahead of it, too many to simulate")
+        assert (far.runs, far.sentence) == (0, "29 jobs are ahead of it, too many to simulate")
 
     told(story, tmp_path, slots=1)

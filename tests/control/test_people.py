@@ -46,7 +46,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
 
 def test_nobody_grants_above_themselves(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
-        with pytest.raises(NotAllowedError, match="nobody grants more than they have"):
+        with pytest.raises(NotAllowedError, match="you cannot grant more than you have"):
             await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))
         with pytest.raises(NotAllowedError, match="only an admin makes tokens for me"):
             await live.make_token(USER, TokenRequest(name="x", user="me"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
-from treadle.control.loop.live_policy import PLACEMENT, belief_on, make
+from treadle.control.loop import PLACEMENT, PolicyInCharge, belief_on
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read
@@ -52,7 +52,7 @@ def test_the_simulator_decides_as_the_live_controller_did(tmp_path: Path, policy
 
     asyncio.run(story())
     journal = read(tmp_path / "live.journal")
-    made, _ = make(policy, PLACEMENT, belief_on(journal.opened.cluster))
+    made = PolicyInCharge().make(policy, PLACEMENT, belief_on(journal.opened.cluster))
     again = orders_again(journal, made, Classified(live_verdicts(shipped()), PATIENCE))
     recorded = recorded_orders(journal)
     assert len(recorded) >= 11

@@ -78,7 +78,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
         assert live.why(job).change == (
-            f"nothing but time: job {first} is expected to end next, in about 10 min"
+            f"wait: job {first} is expected to end next, in about 10 min"
         )
         estimate = live.why(job).estimate
         assert estimate is not None
@@ -146,8 +146,8 @@ def test_what_it_waits_for_can_never_be(
         await looked_at(live)
         assert short(live.why(job)) == (
             "dependency",
-            f"it can never start: job {first} {how}, and it was to start after that one succeeded",
-            f"treadle release {job} runs it all the same; treadle cancel {job} drops it",
+            f"it can never start: it depends on the success of a job, and job {first} {how}",
+            f"treadle release {job} runs it anyway; treadle cancel {job} drops it",
             True,
             None,
         )

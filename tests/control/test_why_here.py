@@ -32,15 +32,13 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
             "closed",
             (
                 "it needs 2 devices; 1 of 2 is free and one more cannot be used: "
-                "an admin has device here:1 avoided"
+                "an admin avoids device here:1"
             ),
-            "treadle device here:1 manage (for admins) has it used again",
+            "treadle device here:1 manage (for admins) opens it again",
             False,
             1,
         )
-        assert live.why(job).evidence[-1] == (
-            "here:1 is not used: an admin has device here:1 avoided"
-        )
+        assert live.why(job).evidence[-1] == ("here:1 is closed: an admin avoids device here:1")
         await live.manage(ME, "here:1", "manage")
         await until(live, State.RUNNING, jobs=(job,))
 
@@ -93,7 +91,7 @@ def test_a_foreign_process_is_on_the_device(tmp_path: Path) -> None:
             assert why.because.startswith("it needs 1 device; the only idle one cannot be used: ")
             assert why.because.endswith(f"process {pid} of {user} is on device here:0")
             assert why.cause == "closed"
-            assert why.change == "here:0 is used again as soon as nobody else is on it"
+            assert why.change == "here:0 opens again as soon as the foreign process has left it"
         gpus.put(0)
         await closed(live, count=0)
         await until(live, State.RUNNING, jobs=(job,))
@@ -181,7 +179,7 @@ def test_starting_running_and_stopping(tmp_path: Path) -> None:
         assert live.why(job).because == "it was cancelled; it has a moment left to end by itself"
         behind = await waits(live, devices="4")
         assert view_of(live, behind).state is State.STARTING
-        assert live.why(behind).because == f"it waits for job {job} to let go of its devices"
+        assert live.why(behind).because == f"it waits for job {job} to release its devices"
         while not live.why(job).because.endswith("it is killed"):
             if view_of(live, job).state.ended:
                 break
@@ -200,7 +198,7 @@ def test_a_job_that_makes_way_says_so(tmp_path: Path) -> None:
         await waits(live, priority=3)
         await until(live, State.STOPPING, jobs=(first,))
         assert live.why(first).because == (
-            "it makes way for other jobs and goes on later; it has 3 s left to end by itself"
+            "it is preempted and will resume later; it has 3 s left to end by itself"
         )
 
     told(story, tmp_path, policy="backfill+steady?run_s=0&rest_s=0")
@@ -213,8 +211,8 @@ def test_draining(tmp_path: Path) -> None:
         await live.shut_down(ME, "drain")
         assert short(live.why(job)) == (
             "draining",
-            "the controller is about to leave and starts nothing any more",
-            "treadle up, once it has left, starts it again",
+            "the daemon is draining and starts no more jobs",
+            "run treadle up once it has stopped",
             False,
             1,
         )
@@ -248,8 +246,8 @@ def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_pat
         other = await waits(live)
         assert short(live.why(job)) == (
             "policy",
-            "the policy backfill fails, so nothing is started: it divides by zero devices",
-            "treadle policy fifo decides by another one",
+            "the policy backfill fails, so no job is started: it divides by zero devices",
+            "treadle policy fifo switches to another policy",
             False,
             1,
         )
@@ -288,7 +286,7 @@ def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
         await runs(live, devices="4")
         job = await waits(live)
         assert live.why(job).because == (
-            f"the policy backfill fails, so nothing is started: it cannot rank job {job}: no rank"
+            f"the policy backfill fails, so no job is started: it cannot rank job {job}: no rank"
         )
         await live.set_policy(ME, PolicyChange(policy="fifo"))
         assert live.why(job).cause == "devices"
@@ -299,7 +297,7 @@ def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "fields", "expected"),
     [
-        ("true", {}, ("succeeded", "it ended with exit status 0", "")),
+        ("true", {}, ("succeeded", "it ended with exit code 0", "")),
         (
             "echo 'ModuleNotFoundError: No module named numpyy' >&2; exit 1",
             {},
@@ -317,7 +315,7 @@ def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
         (
             "kill -KILL $$",
             {"retries": 0},
-            ("failed", "it failed with exit status 137 (SIGKILL)", None),
+            ("failed", "it failed with exit code 137 (SIGKILL)", None),
         ),
     ],
 )
@@ -333,7 +331,7 @@ def test_how_it_ended(
         why = live.why(job)
         assert (why.never, why.position, why.estimate) == (False, None, None)
         if expected is None:
-            assert why.because.startswith("it failed with exit status 1: ")
+            assert why.because.startswith("it failed with exit code 1: ")
             assert why.change == "do not retry"
             assert why.evidence == ("ModuleNotFoundError: No module named numpyy",)
             return

@@ -16,6 +16,7 @@ from treadle.control.jobs.recovery import (
     text_of,
 )
 from treadle.control.jobs.reducer import Fact, Reducer, core_facts, job_of
+from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import SECONDS_MAX, Person, Submission, prepare
 from treadle.control.jobs.table import JobTable
 
@@ -34,6 +35,7 @@ __all__ = [
     "JobTable",
     "Launcher",
     "Person",
+    "Rebuilt",
     "Reducer",
     "Restored",
     "Submission",

@@ -57,8 +57,9 @@ class EndCompletion:
         record = self._jobs.records.get(ended.job)
         if record is None:
             return ended
-        row = self._jobs.open.get(AttemptId(ended.job, ended.attempt))
-        newest = ended.attempt in (0, record.attempts)
+        attempt = AttemptId(ended.job, ended.attempt)
+        row = self._jobs.open.get(attempt)
+        newest = not ended.attempt or not self._jobs.overtaken(attempt)
         verdict = await self._verdict(ended)
         safe = self._safe_share(record, ended) if newest else record.safe
         job = self._scheduler.jobs.get(ended.job)
@@ -70,7 +71,7 @@ class EndCompletion:
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
             progress=self._learner.progress(ended.job) if newest and ended.attempt else None,
-            busy=self._learner.device_use.mean(AttemptId(ended.job, ended.attempt)),
+            busy=self._learner.device_use.mean(attempt),
         )
 
     def _safe_share(self, record: JobRecord, ended: AttemptEnded) -> float:

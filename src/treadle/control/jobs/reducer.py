@@ -122,7 +122,6 @@ class Reducer:
         key = AttemptId(record.id, fact.attempt)
         attempt = self._jobs.open.get(key)
         view = None if fact.verdict is None else _failure(fact, retried=False)
-        newest = fact.attempt in (0, record.attempts)
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
             row = closed(attempt, fact, view, at)
@@ -134,7 +133,7 @@ class Reducer:
                 record.device_s += ran_s * len(attempt.devices)
         elif fact.attempt:
             return
-        if not newest:
+        if fact.attempt and self._jobs.overtaken(key):
             return
         record.began_s, record.changes = None, ()
         self._learner.end(record.id)

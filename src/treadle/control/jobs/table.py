@@ -80,6 +80,13 @@ class JobTable:
         record = self.records.get(identity)
         return AttemptId(identity, record.attempts) if record and record.attempts else None
 
+    def overtaken(self, attempt: AttemptId) -> bool:
+        """Whether a later attempt of the job has started since."""
+        return any(
+            job == attempt.job and number > attempt.number and row.started_at is not None
+            for (job, number), row in self.open.items()
+        )
+
     def shown_state(self, record: JobRecord) -> State:
         """The state as people see it: an end only once it is on disk, because they act on it."""
         if record.state.ended and record.id in self.records:
