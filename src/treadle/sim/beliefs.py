@@ -86,14 +86,17 @@ def belief_of(
         from treadle.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
 
         return Noisy(truth, spread=spread, seed=seed), ()
-    from treadle.models.learned import Learned, learning  # noqa: PLC0415  # most runs need none
+    from treadle.models.learning.belief import (  # noqa: PLC0415  # most runs need none
+        Learned,
+        learning,
+    )
 
     belief = Learned(truth)
     if settings.belief == "prior":
         if spread:
             raise InvalidInputError("belief prior measures nothing; it takes no belief error")
         return belief, ()
-    return belief, (learning(belief, _gauge(spread, seed) if spread else None),)
+    return belief, (learning(belief, _measure(spread, seed) if spread else None),)
 
 
 def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "PlanBelief | None":
@@ -108,7 +111,7 @@ def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "Pla
     return PlanBelief(model, planner, refitting if settings.belief == "learned" else None)
 
 
-def _gauge(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
+def _measure(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
     """Speeds as they are measured, off by another factor for each job and size."""
     from treadle.models.noisy import log_normal  # noqa: PLC0415  # as above
 
