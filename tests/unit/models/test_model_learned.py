@@ -118,6 +118,13 @@ def test_the_basis_changes_with_the_answers_and_only_then() -> None:
     assert len({first, belief.basis(other), belief.basis(of("a")), 0}) == 4
 
 
+def test_an_answer_that_was_given_is_revised_by_the_next_observation() -> None:
+    belief = seen((2, 5.0))
+    assert belief.alone(of("a"), 4) > 6.0
+    belief.observe(of("a"), 4, 6.0)
+    assert belief.alone(of("a"), 4) == pytest.approx(6.0)
+
+
 def test_a_job_that_stands_still_teaches_nothing() -> None:
     assert seen((2, 0.0)).basis(of("a")) == 0
 

@@ -38,6 +38,14 @@ def test_a_job_that_stands_still_says_nothing(speed: float) -> None:
     assert of_report(2, speed) is None
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_reports_and_ends_say_whether_the_devices_were_shared(*, whole: bool) -> None:
+    assert of_report(2, 0.1, shared=True) == Observation(2, 10.0, shared=True)
+    seen = end(whole=whole, shared=True)
+    assert seen is not None
+    assert seen.shared
+
+
 @pytest.mark.parametrize("rules", [SIMULATED, LIVE])
 @pytest.mark.parametrize(
     "useless",
