@@ -143,8 +143,8 @@ def test_the_closest_kind_that_was_seen_answers() -> None:
     learner.observe(("a1", "a"), Observation(2, 5.0))
     learner.observe(("a2", "a"), Observation(2, 9.0))
     found = [learner.closest(kinds) for kinds in (("a1", "a"), ("a3", "a"), ("b1", "b"))]
-    answers = [known and (known.distance, known.speeds.seconds(2)) for known in found]
-    assert answers == [(0, 5.0), (1, 7.0), None]
+    answers = [known and (known.kind, known.speeds.seconds(2)) for known in found]
+    assert answers == [("a1", 5.0), ("a", 7.0), None]
 
 
 def test_the_kind_that_changed_longest_ago_is_forgotten_first() -> None:

@@ -19,7 +19,7 @@ from treadle.store.rows import ProfileRow
 
 UNKNOWN_S = 3600.0  # how long a job is assumed to take of which nothing is known
 PROFILES_MAX = LIVE.kinds_max
-_SOURCES = ("its own past", "jobs like it")  # by distance of the kind that was seen
+_SOURCES = ("its own past", "jobs like it")  # by which of the keys was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class Profiles:
             curve = known.speeds.curve
             carried = curve.carried((asked, *sizes))
             profile = Profile(size=asked, serial=serial, model=model, curve=carried)
-            return Expectation(curve.seconds(asked, asked), profile, _SOURCES[known.distance])
+            source = _SOURCES[keys.index(known.kind)]
+            return Expectation(curve.seconds(asked, asked), profile, source)
         profile = Profile(size=asked, serial=serial, model=model)
         if estimate_s is not None:
             return Expectation(estimate_s, profile, "its user")

@@ -10,8 +10,9 @@ no larger size gains more than its devices, no smaller one loses more.
 `InterpolatedCurve`. Between measured sizes the time lies on the straight line, and beyond them a
 job is not expected to run any faster or slower. Only the size that the job asks for is treated
 otherwise: if it was not measured, it is continued from the nearest with a serial share of a tenth.
-The curve is then anchored there, so a job that asks for a size beyond those measured is believed to
-be as fast at all of them. That is a known weakness (rules.py).
+The curve is then anchored there: of a job that asks for more devices than were ever measured, the
+largest measured size is believed to be as fast as the size asked for. That is a known weakness
+(rules.py).
 """
 
 from collections.abc import Iterable, Sequence

@@ -17,9 +17,9 @@ Stored = tuple[Kind, dict[int, list[float]]]  # a kind and its `Speeds.by_size`
 
 
 class Known(NamedTuple):
-    """What was learned of the closest kind that was seen."""
+    """What was learned of one kind."""
 
-    distance: int  # 0: of the closest kind of all, 1: of the next ...
+    kind: Kind
     speeds: Speeds
     version: int  # above 0; changes with the answers, and no two kinds ever have the same
 
@@ -31,7 +31,7 @@ class Learner:
         """`stored`: what an earlier learner knew, the kind that changed last at the end."""
         self.rules = rules
         self._versions = 0
-        self._known: dict[Kind, tuple[Speeds, int]] = {}  # the kind that changed last stands last
+        self._known: dict[Kind, Known] = {}  # the kind that changed last stands last
         for kind, by_size in stored:
             self._keep(kind, Speeds(rules, by_size))
         self._changed: dict[Kind, None] = {}
@@ -42,23 +42,25 @@ class Learner:
             return
         for kind in kinds:
             known = self._known.get(kind)
-            speeds = Speeds(self.rules) if known is None else known[0]
+            speeds = Speeds(self.rules) if known is None else known.speeds
             if speeds.add(seen.size, seen.seconds):
                 self._keep(kind, speeds)
                 self._changed[kind] = None
 
     def closest(self, kinds: Sequence[Kind]) -> Known | None:
-        """What is known of a job of these kinds; None if none of them was seen."""
-        for distance, kind in enumerate(kinds):
+        """What is known of the first of these kinds that was seen; None if none was."""
+        for kind in kinds:
             known = self._known.get(kind)
             if known is not None:
-                return Known(distance, *known)
+                return known
         return None
 
     def changes(self) -> list[Stored]:
         """Kinds that changed since this was last asked, as they are now."""
         changed = [
-            (kind, self._known[kind][0].by_size) for kind in self._changed if kind in self._known
+            (kind, self._known[kind].speeds.by_size)
+            for kind in self._changed
+            if kind in self._known
         ]
         self._changed = {}
         return changed
@@ -66,6 +68,6 @@ class Learner:
     def _keep(self, kind: Kind, speeds: Speeds) -> None:
         self._versions += 1
         self._known.pop(kind, None)
-        self._known[kind] = (speeds, self._versions)
+        self._known[kind] = Known(kind, speeds, self._versions)
         while len(self._known) > self.rules.kinds_max:
             del self._known[next(iter(self._known))]

@@ -12,8 +12,8 @@ changed longest ago are forgotten first, and that the closest kind that was seen
 
 The simulator follows CoDDL (Hwang et al., NSDI'21; AFS): "overestimate first, re-adjust later". It
 starts a job that was never measured with a generous share, because giving devices up is cheap and
-getting more is not. Live, giving devices up costs a restart, and the restart cost is not measured
-yet, so LIVE does not probe: it expects no gain beyond the sizes that jobs ran at.
+getting more is not. Live, giving devices up costs a restart whose price is not measured yet. So
+LIVE does not probe: it expects no gain beyond the sizes that jobs ran at.
 
 Issue 14 measures restart costs and probes one size at a time where that pays for itself. LIVE then
 takes FittedCurve and linear scaling of unseen kinds, and the simulator hides as much as is unknown
