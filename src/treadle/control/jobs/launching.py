@@ -20,11 +20,11 @@ from treadle.failures.retry import LAUNCHING, UNKNOWN
 from treadle.failures.rules import RuleTable
 from treadle.failures.tail import tail
 from treadle.failures.verdict import Exit, Verdict
-from treadle.models.learning.observations import of_end
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import AttemptView, FailureView
 
 STOPPED = "stopped"
+LEARN_S = 5.0  # a speed is learned from attempts that ran at least so long
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "ray")
 _LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -238,15 +238,13 @@ class Book:
         gauge = self._desk.meter.gauge(record.id)
         if gauge is None or ended.started_at is None:
             return
-        seen = of_end(
-            gauge.size,
-            whole=ended.code == 0 and not ended.told and record.attempts == 1,
-            ran_s=ran_s,
-            share_per_s=gauge.share_per_s(),
-            measured_s=gauge.measured_s,
-        )
         keys = keys_of(record.owner, record.model, record.command)
-        self._desk.profiles.observe(keys, seen)
+        if ended.code == 0 and not ended.told and record.attempts == 1:
+            self._desk.profiles.learn(keys, gauge.size, max(0.01, ran_s))
+            return
+        speed = gauge.share_per_s()
+        if speed is not None and gauge.seen_at - gauge.from_at >= LEARN_S:
+            self._desk.profiles.learn(keys, gauge.size, 1.0 / speed)
 
     def _verdict(self, ended: Ended) -> Verdict | None:
         """Why it failed; None if it did not."""
