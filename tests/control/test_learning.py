@@ -12,6 +12,10 @@ from tests.control.daemons import daemon, until
 from tests.control.living import ME, bash, ended, living, view_of
 from treadle.control.api import LiveService
 from treadle.control.learning.metering import Meter
+from treadle.control.learning.profiles import Profiles, keys_of
+from treadle.core.job import JobSpec, Profile
+from treadle.models.scaling import ScalingModel
+from treadle.store.rows import ProfileRow
 from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
@@ -108,6 +112,34 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
         assert (await expected(live, request))[0] == 3600.0
 
     told(story, tmp_path)
+
+
+def test_rows_keep_their_format_and_each_change_is_written_once() -> None:
+    profiles = Profiles()
+    keys = keys_of("me", "", ("train",))
+    for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
+        profiles.learn(keys, size, length_s)
+    body = b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}'
+    assert profiles.changes(7.0) == [ProfileRow(key, body, 7.0) for key in keys]
+    assert profiles.changes(8.0) == []
+    again = Profiles([ProfileRow(keys[1], body, 7.0)])
+    found = again.expect(keys, 1, model="m", estimate_s=9.0)
+    assert (found.length_s, found.source) == (2.5, "jobs like it")
+    assert found.profile == Profile(size=1, serial=0.1, model="m", curve=((1, 2.5), (4, 1.0)))
+    assert again.changes(8.0) == []
+
+
+@pytest.mark.parametrize(
+    ("estimate_s", "length_s", "source"), [(500.0, 500.0, "its user"), (None, 3600.0, "nothing")]
+)
+def test_a_kind_never_seen_lasts_as_its_user_says_and_scales_with_a_serial_tenth(
+    estimate_s: float | None, length_s: float, source: str
+) -> None:
+    keys = keys_of("me", "", ("train",))
+    found = Profiles().expect(keys, 2, model="", estimate_s=estimate_s)
+    assert (found.length_s, found.source) == (length_s, source)
+    job = JobSpec("a", length_s, sizes=(1, 2), profile=found.profile)
+    assert ScalingModel().alone(job, 1) == pytest.approx(1.1 / 2)
 
 
 # -- progress -------------------------------------------------------------------------------------
@@ -227,11 +259,11 @@ def test_only_a_job_itself_and_whoever_may_change_it_reports(tmp_path: Path) -> 
 
 def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> None:
     meter = Meter()
-    assert meter.see("a", 1, 10, 0.0) is None  # Nobody knows the job.
+    assert meter.see("a", 1, 10, 0.0) is None  # No attempt has begun.
     meter.begin("a", action=0, size=1, share=0.0, now=0.0)
     gauge = meter.see("a", 10, 100, 10.0)
     assert gauge is not None
-    assert gauge.share_per_s() is None  # The first word of it.
+    assert gauge.share_per_s() is None  # The first report.
     meter.see("a", 20, 100, 11.0)
     assert gauge.share_per_s() is None  # Too short a time.
     meter.see("a", 50, 100, 14.0)

@@ -1,4 +1,8 @@
-"""What is true of speeds in an experiment, and what its policies believe of speeds and lengths."""
+"""What is true of speeds in an experiment, and what its policies believe of speeds and lengths.
+
+With `--belief learned`, policies are given the learner that the live controller uses
+(`treadle.models.learning`), under the rules SIMULATED.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,7 +51,7 @@ def base_model(
 
 
 def forecasts(jobs: Sequence[JobSpec], settings: Settings) -> "LossForecasts":
-    """What can be told of jobs' ends by their losses."""
+    """When jobs will end, predicted from their losses."""
     if settings.lengths not in LENGTHS:
         raise InvalidInputError(
             f"lengths {settings.lengths!r} are not known; expected one of {', '.join(LENGTHS)}"
@@ -70,7 +74,7 @@ def forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> Interlea
 def belief_of(
     truth: InterleavingModel, plans: "PlanBelief | None", settings: Settings
 ) -> tuple[InterleavingModel, tuple[Observer, ...]]:
-    """What policies believe of speeds, and what watches the run to keep it up."""
+    """What policies believe of speeds, and the observers that keep it up to date."""
     if settings.belief not in BELIEFS:
         raise InvalidInputError(
             f"belief {settings.belief!r} is not known; expected one of {', '.join(BELIEFS)}"
@@ -86,14 +90,17 @@ def belief_of(
         from treadle.models.noisy import Noisy  # noqa: PLC0415  # hashing loads slowly
 
         return Noisy(truth, spread=spread, seed=seed), ()
-    from treadle.models.learned import Learned, learning  # noqa: PLC0415  # most runs need none
+    from treadle.models.learning.belief import (  # noqa: PLC0415  # most runs need none
+        Learned,
+        learning,
+    )
 
     belief = Learned(truth)
     if settings.belief == "prior":
         if spread:
             raise InvalidInputError("belief prior measures nothing; it takes no belief error")
         return belief, ()
-    return belief, (learning(belief, _gauge(spread, seed) if spread else None),)
+    return belief, (learning(belief, _measure(spread, seed) if spread else None),)
 
 
 def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "PlanBelief | None":
@@ -108,8 +115,8 @@ def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "Pla
     return PlanBelief(model, planner, refitting if settings.belief == "learned" else None)
 
 
-def _gauge(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
-    """Speeds as they are measured, off by another factor for each job and size."""
+def _measure(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
+    """Speeds as they are measured, wrong by another factor for each job and size."""
     from treadle.models.noisy import log_normal  # noqa: PLC0415  # as above
 
     def measured(spec: JobSpec, size: int, speed: float) -> float:
@@ -119,7 +126,7 @@ def _gauge(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]:
 
 
 def told_as(settings: Settings) -> Callable[[JobSpec], JobSpec] | None:
-    """How users announce their jobs; None: as they are."""
+    """How users describe their jobs; None: as they are."""
     if not settings.length_error:
         return None
     from treadle.models.noisy import misjudged  # noqa: PLC0415  # as above

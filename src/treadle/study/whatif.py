@@ -7,6 +7,7 @@ the run itself if it ran at one size only; what is left of its time is what a st
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from treadle.core.actions import Stop
 from treadle.core.events import (
@@ -21,7 +22,8 @@ from treadle.core.events import (
 )
 from treadle.core.job import JobId, JobSpec, Profile
 from treadle.journal.journal import Journal
-from treadle.models.lengths import SERIAL, Lengths
+from treadle.models.learning.rules import LIVE
+from treadle.models.learning.speeds import Speeds
 from treadle.sim.experiment import Stopwatch, prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
@@ -36,7 +38,7 @@ class Seen:
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
-    lengths: Lengths = field(default_factory=Lengths)  # by its progress
+    lengths: Speeds = field(default_factory=partial(Speeds, LIVE))  # by its progress
     ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
     ended_at: float | None = None
     finished: bool = False
@@ -132,7 +134,7 @@ def _spec(job: Seen) -> JobSpec:
     sizes = {size for size, _, _ in job.ran}
     lengths, restart_s = job.lengths, 0.0
     if len(job.ran) == 1 or not lengths.by_size:
-        lengths = Lengths()
+        lengths = Speeds(LIVE)
         by_size: dict[int, float] = defaultdict(float)
         for size, seconds, _ in job.ran:
             by_size[size] += seconds
@@ -141,15 +143,15 @@ def _spec(job: Seen) -> JobSpec:
             lengths.add(size, max(1e-3, seconds / share[size]))
     else:
         spent_s = sum(seconds for _, seconds, _ in job.ran)
-        needed_s = sum(part * lengths.length_s(size) for size, _, part in job.ran)
+        needed_s = sum(part * lengths.seconds(size) for size, _, part in job.ran)
         restart_s = max(0.0, spent_s - needed_s) / len(job.ran)
     profile = Profile(
         size=spec.asked,
-        serial=SERIAL,
+        serial=LIVE.serial,
         restart_s=restart_s,
         model=spec.profile.model,
-        curve=lengths.curve(),
+        curve=lengths.points,
     )
     return replace(
-        spec, iterations=lengths.length_s(spec.asked), profile=profile, submit_at=job.submitted_at
+        spec, iterations=lengths.seconds(spec.asked), profile=profile, submit_at=job.submitted_at
     )

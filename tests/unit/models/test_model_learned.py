@@ -1,5 +1,6 @@
 """A belief that learns: generous before it has seen anything, and then what it saw."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
-from treadle.models import learned
-from treadle.models.learned import Learned, by_job, by_model
+from treadle.models.learning.belief import Learned
+from treadle.models.learning.kinds import by_job, by_model
+from treadle.models.learning.rules import SIMULATED
 from treadle.models.scaling import ScalingModel, speedup
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
@@ -35,7 +37,7 @@ def speeds(belief: Learned, spec: JobSpec) -> list[float]:
     return [belief.alone(spec, size) for size in SIZES]
 
 
-def test_a_job_that_nobody_has_seen_is_taken_to_scale_linearly() -> None:
+def test_a_job_of_a_kind_never_seen_is_expected_to_scale_linearly() -> None:
     belief = Learned(ScalingModel(), nominal_per_s=2.0)
     assert speeds(belief, of("a")) == [2.0 * size for size in SIZES]
 
@@ -70,7 +72,7 @@ def test_what_was_measured_holds_at_its_size_and_leaves_no_step_beside_it() -> N
 
 @given(
     st.dictionaries(
-        st.integers(1, 64), st.floats(0.01, 100.0), min_size=1, max_size=learned.SIZES_MAX
+        st.integers(1, 64), st.floats(0.01, 100.0), min_size=1, max_size=SIMULATED.sizes_max
     )
 )
 def test_beyond_what_was_measured_nothing_is_better_than_linear(points: dict[int, float]) -> None:
@@ -90,11 +92,11 @@ def test_jobs_of_one_model_and_size_learn_from_each_other_and_others_do_not() ->
     assert belief.alone(of("b", asked=8), 2) == 2.0
     assert belief.alone(of("b", model="bert"), 2) == 2.0
     assert belief.alone(of("b", model=""), 2) == 2.0
-    assert by_model(of("b", model="")) == "b"
+    assert by_model(of("b", model="")) == by_job(of("b"))
 
 
-def test_by_job_everybody_learns_for_itself() -> None:
-    belief = Learned(ScalingModel(), key=by_job)
+def test_by_job_every_job_learns_for_itself() -> None:
+    belief = Learned(ScalingModel(), kinds=by_job)
     belief.observe(of("a"), 2, 5.0)
     assert (belief.alone(of("a"), 2), belief.alone(of("b"), 2)) == (5.0, 2.0)
 
@@ -116,20 +118,28 @@ def test_the_basis_changes_with_the_answers_and_only_then() -> None:
     assert len({first, belief.basis(other), belief.basis(of("a")), 0}) == 4
 
 
+def test_an_answer_that_was_given_is_revised_by_the_next_observation() -> None:
+    belief = seen((2, 5.0))
+    assert belief.alone(of("a"), 4) > 6.0
+    belief.observe(of("a"), 4, 6.0)
+    assert belief.alone(of("a"), 4) == pytest.approx(6.0)
+
+
 def test_a_job_that_stands_still_teaches_nothing() -> None:
     assert seen((2, 0.0)).basis(of("a")) == 0
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learned, "CURVES_MAX", 2)
-    monkeypatch.setattr(learned, "SIZES_MAX", 3)
-    belief = Learned(ScalingModel(), key=by_job)
+def test_memory_is_bounded() -> None:
+    few = replace(SIMULATED, kinds_max=2, sizes_max=3)
+    belief = Learned(ScalingModel(), kinds=by_job, rules=few)
     for name in ("a", "b", "a", "c"):
         belief.observe(of(name), 2, 5.0 if belief.basis(of(name)) == 0 else 9.0)
     assert [belief.basis(of(name)) > 0 for name in "abc"] == [True, False, True]
     for size in range(1, 6):
         belief.observe(of("c"), size, float(size))
-    assert list(belief._curves["c"].measured) == [3, 4, 5]
+    known = belief.learner.closest(by_job(of("c")))
+    assert known is not None
+    assert list(known.speeds.by_size) == [3, 4, 5]
 
 
 def test_sharing_is_the_models_and_the_speed_alone_is_what_was_seen() -> None:

@@ -2,7 +2,7 @@
 
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
-from treadle.models.learned import Learned
+from treadle.models.learning.belief import Learned
 from treadle.models.noisy import Noisy
 from treadle.models.scaling import ScalingModel
 from treadle.policies.afs.afs import Ladders

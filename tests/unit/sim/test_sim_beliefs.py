@@ -11,7 +11,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
-from treadle.models.learned import Learned, learning
+from treadle.models.learning.belief import Learned, learning
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel

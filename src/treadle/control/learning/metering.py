@@ -1,15 +1,16 @@
 """How far a running job is and how fast it goes, from its reports or its output.
 
-Work is counted in seconds at the asked size (profiles.py). A report of a share of the whole, and
-how that share grows, tell how long the whole takes at the present size.
+How fast the reported share of the work grows tells how long the whole job takes at its present
+size. When the attempt ends, that is what the learner is given
+(`treadle.models.learning.observations.of_end`).
 """
 
 from dataclasses import dataclass
 
 from treadle.core.job import JobId
 
-SPAN_S = 2.0  # a speed is measured over at least so long
-FORGET_S = 60.0  # ... and over about so long at most
+SPAN_S = 2.0  # a speed is measured over at least this long
+FORGET_S = 60.0  # and over about this long at most
 
 
 @dataclass(slots=True)
@@ -25,31 +26,35 @@ class Gauge:
     steps: float = 0.0
     total: float | None = None
 
+    @property
+    def measured_s(self) -> float:
+        """How long the present speed has been measured."""
+        return self.seen_at - self.from_at
+
     def share_per_s(self) -> float | None:
-        """Of the whole work, each second; None while too little was seen."""
-        span_s = self.seen_at - self.from_at
+        """Share of the whole work done each second; None while too little was seen."""
         gained = self.seen_share - self.from_share
-        return gained / span_s if span_s >= SPAN_S and gained > 0 else None
+        return gained / self.measured_s if self.measured_s >= SPAN_S and gained > 0 else None
 
 
 class Meter:
-    """Gauges of jobs that run."""
+    """The gauges of running jobs."""
 
     def __init__(self) -> None:
         self._gauges: dict[JobId, Gauge] = {}
 
     def begin(self, job: JobId, action: int, size: int, share: float, now: float) -> None:
-        """An attempt begins; what was done before is `share`."""
+        """An attempt begins; `share` of the work was done before."""
         self._gauges[job] = Gauge(action, size, now, share, now, share)
 
     def see(self, job: JobId, step: float, total: float, now: float) -> Gauge | None:
-        """A job says how far it is; None if that says nothing."""
+        """A job reports its progress; None if the report says nothing."""
         gauge = self._gauges.get(job)
         if gauge is None or not total > 0:
             return None
         share = min(1.0, step / total)
         if gauge.total is None or share < gauge.seen_share:
-            # The first word of this attempt, or it started over: speed counts from here.
+            # The first report of this attempt, or it started over: measure from here.
             gauge.from_at, gauge.from_share = now, share
         elif now - gauge.from_at > FORGET_S:
             gauge.from_at, gauge.from_share = gauge.seen_at, gauge.seen_share

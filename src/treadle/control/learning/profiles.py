@@ -1,106 +1,91 @@
 """What was learned from jobs that ran, for those that are submitted later.
 
-A job's work is counted in seconds at the size it asks for. Jobs alike are told by who submits what:
-the same command of the same user first, then the same program of the same user with the same model
-name. Of each we keep how long the whole job took, or would have taken, at each size it ran at; that
-gives both the length of the next one and how it speeds up with devices.
+The learner is `treadle.models.learning`, which the simulator runs as well. This module is its
+adapter: kinds from command lines, stored rows in and out, and a job's expected length and profile.
+A unit of work is a whole job here, so what is learned is how long it takes at each size.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import msgspec
 
 from treadle.core.job import Profile
-from treadle.models.lengths import SERIAL, Lengths
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.learner import Learner
+from treadle.models.learning.observations import Observation
+from treadle.models.learning.rules import LIVE, Rules
 from treadle.store.rows import ProfileRow
 
-UNKNOWN_S = 3600.0  # a job of which nobody knows anything
-PROFILES_MAX = 20_000
-_INTERPRETERS = (
-    "python",
-    "bash",
-    "sh",
-    "torchrun",
-    "accelerate",
-    "deepspeed",
-    "env",
-    "uv",
-    "nohup",
-)
+UNKNOWN_S = 3600.0  # how long a job is assumed to take of which nothing is known
+PROFILES_MAX = LIVE.kinds_max
+_SOURCES = ("its own past", "jobs like it")  # by which of the keys was seen
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """How long a job is taken to be, how it scales, and why we think so."""
+    """How long a job is expected to take, how it scales, and why we think so."""
 
     length_s: float
     profile: Profile
     source: str  # "its own past", "jobs like it", "its user", "nothing"
 
 
-class Profiles:
-    """By kind of job; what changed since it was last asked is to be written."""
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The body of a stored row."""
 
-    def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
-        self._known: dict[str, Lengths] = {
-            row.key: msgspec.json.decode(row.body, type=Lengths) for row in rows
-        }
-        self._changed: dict[str, None] = {}
+    by_size: dict[int, list[float]]
+
+
+class Profiles:
+    """Profiles by kind of job. Changes since they were last asked for are to be written."""
+
+    def __init__(self, rows: Iterable[ProfileRow] = (), rules: Rules = LIVE) -> None:
+        """`rows`: what was stored, the one that changed last at the end."""
+        stored = ((row.key, msgspec.json.decode(row.body, type=_Body).by_size) for row in rows)
+        self._learner = Learner(rules, stored)
 
     def expect(
-        self, keys: Sequence[str], asked: int, *, model: str, estimate_s: float | None
+        self,
+        keys: Sequence[str],
+        asked: int,
+        *,
+        model: str,
+        estimate_s: float | None,
+        sizes: Sequence[int] = (),
     ) -> Expectation:
-        """What is known of jobs under these keys, the most telling first."""
-        sources = ("its own past", "jobs like it")
-        for key, source in zip(keys, sources, strict=True):
-            known = self._known.get(key)
-            if known is not None:
-                curve = known.curve()
-                profile = Profile(size=asked, serial=SERIAL, model=model, curve=curve)
-                return Expectation(known.length_s(asked), profile, source)
-        profile = Profile(size=asked, serial=SERIAL, model=model)
+        """What to expect of a job with these keys, the closest first, that may have these sizes."""
+        serial = self._learner.rules.serial
+        known = self._learner.closest(keys)
+        if known is not None:
+            curve = known.speeds.curve
+            carried = curve.carried((asked, *sizes))
+            profile = Profile(size=asked, serial=serial, model=model, curve=carried)
+            source = _SOURCES[keys.index(known.kind)]
+            return Expectation(curve.seconds(asked, asked), profile, source)
+        profile = Profile(size=asked, serial=serial, model=model)
         if estimate_s is not None:
             return Expectation(estimate_s, profile, "its user")
         return Expectation(UNKNOWN_S, profile, "nothing")
 
+    def observe(self, keys: Sequence[str], seen: Observation | None) -> None:
+        """Take in what an attempt said of the whole job; None if it said nothing."""
+        if seen is not None:
+            self._learner.observe(keys, seen)
+
     def learn(self, keys: Sequence[str], size: int, length_s: float) -> None:
-        if not length_s > 0:
-            return
-        for key in keys:
-            known = self._known.pop(key, None) or Lengths()  # The one changed last stands last.
-            known.add(size, length_s)
-            self._known[key] = known
-            self._changed[key] = None
-        while len(self._known) > PROFILES_MAX:
-            del self._known[next(iter(self._known))]
+        """The whole job took that long at that size, or would have."""
+        self.observe(keys, Observation(size, length_s))
 
     def changes(self, at: float) -> list[ProfileRow]:
-        """Rows to write; asked once for each change."""
-        rows = [
-            ProfileRow(key, msgspec.json.encode(self._known[key]), at)
-            for key in self._changed
-            if key in self._known
+        """Rows to write, each change once."""
+        return [
+            ProfileRow(kind, msgspec.json.encode(_Body(by_size)), at)
+            for kind, by_size in self._learner.changes()
         ]
-        self._changed = {}
-        return rows
 
 
 def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[str, str]:
-    """The same command, and the same program, of one user and model."""
-    whole = hashlib.sha256("\0".join(command).encode()).hexdigest()[:24]
-    return (f"{owner}/{model}/={whole}", f"{owner}/{model}/{_program(command)}")
-
-
-def _program(command: Sequence[str]) -> str:
-    """What is run: the script behind an interpreter, or the program itself."""
-    words = [word for word in command if not word.startswith("-")]
-    names = [PurePosixPath(word).name for word in words[:4]]
-    if not names:
-        return ""
-    for name in names:
-        if not name.startswith(_INTERPRETERS) and "=" not in name:
-            return name[:80]
-    return names[0][:80]
+    """The keys of profiles that a job learns from, and teaches: the closest first."""
+    return by_command(owner, model, command)

@@ -16,7 +16,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.models.around import Around
-from treadle.models.learned import seen_alone
+from treadle.models.learning.belief import seen_alone
 from treadle.models.noisy import log_normal
 from treadle.models.plans.fit import KNOBS, SEVEN, Run
 from treadle.models.plans.iteration_time import ModelType

@@ -1,0 +1,13 @@
+"""How fast jobs run and how long they take, learned by watching them: one learner for all.
+
+`treadle simulate --belief learned` and the live controller run the code of this folder.
+
+    observations.py   what was seen of a speed: a report, or the end of an attempt
+    kinds.py          which jobs are alike
+    repeats.py        what repeated measurements at one size come to
+    curves.py         what is assumed of sizes that were not measured
+    rules.py          the choices above as one value: SIMULATED and LIVE, and why they differ
+    speeds.py         the measurements of one kind of jobs
+    learner.py        Learner: observations in, speeds by size out
+    belief.py         Learned: what policies are given in the simulator
+"""

@@ -1,0 +1,117 @@
+"""What policies believe of speeds that they must learn: the learner as a performance model.
+
+The truth is hidden; the belief sees what runs. What it may know besides are stages: what jobs do
+within an iteration, relative to each other and therefore how sharing slows them. How many
+iterations a second that is, it must see. A unit of work is one iteration here.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from treadle.core.actions import Action
+from treadle.core.allocation import Allocation
+from treadle.core.events import Event, JobProgressed, JobStarted
+from treadle.core.job import Job, JobSpec
+from treadle.core.ports import InterleavingModel
+from treadle.core.scheduler import Observer, Scheduler
+from treadle.models.learning.kinds import Kinds, by_model
+from treadle.models.learning.learner import Learner
+from treadle.models.learning.observations import of_report
+from treadle.models.learning.rules import SIMULATED, Rules
+from treadle.models.scaling import speedup
+
+NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was seen
+
+
+class Learned:
+    """Speeds alone by what was observed; the model says how jobs go together, and only that."""
+
+    def __init__(
+        self,
+        model: InterleavingModel,
+        *,
+        kinds: Kinds = by_model,
+        rules: Rules = SIMULATED,
+        nominal_per_s: float = NOMINAL_PER_S,
+    ) -> None:
+        self.learner = Learner(rules)
+        self._model = model
+        self._kinds = kinds
+        self._nominal_per_s = nominal_per_s
+
+    def observe(
+        self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False
+    ) -> None:
+        """Take in that the job ran at that speed on so many devices."""
+        seen = of_report(size, iterations_per_s, shared=shared)
+        if seen is not None:
+            self.learner.observe(self._kinds(spec), seen)
+
+    def basis(self, spec: JobSpec) -> int:
+        """What the answers about a job rest on: they are equal while this is."""
+        known = self.learner.closest(self._kinds(spec))
+        return 0 if known is None else known.version
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        known = self.learner.closest(self._kinds(spec))
+        if known is None:
+            return self._nominal_per_s * speedup(size, self.learner.rules.serial)
+        return 1.0 / known.speeds.curve.seconds(size, spec.asked)
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        speed = self.alone(spec, len(allocation.devices))
+        if not ring:
+            return speed
+        model = self._model
+        shared = model.iterations_per_s(spec, allocation, ring)
+        return speed * shared / model.iterations_per_s(spec, allocation, ())
+
+    def kind(self, spec: JobSpec) -> Hashable:
+        return self._model.kind(spec)
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        shared = self._model.together(specs)
+        return tuple(
+            self.alone(spec, spec.asked) * speed / self._model.alone(spec, spec.asked)
+            for spec, speed in zip(specs, shared, strict=True)
+        )
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        return self._model.efficiency(specs)
+
+
+# A speed as it is measured, of a job on so many devices that runs at that speed.
+Measure = Callable[[JobSpec, int, float], float]
+
+
+def learning(belief: Learned, measure: Measure | None = None) -> Observer:
+    """Feed a belief from a loop; `measure` may add errors to what it sees."""
+
+    def observe(
+        now: float,  # noqa: ARG001
+        events: Sequence[Event],
+        actions: Sequence[Action],  # noqa: ARG001
+        scheduler: Scheduler,
+    ) -> None:
+        for job, speed, shared in _reports(events, scheduler):
+            measured = speed if measure is None else measure(job.spec, job.size, speed)
+            belief.observe(job.spec, job.size, measured, shared=shared)
+
+    return observe
+
+
+def seen_alone(events: Sequence[Event], scheduler: Scheduler) -> Iterator[tuple[Job, float]]:
+    """Jobs that report their speed on devices that they still hold and do not share."""
+    return ((job, speed) for job, speed, shared in _reports(events, scheduler) if not shared)
+
+
+def _reports(events: Sequence[Event], scheduler: Scheduler) -> Iterator[tuple[Job, float, bool]]:
+    """Jobs that report their speed on devices that they still hold; whether they share them."""
+    tenants = scheduler.tenancy.tenants
+    for event in events:
+        if isinstance(event, JobStarted | JobProgressed):
+            job = scheduler.jobs.get(event.job)
+            if job is not None and event.action == job.action and job.allocation is not None:
+                shared = any(len(tenants[device]) > 1 for device in job.allocation.devices)
+                yield job, event.iterations_per_s, shared
