@@ -1,10 +1,15 @@
 """An engine whose jobs exist in memory only, for tests of the controller and for trials.
 
-A job does what its command says: `true`, `false`, `exit N`, `echo TEXT`, `sleep S`, `forever`,
-`announce CHANGE ...` (what it can change while it runs), in sequences joined by `;`. The command
-`no-such-command` cannot be launched, and any other exits with 0 at once. Tests can drive jobs,
-devices and nodes through the methods at the end. What runs is kept in a `MemoryWorld`; a second
-engine over the same world adopts it.
+A job does what its command says, a sequence of steps joined by `;`:
+
+    true, false, exit N    end with that exit code
+    echo TEXT              write a line; $RANK is the number of the rank
+    sleep S, forever       wait, by the clock of the controller
+    announce CHANGE ...    what it can change while it runs: size, devices, plan, turn, host
+    no-such-command        it cannot be launched
+
+Other commands exit with 0 at once. Tests can drive jobs, devices and nodes. What runs is kept in a
+`MemoryWorld`; a second engine over the same world adopts it.
 """
 
 import asyncio

@@ -63,7 +63,8 @@ class MemoryAttempt:
             word, *rest = self._steps[self._next_step]
             if word == "echo":
                 for rank in range(len(self.output)):
-                    self.write(rank, " ".join(rest).encode() + b"\n")
+                    line = " ".join(rest).replace("$RANK", str(rank))
+                    self.write(rank, line.encode() + b"\n")
             elif word in ("sleep", "forever"):
                 if self._wake_at is None:
                     self._wake_at = clock.now() + float(rest[0]) if rest else inf
