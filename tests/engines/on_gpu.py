@@ -97,8 +97,8 @@ class Stand:
             while True:
                 event = await self.jobs.inbox.get()
                 print("   ", event, flush=True)
-                event = event.meaning if isinstance(event, AttemptEnded) else event
-                if isinstance(event, kind) and getattr(event, "job", "") == job:
+                found = event.meaning if isinstance(event, AttemptEnded) else event
+                if isinstance(found, kind) and getattr(found, "job", "") == job:
                     return
 
         await asyncio.wait_for(heard(), within_s)

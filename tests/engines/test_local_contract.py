@@ -1,74 +1,73 @@
-"""The local engine keeps the contract that all engines are held to, with real processes."""
+"""The local engine keeps the contract of engines, with real processes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from tests.engines.bench import Book
-from treadle.engines.launch import Launch
 
 from treadle.control.loop.clock import MonotonicClock
-from treadle.core.actions import Action, Stop
-from treadle.core.cluster import Node
-from treadle.core.events import Event
-from treadle.core.ports import Abilities
+from treadle.core.ports import Engine
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.node.environment import TAG
-from treadle.testing.engine_contract import Bench, EngineContract
+from treadle.engines.registry import EngineContext
+from treadle.testing.engine_bench import EngineBench
+from treadle.testing.engine_contract import EngineContract
+
+UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
+
+
+class LocalBench(EngineBench):
+    cannot: ClassVar = {
+        "changes while it runs": "no program announces changes yet",
+        "node loss": "the engine ends with its only node",
+        "progress": "the controller fills in how far a job is",
+    }
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        commands = {
+            "short": ("true",),
+            "long": ("sleep", "86400"),
+            "held": ("sh", "-c", UNTIL_RELEASED + 'exit "$(cat "$0")"', str(root / "held")),
+            "slow": ("sh", "-c", UNTIL_RELEASED, str(root / "slow")),
+            "talker": (
+                "sh",
+                "-c",
+                'echo "rank $RANK one"; ' + UNTIL_RELEASED + "echo two",
+                str(root / "talker"),
+            ),
+            "flood": ("sh", "-c", "printf %8192s"),
+            "missing": ("/no/such/program",),
+        }
+        super().__init__(commands)
+
+    def make(self) -> Engine:
+        context = EngineContext(
+            controls=self.controls, clock=MonotonicClock(), root=self.root / "engine"
+        )
+        self.local = LocalEngine(context, devices=CpuSlots(3), node_name="n0")
+        return self.local
+
+    async def clear_away(self) -> None:
+        await self.engine.close()
+        while processes.kill_tagged(TAG, f"{self.local.folders.instance}*"):
+            await asyncio.sleep(0.002)
+
+    async def release(self, job: str, code: int = 0) -> None:
+        through = self.root / f"{job}.new"
+        through.write_text(str(code))
+        through.rename(self.root / job)
 
 
 class TestLocalEngine(EngineContract):
-    """`short` takes a moment here instead of ten seconds: a contract is no test of patience."""
+    __test__ = True
 
     @pytest.fixture(autouse=True)
-    def _in(self, tmp_path: Path) -> Iterator[None]:
+    def _root(self, tmp_path: Path) -> None:
         self.root = tmp_path
-        self.machines: list[_TwoMachines] = []
-        yield
-        for machines in self.machines:
-            machines.clear_away()
 
-    async def bench(self) -> Bench:
-        inbox: asyncio.Queue[Event | None] = asyncio.Queue()
-        book = Book()
-        sleep = Launch(job="", attempt=0, command=(), workdir="/", ranks=1, grace_s=5.0)
-        book.jobs["short"] = replace(sleep, job="short", command=("sleep", "0.1"))
-        book.jobs["long"] = replace(sleep, job="long", command=("sleep", "86400"))
-        machines = _TwoMachines(self.root, book, inbox)
-        self.machines.append(machines)
-        return Bench(machines, inbox)
-
-
-class _TwoMachines:
-    """Two local engines side by side as the nodes n0 and n1."""
-
-    abilities = Abilities(share=True)
-
-    def __init__(self, root: Path, book: Book, inbox: "asyncio.Queue[Event | None]") -> None:
-        self._engines = {
-            name: LocalEngine(
-                node=Node(name, 2, cores=2),
-                devices=CpuSlots(2),
-                book=book,
-                inbox=inbox,
-                root=root / name,
-                clock=MonotonicClock(),
-            )
-            for name in ("n0", "n1")
-        }
-        self._where: dict[str, LocalEngine] = {}
-
-    async def carry_out(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            if not isinstance(action, Stop):
-                self._where[action.job] = self._engines[action.allocation.devices[0].node]
-            await self._where[action.job].carry_out([action])
-
-    def clear_away(self) -> None:
-        for engine in self._engines.values():
-            engine.nursery.close()
-            processes.kill_tagged(TAG, f"{engine.folders.instance}*")
+    def bench(self) -> EngineBench:
+        return LocalBench(self.root)

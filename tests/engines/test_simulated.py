@@ -1,30 +1,81 @@
-"""The simulated engine keeps the contract that live engines are held to."""
+"""The simulated engine keeps the contract of engines."""
 
-from treadle.core.cluster import Cluster
+from math import inf
+from typing import ClassVar
+
+from treadle.core.actions import Start
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import NodeLost
+from treadle.core.ports import Engine
 from treadle.models.scaling import ScalingModel
 from treadle.sim.engine import SimulatedEngine
-from treadle.testing.clocks import SimulatedWorld
-from treadle.testing.engine_contract import Bench, EngineContract
+from treadle.sim.faults import Faults, FaultSettings
+from treadle.sim.live_engine import SimulatedWorld
+from treadle.testing.builders import job
+from treadle.testing.engine_bench import EngineBench, on
+from treadle.testing.engine_contract import EngineContract
+
+CLUSTER = Cluster((Node("n0", 3), Node("n1", 3)))
+JOBS = (
+    job("short", length_s=10.0),
+    job("held", length_s=1000.0, sizes=(1, 2)),
+    job("long", length_s=86_400.0, sizes=(1, 2)),
+)
+# The first node is lost after the other jobs have finished and while `long` runs.
+FAULTS = FaultSettings(seed=2, node_mtbf_s=40_000.0, checkpoint_every_s=inf)
+
+
+class SimulatedBench(EngineBench):
+    cannot: ClassVar = {
+        "attempts": "a simulated job is not launched anew for each attempt",
+        "changes while it runs": "the simulator restarts a job for every change",
+        "exit codes": "simulated jobs have no exit codes",
+        "launches": "the simulator knows its jobs and does not ask how to launch them",
+        "measurements": "the simulator reports progress instead",
+        "output": "simulated jobs write nothing",
+        "slow stops": "a simulated stop takes no time",
+    }
+
+    def __init__(self) -> None:
+        faults = Faults(FAULTS, CLUSTER)
+        self.first_lost = faults.fork().due(faults.next_at)[0]
+        self.simulated = SimulatedEngine(JOBS, ScalingModel.on(CLUSTER), faults=faults)
+        self.world: SimulatedWorld | None = None
+        super().__init__({})
+
+    def make(self) -> Engine:
+        if self.world is None:
+            self.world = SimulatedWorld(self.simulated, CLUSTER.nodes, controls=self.controls)
+        else:
+            self.world = self.world.restarted(self.controls)
+        return self.world
+
+    async def open(self) -> None:
+        await self.more()
+        self.facts.clear()  # The jobs were submitted.
+
+    async def clear_away(self) -> None:
+        await self.engine.close()
+
+    async def more(self) -> None:
+        """Jump to the next event, as a controller that waits would."""
+        assert self.world is not None
+        assert self.world.next_at < inf, f"nothing will happen any more; so far: {self.facts}"
+        await self.world.sleep_until(self.world.next_at)
+
+    async def release(self, job: str, code: int = 0) -> None:
+        while not self.meanings(job):
+            await self.more()
+
+    async def lose_node(self) -> str:
+        assert isinstance(self.first_lost, NodeLost)
+        await self.order(Start(0, "long", on(self.first_lost.node, 0)))
+        await self.started("long", 0)
+        return self.first_lost.node
 
 
 class TestSimulatedEngine(EngineContract):
-    async def bench(self) -> Bench:
-        cluster = Cluster.grid(2, 2)
-        engine = SimulatedEngine([self.SHORT, self.LONG], ScalingModel.on(cluster))
-        world = SimulatedWorld(engine)
-        inbox = _JumpingInbox(world)
-        await inbox.get()
-        await inbox.get()
-        return Bench(world, inbox)  # type: ignore[arg-type]
+    __test__ = True
 
-
-class _JumpingInbox:
-    """An inbox that moves the world on when it is empty, as a waiting controller would."""
-
-    def __init__(self, world: SimulatedWorld) -> None:
-        self._world = world
-
-    async def get(self):
-        while self._world.inbox.empty():
-            await self._world.sleep_until(self._world.next_at)
-        return self._world.inbox.get_nowait()
+    def bench(self) -> EngineBench:
+        return SimulatedBench()

@@ -17,9 +17,9 @@ from treadle.models.scaling import PHILLY, ScalingModel
 from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults, FaultSettings
+from treadle.sim.live_engine import SimulatedWorld
 from treadle.sim.run import Simulation
 from treadle.testing.builders import policy
-from treadle.testing.clocks import SimulatedWorld
 from treadle.testing.strategies import clusters, workloads
 
 Log = list[tuple[float, tuple[Action, ...]]]
@@ -47,7 +47,7 @@ def live(name: str, cluster: Cluster, world: SimulatedEngine) -> Log:
     log: Log = []
 
     async def drive() -> None:
-        adapter = SimulatedWorld(world)
+        adapter = SimulatedWorld(world, cluster.nodes)
         controller = Controller(
             Scheduler(policy(name), cluster),
             adapter,

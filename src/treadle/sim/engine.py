@@ -176,9 +176,14 @@ class SimulatedEngine:
         self._forget_rings()
         begun, self._begun = self._begun, []
         for run, cost_s in begun:
-            self._begin(run, now, cost_s)
+            if self._runs.get(run.spec.id) is run:  # It may have been stopped by a later order.
+                self._begin(run, now, cost_s)
         if self._disturbed:
             self._respeed(now)
+
+    def running(self) -> dict[JobId, tuple[int, Allocation]]:
+        """The jobs that hold devices: the newest order about each, and what it holds."""
+        return {job: (run.action, run.allocation) for job, run in self._runs.items()}
 
     # -- orders ---------------------------------------------------------------------------------
 

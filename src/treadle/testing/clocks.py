@@ -1,17 +1,10 @@
 """Clocks that tests move."""
 
 import asyncio
-from collections.abc import Sequence
-from math import inf
-
-from treadle.core.actions import Action
-from treadle.core.events import Event
-from treadle.core.ports import Abilities
-from treadle.sim.engine import SimulatedEngine
 
 
 class ManualClock:
-    """Stands still until it is told to advance; sleepers wake in order of their moments."""
+    """Stands still until `advance`; sleepers wake in order of their moments."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._now = now
@@ -28,49 +21,10 @@ class ManualClock:
         await woken.wait()
 
     def advance(self, to: float) -> None:
-        """Move to a moment and wake whoever slept until then."""
+        """Move to a moment and wake all that slept until then."""
         assert to >= self._now, "time does not run backwards"
         self._now = to
         due = sorted((s for s in self._sleepers if s[0] <= to), key=lambda sleeper: sleeper[0])
         self._sleepers = [s for s in self._sleepers if s[0] > to]
         for _, woken in due:
             woken.set()
-
-
-class SimulatedWorld:
-    """The simulated engine as a live one, with a clock that jumps when the controller idles.
-
-    The controller sleeps only when it has nothing to do; that is the moment to jump to whatever
-    happens next and to put it in the inbox.
-    """
-
-    abilities = Abilities(resize=True, move=True, change_plan=True, share=True)
-
-    def __init__(self, engine: SimulatedEngine) -> None:
-        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.ended = asyncio.Event()  # nothing will ever happen again
-        self._engine = engine
-        self._now = 0.0
-
-    @property
-    def next_at(self) -> float:
-        """When something happens next by itself."""
-        return self._engine.next_at
-
-    def now(self) -> float:
-        return self._now
-
-    async def sleep_until(self, moment: float) -> None:
-        now = min(moment, self._engine.next_at)
-        if now == inf:
-            self.ended.set()
-            await asyncio.Event().wait()
-        self._now = now
-        events = self._engine.due(now)
-        for event in events:
-            self.inbox.put_nowait(event)
-        if now < moment and not events:
-            await asyncio.Event().wait()
-
-    async def carry_out(self, actions: Sequence[Action]) -> None:
-        self._engine.carry_out(actions, self._now)

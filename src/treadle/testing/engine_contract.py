@@ -1,135 +1,305 @@
-"""The contract of an engine: subclass EngineContract, say how to make yours, and run pytest."""
+"""The contract of an engine: subclass EngineContract, say how to make a bench, and run pytest.
 
-import asyncio
-from collections.abc import Coroutine
-from dataclasses import dataclass
-from typing import Any, TypeVar
+It holds an engine to every rule of docs/add-an-engine.md; tests are named by the number of the
+rule. A rule that an engine cannot be put to is skipped with the reason that its bench gives in
+`cannot`. Rules 1 to 7 are in engine_order_rules.py.
+"""
 
-from treadle.core.actions import Action, Change, Start, Stop
-from treadle.core.allocation import Allocation
+import pytest
+
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.attempt import How
 from treadle.core.cluster import Device
-from treadle.core.events import Event, JobFinished, JobStarted, JobStopped, JobSubmitted
-from treadle.core.job import JobSpec
-from treadle.core.ports import Engine
-from treadle.testing.builders import job
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    JobFinished,
+    JobStopped,
+    NodeLost,
+)
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.core.machine import DeviceOrder
+from treadle.testing.engine_bench import DONE, PER_S, EngineBench, meaning, row
+from treadle.testing.engine_order_rules import BOTH, HERE, THERE, OrderRules
 
-Kind = TypeVar("Kind", bound=Event)
-
-ANSWER_WITHIN = 1000  # events to look through for an answer before giving up
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """An engine on a test bench: two nodes n0 and n1 with two free devices each.
-
-    The jobs `short` (10 s of work on one device) and `long` (a day) can be started on it, and are
-    announced by JobSubmitted events if the engine announces jobs.
-    """
-
-    engine: Engine
-    inbox: "asyncio.Queue[Event | None]"
-
-    async def order(self, *actions: Action) -> None:
-        await self.engine.carry_out(actions)
-
-    async def answer(self, kind: type[Kind], identity: str) -> Kind:
-        """The next event of that kind about that job."""
-        for _ in range(ANSWER_WITHIN):
-            event = await self.inbox.get()
-            if isinstance(event, kind) and getattr(event, "job", None) == identity:
-                return event
-        raise AssertionError(f"no {kind.__name__} of job {identity} came")
+DEVICE = Device("n0", 0)
 
 
-class EngineContract:
-    """What every engine promises, whatever runs underneath."""
+class EngineContract(OrderRules):
+    """What every engine promises. Subclasses set `__test__` and override `bench`."""
 
-    SHORT: JobSpec = job("short", length_s=10.0)
-    LONG: JobSpec = job("long", length_s=86_400.0, size=1, sizes=(1, 2))
+    # -- rule 8: adoption -----------------------------------------------------------------------
 
-    async def bench(self) -> Bench:
-        """A fresh engine that knows SHORT and LONG. Override this."""
-        raise NotImplementedError
-
-    def test_a_start_is_answered_with_its_own_id(self) -> None:
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(7, "long", on("n0", 0)))
-            started = await bench.answer(JobStarted, "long")
-            assert started.action == 7
-            assert started.iterations_per_s > 0
-
-        run(story())
-
-    def test_a_job_that_is_left_alone_finishes(self) -> None:
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(0, "short", on("n0", 0)))
-            finished = await bench.answer(JobFinished, "short")
-            assert finished.action == 0
-
-        run(story())
-
-    def test_a_stop_is_answered_with_what_can_be_resumed(self) -> None:
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(0, "long", on("n0", 0)))
-            await bench.answer(JobStarted, "long")
+    def test_8_what_runs_is_found_again(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.crash()
+            await bench.engine.adopt([row("long", Phase.RUNNING, HERE)], [AttemptId("long", 1)])
+            assert bench.held() == {"long"}
             await bench.order(Stop(1, "long"))
-            stopped = await bench.answer(JobStopped, "long")
-            assert stopped.action == 1
-            assert 0 <= stopped.iterations_done < self.LONG.iterations
+            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+            assert len(bench.facts) == 1  # the start was known before
 
-        run(story())
+        self.tell(story)
 
-    def test_a_stopped_job_resumes_where_it_was(self) -> None:
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(0, "long", on("n0", 0)))
-            await bench.answer(JobStarted, "long")
+    def test_8_a_start_that_the_controller_has_not_seen_is_reported_again(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.crash()
+            await bench.engine.adopt([row("long", Phase.STARTING, HERE)], [AttemptId("long", 1)])
+            started = await bench.started("long", 0)
+            assert (started.iterations_done, started.iterations_per_s) == (DONE, PER_S)
+            assert bench.controls.attempts == {("long", 0): 1}
+
+        self.tell(story, "launches")
+
+    def test_8_an_end_that_happened_meanwhile_is_reported(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.engine.close()
+            await bench.release("held", 3)
+            await bench.crash()
+            await bench.engine.adopt([row("held", Phase.RUNNING, HERE)], [AttemptId("held", 1)])
+            end = await bench.end("held", 0)
+            assert isinstance(end, AttemptEnded)
+            assert (end.attempt, end.how, end.code) == (1, How.EXITED, 3)
+
+        self.tell(story, "exit codes")
+
+    def test_8_an_end_that_the_controller_has_not_seen_is_reported_again(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "short", HERE))
+            await bench.end("short", 0)
+            await bench.crash()
+            await bench.engine.adopt([row("short", Phase.RUNNING, HERE)], [AttemptId("short", 1)])
+            assert meaning(await bench.end("short", 0)) == JobFinished("short", 0)
+
+        self.tell(story)
+
+    def test_8_a_start_that_is_owed_is_carried_out(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            waits = row("long", Phase.STARTING, HERE, action=3, attempt=3)
+            await bench.engine.adopt([waits], [AttemptId("long", 1)])
+            await bench.started("long", 3)
+            assert bench.meanings("long") == []
+
+        self.tell(story)
+
+    def test_8_a_change_that_is_owed_is_carried_out(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.crash()
+            attempts = [AttemptId("long", 1), AttemptId("long", 2)]
+            await bench.engine.adopt([row("long", Phase.STARTING, BOTH, action=1)], attempts)
+            await bench.started("long", 1)
+            assert "attempts" in bench.cannot or [
+                (end.attempt, end.how) for end in bench.ends("long")
+            ] == [(1, How.REPLACED)]
+
+        self.tell(story)
+
+    @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.CANCELLING])
+    def test_8_a_stop_that_is_owed_is_carried_out(self, phase: Phase) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.crash()
+            await bench.engine.adopt([row("long", phase, action=1)], [AttemptId("long", 1)])
+            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+
+        self.tell(story)
+
+    def test_8_attempts_that_no_job_knows_are_stopped(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.crash()
+            starts = row("short", Phase.STARTING, HERE, action=1, attempt=1)
+            await bench.engine.adopt([starts])
+            await bench.end("short", 1)  # It needs the device of `long`.
+            assert "long" not in bench.held()
+            assert bench.ends("long") == []
+
+        self.tell(story)
+
+    def test_8_the_end_of_an_earlier_attempt_is_reported_as_replaced(self) -> None:
+        """1. An attempt is replaced. 2. The controller crashes before it has seen that."""
+
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Change(1, "long", BOTH))
+            await bench.started("long", 1)
+            await bench.crash()
+            attempts = [AttemptId("long", 1), AttemptId("long", 2)]
+            await bench.engine.adopt([row("long", Phase.RUNNING, BOTH, action=1)], attempts)
+            (ended,) = bench.ends("long")
+            assert (ended.attempt, ended.how) == (1, How.REPLACED)
+            assert bench.held() == {"long"}
+
+        self.tell(story, "attempts")
+
+    # -- rule 9: output -------------------------------------------------------------------------
+
+    def test_9_output_is_read_by_rank_and_offset(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "talker", BOTH))
+            attempt = AttemptId("talker", 1)
+            for rank in (0, 1):
+                wanted = b"rank %d one\n" % rank
+                assert await bench.text(attempt, rank, wanted) == wanted
+            await bench.release("talker")
+            await bench.end("talker", 0)
+            output = bench.engine.output
+            assert (await output(attempt, 0)).data == b"rank 0 one\ntwo\n"
+            assert (await output(attempt, 1, offset=7, limit=3)).data == b"one"
+            last = await output(attempt, 1, offset=-4)
+            assert (last.offset, last.data, last.size, last.lost) == (11, b"two\n", 15, 0)
+            beyond = await output(attempt, 1, offset=99)
+            assert (beyond.offset, beyond.data) == (15, b"")
+
+        self.tell(story, "output")
+
+    def test_9_output_that_does_not_exist_is_refused(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "short", HERE))
+            await bench.end("short", 0)
+            for attempt, rank in ((("short", 1), 5), (("short", 9), 0), (("unknown", 1), 0)):
+                with pytest.raises(InvalidInputError):
+                    await bench.engine.output(AttemptId(*attempt), rank)
+
+        self.tell(story)
+
+    def test_9_an_offset_into_what_was_dropped_continues_behind_it(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "flood", HERE))
+            await bench.end("flood", 0)
+            found = await bench.engine.output(AttemptId("flood", 1), 0, offset=4096)
+            assert found.size == 8192
+            assert found.lost > 0
+            assert found.offset == 4096 + found.lost
+            assert found.data
+
+        self.tell(story, "output")
+
+    def test_9_follow_gives_output_as_it_is_written_and_ends_with_the_attempt(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "talker", BOTH))
+            await bench.started("talker", 0)
+            found = b""
+            async for piece in bench.engine.follow(AttemptId("talker", 1), 1, offset=7):
+                found += piece.data
+                if found == b"one\n":
+                    await bench.release("talker")
+            assert found == b"one\ntwo\n"
+
+        self.tell(story, "output")
+
+    # -- rule 10: devices -----------------------------------------------------------------------
+
+    def test_10_an_avoided_device_takes_no_new_work_until_it_is_managed(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
+            closed = await bench.closed(DEVICE)
+            assert closed.cause == "avoided"
+            assert closed.reason
+            await bench.order(Start(0, "short", HERE))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
+            assert DeviceOpened(DEVICE) in bench.facts
+            await bench.order(Start(1, "short", HERE))
+            assert meaning(await bench.end("short", 1)) == JobFinished("short", 1)
+
+        self.tell(story)
+
+    def test_10_what_runs_on_an_avoided_device_runs_on(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
+            await bench.order(Start(1, "short", THERE))
+            await bench.end("short", 1)
+            assert bench.held() == {"long"}
+
+        self.tell(story)
+
+    @pytest.mark.parametrize("cause", ["avoided", "quarantined"])
+    def test_10_a_device_stays_closed_over_a_restart(self, cause: str) -> None:
+        async def story(bench: EngineBench) -> None:
+            closed = DeviceClosed(DEVICE, "it smells of smoke", cause)
+            await bench.engine.adopt([], closed={DEVICE: closed})
+            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
+            assert (node.devices[0].state, node.devices[0].because) == (cause, closed.reason)
+            await bench.order(Start(0, "short", HERE))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
+            assert DeviceOpened(DEVICE) in bench.facts
+
+        self.tell(story)
+
+    def test_10_an_order_about_an_unknown_device_is_refused(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            for device in (Device("n0", 99), Device("elsewhere", 0)):
+                with pytest.raises(InvalidInputError, match=str(device)):
+                    await bench.engine.order_device(device, DeviceOrder.AVOID)
+
+        self.tell(story)
+
+    # -- rule 11: node loss ---------------------------------------------------------------------
+
+    def test_11_a_lost_node_is_reported_before_the_ends_of_its_attempts(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.lose_node()
+            lost = await bench.fact(lambda fact: fact == NodeLost(name))
+            await bench.order(Stop(9, "long"))  # as the scheduler orders it
+            await bench.end("long", 9)
+            end = await bench.fact(lambda fact: meaning(fact) in bench.meanings("long"))
+            assert bench.index(lost) < bench.index(end)
+            launched = [end for end in bench.ends("long") if end.attempt]
+            assert [end.how for end in launched] in ([], [How.LOST])
+            assert name not in [node.name for node in bench.engine.nodes()]
+
+        self.tell(story, "node loss")
+
+    # -- the rest of the port -------------------------------------------------------------------
+
+    def test_nodes_and_views_agree(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            nodes, views = bench.engine.nodes(), bench.engine.view()
+            assert [node.name for node in nodes] == [view.name for view in views]
+            assert [node.device_count for node in nodes] == [len(view.devices) for view in views]
+            assert views[0].devices[2].name == "n0:2"
+
+        self.tell(story)
+
+    def test_measurements_are_of_attempts_that_run(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            assert list(bench.engine.measurements()) == []
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            (found,) = bench.engine.measurements()
+            assert found.attempt == AttemptId("long", 1)
             await bench.order(Stop(1, "long"))
-            stopped = await bench.answer(JobStopped, "long")
-            await bench.order(Start(2, "long", on("n1", 1)))
-            resumed = await bench.answer(JobStarted, "long")
-            assert resumed.action == 2
-            assert resumed.iterations_done == stopped.iterations_done
+            await bench.end("long", 1)
+            assert list(bench.engine.measurements()) == []
 
-        run(story())
+        self.tell(story, "measurements")
 
-    def test_a_change_is_answered_with_its_own_id(self) -> None:
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(0, "long", on("n0", 0)))
-            await bench.answer(JobStarted, "long")
-            await bench.order(Change(1, "long", on("n0", 0, 1)))
-            changed = await bench.answer(JobStarted, "long")
-            assert changed.action == 1
+    def test_each_job_has_checkpoints_of_its_own(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            assert bench.engine.checkpoints("long") != bench.engine.checkpoints("short")
+            assert bench.engine.checkpoints("long").startswith("/")
 
-        run(story())
-
-    def test_a_start_after_a_stop_waits_for_it(self) -> None:
-        """`after` holds: the stop is reported before the start that needs its device."""
-
-        async def story() -> None:
-            bench = await self.bench()
-            await bench.order(Start(0, "long", on("n0", 0)))
-            await bench.answer(JobStarted, "long")
-            await bench.order(Stop(1, "long"), Start(2, "short", on("n0", 0), ("long",)))
-            seen: list[tuple[type, str]] = []
-            while (JobStarted, "short") not in seen:
-                event = await bench.inbox.get()
-                if not isinstance(event, JobSubmitted):
-                    seen.append((type(event), getattr(event, "job", "")))
-            assert seen.index((JobStopped, "long")) < seen.index((JobStarted, "short"))
-
-        run(story())
+        self.tell(story)
 
 
-def on(node: str, *numbers: int) -> Allocation:
-    """An allocation of devices of one node."""
-    return Allocation(tuple(Device(node, number) for number in numbers))
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    """Run a story on an event loop of its own, with a limit on its length."""
-    asyncio.run(asyncio.wait_for(story, 60.0))
+def held(bench: EngineBench) -> set[str]:
+    """The jobs that hold devices."""
+    return {job for node in bench.engine.view() for device in node.devices for job in device.jobs}

@@ -1,0 +1,377 @@
+"""An engine whose jobs exist in memory only, for tests of the controller and for trials.
+
+A job does what its command says, a sequence of steps joined by `;`:
+
+    true, false, exit N    end with that exit code
+    echo TEXT              write a line; $RANK is the number of the rank
+    sleep S, forever       wait, by the clock of the controller
+    announce CHANGE ...    what it can change while it runs: size, devices, plan, turn, host
+    no-such-command        it cannot be launched
+
+Other commands exit with 0 at once. Tests can drive jobs, devices and nodes. What runs is kept in a
+`MemoryWorld`; a second engine over the same world adopts it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobStarted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+)
+from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
+from treadle.engines.memory_world import STOPPED_CODE, MemoryAttempt, MemoryWorld
+from treadle.engines.registry import EngineContext
+
+DEVICES = 4
+FOLLOW_BYTES = 1 << 16  # of one piece
+NO_SUCH_COMMAND = "no-such-command"
+NOT_FOUND_CODE, NOT_LAUNCHED_CODE = 127, 126  # as shells write them
+_GOES_ON = (How.STOPPED, How.REPLACED)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """An order to launch or to change, and the attempts that must release devices first."""
+
+    order: Start | Change
+    behind: tuple[tuple[MemoryAttempt, Allocation], ...]
+
+    @property
+    def waits(self) -> bool:
+        return any(other.ended is None and other.allocation == held for other, held in self.behind)
+
+
+def memory_engine(context: EngineContext) -> "MemoryEngine":
+    options = context.options
+    if options.gpus or options.avoid:
+        raise InvalidInputError("the memory engine has no GPUs to choose from")
+    node = Node(options.node_name, DEVICES if options.devices is None else options.devices, "none")
+    return MemoryEngine(context, MemoryWorld.of(node))
+
+
+class MemoryEngine:
+    """Carries out orders at once, on devices that do not exist."""
+
+    def __init__(self, context: EngineContext, world: MemoryWorld) -> None:
+        self.world = world
+        self._controls, self._clock, self._root = context.controls, context.clock, context.root
+        self._pending: dict[JobId, _Pending] = {}
+        self._newest: dict[JobId, int] = {}  # order about each job
+        self._closed: dict[Device, DeviceClosed] = {}
+        self._left = False
+
+    # -- the controller's side ------------------------------------------------------------------
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(self.world.nodes.values())
+
+    def view(self) -> tuple[NodeView, ...]:
+        return self.world.view(self._closed)
+
+    async def adopt(
+        self,
+        jobs: Sequence[Job],
+        attempts: Sequence[AttemptId] = (),
+        closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+    ) -> None:
+        self._closed.update(closed)
+        known = [attempt for job in jobs if (attempt := self._of_hold(job)) is not None]
+        for attempt in self.world.running():
+            if attempt not in known:
+                self._finish(attempt, How.REPLACED, tell=False)
+        for identity in attempts:
+            over = self.world.attempts.get(identity)
+            if over is not None and over.ended is not None and over not in known:
+                self._tell(replace(over.ended, how=How.REPLACED))
+        for job in jobs:
+            if job.allocation is not None or job.phase in (Phase.STOPPING, Phase.CANCELLING):
+                self._adopt(job, self._of_hold(job))
+        self._go_on()
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._take(action)
+        self._go_on()
+
+    async def output(
+        self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
+    ) -> Output:
+        return self.world.attempt(attempt).read(rank, offset, limit)
+
+    async def follow(
+        self, attempt: AttemptId, rank: int, *, offset: int = 0
+    ) -> AsyncIterator[Output]:
+        source = self.world.attempt(attempt)
+        while True:
+            found = source.read(rank, offset, FOLLOW_BYTES)
+            if found.data:
+                offset = found.offset + len(found.data)
+                yield found
+            elif source.ended is not None:
+                return
+            else:
+                source.wrote.clear()
+                await source.wrote.wait()
+
+    async def order_device(self, device: Device, order: DeviceOrder) -> None:
+        if not self.world.has(device):
+            raise InvalidInputError(f"there is no device {device}")
+        if order is DeviceOrder.AVOID:
+            self.close_device(device, "avoided", f"an admin avoids device {device}")
+        else:
+            self.open_device(device)
+
+    def measurements(self) -> Sequence[Measurement]:
+        busy = self.world.busy
+        running = [attempt for attempt in self.world.running() if attempt.started]
+        return [Measurement(each.launch.id, busy.get(each.launch.job)) for each in running]
+
+    def checkpoints(self, job: JobId) -> str:
+        return str(self._root / "checkpoints" / job)
+
+    async def close(self) -> None:
+        """Leave; programs go on once they are adopted, as if they had never paused."""
+        self._left = True
+        tasks = [attempt.task for attempt in self.world.running() if attempt.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- for tests ------------------------------------------------------------------------------
+
+    def finish(self, job: JobId, code: int = 0, how: How = How.EXITED) -> None:
+        """End the running attempt of a job as if it had ended by itself."""
+        self._finish(self._running(job), how, code)
+        self._go_on()
+
+    def write(self, job: JobId, data: bytes, rank: int = 0) -> None:
+        """Write output as a rank of the running attempt."""
+        self._running(job).write(rank, data)
+
+    def hang(self, job: JobId) -> None:
+        """Let starts and stops of a job hang until `release`."""
+        self.world.hanging.add(job)
+
+    def release(self, job: JobId) -> None:
+        self.world.hanging.discard(job)
+        self._go_on()
+
+    def close_device(self, device: Device, cause: str, reason: str) -> None:
+        self._closed[device] = DeviceClosed(device, reason, cause)
+        self._tell(self._closed[device])
+
+    def open_device(self, device: Device) -> None:
+        if self._closed.pop(device, None) is not None:
+            self._tell(DeviceOpened(device))
+
+    def add_node(self, node: Node) -> None:
+        self.world.nodes[node.name] = node
+        self.world.drained.discard(node.name)
+        self._tell(NodeJoined(node))
+
+    def drain_node(self, name: str) -> None:
+        self.world.drained.add(name)
+        self._tell(NodeDrained(name))
+
+    def lose_node(self, name: str) -> None:
+        """Lose a node and all that runs there."""
+        del self.world.nodes[name]
+        self._tell(NodeLost(name))
+        for attempt in self.world.running():
+            if name in attempt.allocation.nodes():
+                self._finish(attempt, How.LOST)
+        self._go_on()
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def _take(self, action: Action) -> None:
+        job, live = action.job, self.world.live(action.job)
+        pending = self._pending.pop(job, None)
+        self._newest[job] = max(action.id, self._newest.get(job, -1))
+        if isinstance(action, Stop):
+            if live is None:
+                self._nothing_runs(action)
+            else:
+                live.stop = action.id
+        elif live is not None or pending is not None or not self._has_ended(action):
+            others = [self.world.live(other) for other in action.after if other != job]
+            behind = tuple((other, other.allocation) for other in others if other is not None)
+            self._pending[job] = _Pending(action, behind)
+
+    def _has_ended(self, order: Start | Change) -> bool:
+        """Whether the job ended while the order was written down; the order is then answered."""
+        if isinstance(order, Change):
+            self._nothing_runs(order)
+            return True
+        # A Start behind a Stop of the same list is a change as well. It begins a new hold in the
+        # scheduler, so the end is repeated under its id.
+        newest = self.world.newest(order.job)
+        ended = None if newest is None else newest.ended
+        if order.job not in order.after or ended is None or ended.how in _GOES_ON:
+            return False
+        self._tell(replace(ended, action=order.id))
+        return True
+
+    def _adopt(self, job: Job, attempt: MemoryAttempt | None) -> None:
+        """Carry out the newest order about a job, as far as that has not been done."""
+        self._newest[job.id] = job.action
+        ended = None if attempt is None else attempt.ended
+        if ended is not None:
+            leaves = job.allocation is None and ended.how is How.REPLACED
+            self._tell(replace(ended, action=job.action, how=How.STOPPED if leaves else ended.how))
+            if ended.how is not How.REPLACED or leaves:
+                return
+        if job.allocation is None or job.phase is Phase.CANCELLING:
+            self._take(Stop(job.action, job.id))
+        elif attempt is None or ended is not None or attempt.action != job.action:
+            self._pending[job.id] = _Pending(Change(job.action, job.id, job.allocation), ())
+        elif job.phase is Phase.STARTING:
+            attempt.started = False  # Report it again.
+        if attempt is not None and attempt.started:
+            self._resume(attempt)
+
+    def _go_on(self) -> None:
+        """Do all that can be done now."""
+        while not self._left and (
+            any(self._step(attempt) for attempt in self.world.running())
+            or any(self._begin(pending) for pending in list(self._pending.values()))
+        ):
+            pass
+
+    def _step(self, attempt: MemoryAttempt) -> bool:
+        """Stop an attempt or report its start, if that is due; whether it was."""
+        pending = self._pending.get(attempt.launch.job)
+        if attempt.launch.job in self.world.hanging:
+            return False
+        if attempt.stop is not None:
+            self._finish(attempt, How.STOPPED, action=attempt.stop)
+        elif pending is not None and not attempt.can_become(pending.order):
+            self._finish(attempt, How.REPLACED)
+        elif not attempt.started and pending is None:
+            attempt.started = True
+            attempt.announced = attempt.announces
+            launch = attempt.launch
+            done, speed = launch.iterations_done, launch.iterations_per_s
+            self._tell(JobStarted(launch.job, attempt.action, done, speed, attempt.announced))
+            self._resume(attempt)
+        else:
+            return False
+        return True
+
+    def _begin(self, pending: _Pending) -> bool:
+        """Launch or change an attempt, if the devices are free; whether that was done."""
+        order = pending.order
+        live = self.world.live(order.job)
+        if pending.waits or self.world.in_use(order) or (live and not live.can_become(order)):
+            return False
+        del self._pending[order.job]
+        try:
+            launch = self._controls.launch(order.job, order.id, order.allocation)
+        except EngineError as error:
+            self._fail(order, 0, How.ENGINE_ERROR, NOT_LAUNCHED_CODE, str(error))
+            return True
+        if live is not None:
+            done, speed = launch.iterations_done, launch.iterations_per_s
+            live.launch = replace(live.launch, iterations_done=done, iterations_per_s=speed)
+            live.action, live.allocation, live.started = order.id, order.allocation, False
+        else:
+            self._launch(order, launch)
+        return True
+
+    def _launch(self, order: Start | Change, launch: Launch) -> None:
+        missing = [device for device in order.allocation.devices if not self.world.has(device)]
+        if missing:
+            sentence = f"job {order.job} was given device {missing[0]}, which does not exist"
+            self._fail(order, launch.attempt, How.ENGINE_ERROR, NOT_LAUNCHED_CODE, sentence)
+        elif any(self._takes_nothing(device) for device in order.allocation.devices):
+            self._nothing_runs(order)
+        elif launch.command[:1] == (NO_SUCH_COMMAND,):
+            sentence = f"the command {NO_SUCH_COMMAND} cannot be executed"
+            self._fail(order, launch.attempt, How.NOT_LAUNCHED, NOT_FOUND_CODE, sentence)
+        else:
+            attempt = MemoryAttempt(launch, order.id, order.allocation, self._clock.now())
+            self.world.begin(attempt)
+
+    # -- programs -------------------------------------------------------------------------------
+
+    def _resume(self, attempt: MemoryAttempt) -> None:
+        if not self._left and (attempt.task is None or attempt.task.done()):
+            attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
+
+    async def _run(self, attempt: MemoryAttempt) -> None:
+        how, code = await attempt.run(self._clock)
+        attempt.task = None  # It ends here and need not be cancelled.
+        self._finish(attempt, how, code)
+        self._go_on()
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        attempt: MemoryAttempt,
+        how: How,
+        code: int = STOPPED_CODE,
+        *,
+        action: int | None = None,
+        tell: bool = True,
+    ) -> None:
+        """End an attempt. If it ended by itself, that answers the orders that came meanwhile."""
+        job = attempt.launch.job
+        if how not in _GOES_ON:
+            self._pending.pop(job, None)
+        ended = AttemptEnded(
+            job,
+            self._newest.get(job, attempt.action) if action is None else action,
+            attempt.launch.attempt,
+            how,
+            code,
+            codes=(code,) * attempt.launch.ranks,
+            ran_s=self._clock.now() - attempt.begun_at,
+        )
+        self.world.end(attempt, ended)
+        if tell:
+            self._tell(ended)
+
+    def _fail(
+        self, order: Start | Change, attempt: int, how: How, code: int, sentence: str
+    ) -> None:
+        self._tell(AttemptEnded(order.job, order.id, attempt, how, code, error=sentence))
+
+    def _nothing_runs(self, order: Action) -> None:
+        """Answer an order after which nothing runs of the job."""
+        self._tell(AttemptEnded(order.job, order.id, 0, How.STOPPED))
+
+    def _tell(self, fact: Event) -> None:
+        if not self._left:
+            self._controls.tell(fact)
+
+    def _running(self, job: JobId) -> MemoryAttempt:
+        live = self.world.live(job)
+        assert live is not None, f"nothing runs of job {job}"
+        return live
+
+    def _of_hold(self, job: Job) -> MemoryAttempt | None:
+        """The newest attempt of a job, if it belongs to the present hold."""
+        newest = self.world.newest(job.id)
+        is_over = job.phase is Phase.WAITING or newest is None or newest.action < job.attempt
+        return None if is_over else newest
+
+    def _takes_nothing(self, device: Device) -> bool:
+        return device in self._closed or device.node in self.world.drained

@@ -1,0 +1,189 @@
+"""The machines and jobs of the memory engine: nodes without hardware, attempts without processes.
+
+A world outlives its engine: a second engine over the same world adopts what runs there.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+
+from treadle.core.actions import Change, Start
+from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import AttemptEnded, DeviceClosed
+from treadle.core.job import JobId
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.machine import DeviceView, NodeView, Output
+from treadle.core.ports import Clock
+
+STOPPED_CODE = 143  # as shells write the end by SIGTERM
+
+
+@dataclass(eq=False)
+class MemoryAttempt:
+    """One attempt; it counts as running until it has an end."""
+
+    launch: Launch
+    action: int  # the newest order that it answers
+    allocation: Allocation
+    begun_at: float
+    announced: tuple[str, ...] = ()  # what it can change while it runs, once it has said so
+    started: bool = False  # its start was reported
+    stop: int | None = None  # a stop that was ordered and has no answer yet
+    ended: AttemptEnded | None = None
+    task: "asyncio.Task[None] | None" = None
+    wrote: asyncio.Event = field(default_factory=asyncio.Event)  # also set by its end
+
+    def __post_init__(self) -> None:
+        self.output = [bytearray() for _ in range(self.launch.ranks)]
+        self.dropped = [0] * self.launch.ranks  # bytes of each rank that are not kept any more
+        self._steps = _steps(self.launch.command)
+        self._next_step = 0
+        self._wake_at: float | None = None  # end of the sleep that it is in
+
+    @property
+    def announces(self) -> tuple[str, ...]:
+        return tuple(word for first, *rest in self._steps if first == "announce" for word in rest)
+
+    def can_become(self, order: Start | Change) -> bool:
+        """Whether the order can be carried out without a restart."""
+        changed = self.allocation.differences(order.allocation)
+        return isinstance(order, Change) and self.stop is None and {*changed} <= {*self.announced}
+
+    async def run(self, clock: Clock) -> tuple[How, int]:
+        """Do what the command says, from where it was; how it ends, and its exit code."""
+        limit_s = self.launch.time_limit_s
+        limit_at = inf if limit_s is None else self.begun_at + limit_s
+        while self._next_step < len(self._steps):
+            word, *rest = self._steps[self._next_step]
+            if word == "echo":
+                for rank in range(len(self.output)):
+                    line = " ".join(rest).replace("$RANK", str(rank))
+                    self.write(rank, line.encode() + b"\n")
+            elif word in ("sleep", "forever"):
+                if self._wake_at is None:
+                    self._wake_at = clock.now() + float(rest[0]) if rest else inf
+                await clock.sleep_until(min(self._wake_at, limit_at))
+                if self._wake_at > limit_at:
+                    return How.TIME_LIMIT, STOPPED_CODE
+                self._wake_at = None
+            elif word in ("false", "exit"):
+                return How.EXITED, int(rest[0]) if rest else 1
+            self._next_step += 1
+        return How.EXITED, 0
+
+    def write(self, rank: int, data: bytes) -> None:
+        """Write as a rank; the newest bytes are kept."""
+        self.output[rank] += data
+        excess = max(0, len(self.output[rank]) - self.launch.log_bytes_max)
+        del self.output[rank][:excess]
+        self.dropped[rank] += excess
+        self.wrote.set()
+
+    def read(self, rank: int, offset: int, limit: int) -> Output:
+        if not 0 <= rank < len(self.output):
+            raise InvalidInputError(f"there is no output of rank {rank}")
+        kept, first = self.output[rank], self.dropped[rank]
+        size = first + len(kept)
+        asked = max(0, size + offset) if offset < 0 else min(offset, size)
+        begin = max(asked, first)
+        return Output(begin, bytes(kept[begin - first :][:limit]), size, begin - asked)
+
+
+@dataclass
+class MemoryWorld:
+    """Nodes, and all attempts that ever ran there."""
+
+    nodes: dict[str, Node]
+    attempts: dict[AttemptId, MemoryAttempt] = field(default_factory=dict)
+    drained: set[str] = field(default_factory=set)
+    hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
+    busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives
+
+    @classmethod
+    def of(cls, *nodes: Node) -> "MemoryWorld":
+        return cls({node.name: node for node in nodes})
+
+    def __post_init__(self) -> None:
+        self._newest: dict[JobId, MemoryAttempt] = {}  # attempt of each job
+        self._running: dict[AttemptId, MemoryAttempt] = {}
+
+    def begin(self, attempt: MemoryAttempt) -> None:
+        self.attempts[attempt.launch.id] = self._running[attempt.launch.id] = attempt
+        self._newest[attempt.launch.job] = attempt
+
+    def end(self, attempt: MemoryAttempt, ended: AttemptEnded) -> None:
+        attempt.ended = ended
+        attempt.wrote.set()
+        del self._running[attempt.launch.id]
+        if attempt.task is not None:
+            attempt.task.cancel()
+
+    def newest(self, job: JobId) -> MemoryAttempt | None:
+        return self._newest.get(job)
+
+    def live(self, job: JobId) -> MemoryAttempt | None:
+        newest = self._newest.get(job)
+        return None if newest is None or newest.ended is not None else newest
+
+    def running(self) -> list[MemoryAttempt]:
+        return list(self._running.values())
+
+    def attempt(self, identity: AttemptId) -> MemoryAttempt:
+        if identity not in self.attempts:
+            raise InvalidInputError(f"job {identity.job} has no attempt {identity.number}")
+        return self.attempts[identity]
+
+    def has(self, device: Device) -> bool:
+        node = self.nodes.get(device.node)
+        return node is not None and 0 <= device.number < node.device_count
+
+    def in_use(self, order: Start | Change) -> bool:
+        """Whether an attempt of another job has one of the devices in the same turn."""
+        wanted, turn = set(order.allocation.devices), order.allocation.turn
+        return any(
+            other.allocation.turn == turn and not wanted.isdisjoint(other.allocation.devices)
+            for other in self.running()
+            if other.launch.job != order.job
+        )
+
+    def view(self, closed: Mapping[Device, DeviceClosed]) -> tuple[NodeView, ...]:
+        return tuple(
+            NodeView(
+                name=node.name,
+                device_type=node.device_type,
+                cores=node.cores,
+                memory_gib=node.memory_gib,
+                devices=tuple(
+                    self._device(Device(node.name, number), closed)
+                    for number in range(node.device_count)
+                ),
+            )
+            for node in self.nodes.values()
+        )
+
+    def _device(self, device: Device, closed: Mapping[Device, DeviceClosed]) -> DeviceView:
+        running = self.running()
+        jobs = tuple(each.launch.job for each in running if device in each.allocation.devices)
+        closure = closed.get(device)
+        return DeviceView(
+            name=str(device),
+            number=device.number,
+            model="memory",
+            state="held" if jobs else "free" if closure is None else closure.cause,
+            because="" if closure is None else closure.reason,
+            jobs=jobs,
+        )
+
+
+def _steps(command: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """A command as a sequence of steps, split at `;`."""
+    words = list(command)
+    if words[:2] in (["sh", "-c"], ["bash", "-c"]) and len(words) > 2:
+        words = shlex.split(words[2].replace(";", " ; "))
+    return tuple(tuple(step) for ends, step in groupby(words, ";".__eq__) if not ends)

@@ -1,0 +1,343 @@
+"""Rules 1 to 7 of docs/add-an-engine.md: orders and their answers. Part of EngineContract."""
+
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import (
+    AttemptEnded,
+    JobFailed,
+    JobFinished,
+    JobStopped,
+    JobSubmitted,
+)
+from treadle.core.scheduler import Scheduler
+from treadle.testing.builders import job, policy
+from treadle.testing.engine_bench import DONE, PER_S, BenchTests, EngineBench, meaning, on
+
+HERE, THERE, BOTH = on("n0", 0), on("n0", 1), on("n0", 0, 1)
+
+
+class OrderRules(BenchTests):
+    """How orders are carried out and answered."""
+
+    # -- rule 1: answers ------------------------------------------------------------------------
+
+    def test_1_a_start_is_answered_by_its_id(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(7, "long", HERE))
+            started = await bench.started("long", 7)
+            assert started.iterations_per_s > 0
+
+        self.tell(story)
+
+    def test_1_a_start_repeats_what_the_controller_believes(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            started = await bench.started("long", 0)
+            assert (started.iterations_done, started.iterations_per_s) == (DONE, PER_S)
+
+        self.tell(story, "launches")
+
+    def test_1_a_job_that_is_left_alone_finishes(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "short", HERE))
+            end = await bench.end("short", 0)
+            assert meaning(end) == JobFinished("short", 0)
+            assert bench.index(await bench.started("short", 0)) < bench.index(end)
+
+        self.tell(story)
+
+    def test_1_a_job_that_fails_says_its_exit_code(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.release("held", 3)
+            end = await bench.end("held", 0)
+            assert isinstance(end, AttemptEnded)
+            assert (end.attempt, end.how, end.code, end.codes) == (1, How.EXITED, 3, (3,))
+            assert isinstance(end.meaning, JobFailed)
+
+        self.tell(story, "exit codes")
+
+    def test_1_a_stop_is_answered_by_an_end_that_says_stopped(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Stop(1, "long"))
+            end = await bench.end("long", 1)
+            assert isinstance(meaning(end), JobStopped)
+            assert not isinstance(end, AttemptEnded) or end.attempt == 1
+
+        self.tell(story)
+
+    def test_1_a_stop_of_a_job_of_which_nothing_runs_is_answered(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Stop(4, "long"))
+            assert await bench.end("long", 4) == AttemptEnded("long", 4, 0, How.STOPPED)
+
+        self.tell(story)
+
+    def test_1_a_stopped_job_resumes_where_it_was(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Stop(1, "long"))
+            stopped = meaning(await bench.end("long", 1))
+            await bench.order(Start(2, "long", THERE))
+            resumed = await bench.started("long", 2)
+            assert isinstance(stopped, JobStopped)
+            assert resumed.iterations_done == stopped.iterations_done
+
+        self.tell(story, "progress")
+
+    # -- rule 2: after --------------------------------------------------------------------------
+
+    def test_2_a_start_waits_for_a_stop(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Stop(1, "long"), Start(2, "short", HERE, ("long",)))
+            started = await bench.started("short", 2)
+            assert bench.index(await bench.end("long", 1)) < bench.index(started)
+
+        self.tell(story)
+
+    def test_2_a_start_waits_for_a_stop_that_takes_long(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "slow", HERE))
+            await bench.started("slow", 0)
+            await bench.order(Stop(1, "slow"), Start(2, "short", HERE, ("slow",)))
+            await bench.order(Start(3, "long", THERE))
+            await bench.started("long", 3)  # The engine had time to start `short` as well.
+            assert bench.starts("short") == []
+            await bench.release("slow")
+            started = await bench.started("short", 2)
+            assert bench.index(await bench.end("slow", 1)) < bench.index(started)
+
+        self.tell(story, "slow stops")
+
+    def test_2_jobs_of_different_turns_share_a_device(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE), Start(1, "held", on("n0", 0, turn=1)))
+            await bench.started("long", 0)
+            await bench.started("held", 1)
+            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
+            assert set(node.devices[0].jobs) == {"long", "held"}
+            assert [node.devices[0].state, node.devices[1].state] == ["held", "free"]
+
+        self.tell(story)
+
+    def test_2_jobs_that_swap_devices_in_a_circle_do_not_meet(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE), Start(1, "held", THERE))
+            await bench.started("long", 0)
+            await bench.started("held", 1)
+            await bench.order(
+                Stop(2, "long"),
+                Change(3, "held", HERE, ("long",)),
+                Start(4, "long", THERE, ("long", "held")),
+            )
+            stopped = await bench.end("long", 2)
+            assert bench.index(stopped) < bench.index(await bench.started("held", 3))
+            await bench.started("long", 4)
+
+        self.tell(story)
+
+    # -- rule 3: supersession -------------------------------------------------------------------
+
+    def test_3_the_newest_of_several_changes_is_answered(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.order(Change(1, "long", THERE))
+            await bench.order(Change(2, "long", BOTH))
+            await bench.started("long", 2)
+            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
+            assert [device.jobs for device in node.devices[:2]] == [("long",), ("long",)]
+
+        self.tell(story)
+
+    def test_3_a_stop_supersedes_a_change(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Change(1, "long", THERE), Stop(2, "long"))
+            end = await bench.end("long", 2)
+            assert bench.facts[-1] is end
+            assert bench.held() == set()
+
+        self.tell(story)
+
+    def test_3_a_stop_supersedes_a_start_that_has_not_run(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE), Stop(1, "long"))
+            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+            await bench.order(Start(2, "short", HERE))
+            await bench.end("short", 2)
+
+        self.tell(story)
+
+    def test_3_a_stop_of_a_start_that_waits_is_answered_at_once(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "slow", HERE))
+            await bench.started("slow", 0)
+            await bench.order(Stop(1, "slow"), Start(2, "long", HERE, ("slow",)))
+            await bench.order(Stop(3, "long"))
+            assert await bench.end("long", 3) == AttemptEnded("long", 3, 0, How.STOPPED)
+            assert bench.meanings("slow") == []
+            await bench.release("slow")
+            await bench.end("slow", 1)
+
+        self.tell(story, "slow stops")
+
+    def test_3_a_start_behind_a_stop_of_the_same_job_runs_it_again(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Stop(1, "long"), Start(2, "long", THERE, ("long",)))
+            stopped = await bench.end("long", 1)
+            assert bench.index(stopped) < bench.index(await bench.started("long", 2))
+
+        self.tell(story)
+
+    # -- rule 4: changes ------------------------------------------------------------------------
+
+    def test_4_a_change_is_answered_by_its_id(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.order(Change(1, "long", BOTH))
+            await bench.started("long", 1)
+
+        self.tell(story)
+
+    def test_4_a_change_that_was_not_announced_replaces_the_attempt(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            assert (await bench.started("long", 0)).changes == ()
+            await bench.order(Change(1, "long", BOTH))
+            started = await bench.started("long", 1)
+            (ended,) = bench.ends("long")
+            assert (ended.attempt, ended.how, ended.meaning) == (1, How.REPLACED, None)
+            assert bench.index(ended) < bench.index(started)
+            await bench.order(Stop(2, "long"))
+            await bench.end("long", 2)
+            assert [end.attempt for end in bench.ends("long")] == [1, 2]
+
+        self.tell(story, "attempts")
+
+    def test_4_a_change_that_was_announced_keeps_the_attempt(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "flexible", HERE))
+            assert (await bench.started("flexible", 0)).changes == ("size",)
+            await bench.order(Change(1, "flexible", BOTH))
+            await bench.started("flexible", 1)
+            assert bench.ends("flexible") == []
+            await bench.order(Stop(2, "flexible"))
+            await bench.end("flexible", 2)
+            assert [end.attempt for end in bench.ends("flexible")] == [1]
+
+        self.tell(story, "changes while it runs")
+
+    def test_4_what_was_not_announced_is_not_changed_while_it_runs(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "flexible", HERE))
+            await bench.started("flexible", 0)
+            await bench.order(Change(1, "flexible", THERE))  # other devices, the same size
+            await bench.started("flexible", 1)
+            assert [end.how for end in bench.ends("flexible")] == [How.REPLACED]
+
+        self.tell(story, "changes while it runs")
+
+    # -- rule 5: ends win -----------------------------------------------------------------------
+
+    def test_5_a_change_of_a_job_that_has_ended_launches_nothing(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.release("held")
+            end = await bench.end("held", 0)
+            await bench.order(Change(1, "held", BOTH))
+            answer = await bench.end("held", 1)
+            assert meaning(end) == JobFinished("held", 0)
+            assert answer == AttemptEnded("held", 1, 0, How.STOPPED)
+            assert 1 not in bench.starts("held")
+            assert bench.held() == set()
+
+        self.tell(story)
+
+    def test_5_a_swap_of_a_job_that_has_ended_launches_nothing(self) -> None:
+        """Its Start begins another hold in the scheduler: the end is repeated under that id."""
+
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.release("held")
+            await bench.end("held", 0)
+            await bench.order(Stop(1, "held"), Start(2, "held", THERE, ("held",)))
+            assert meaning(await bench.end("held", 2)) == JobFinished("held", 2)
+            assert bench.held() == set()
+
+        self.tell(story)
+
+    def test_5_an_end_answers_an_order_that_came_meanwhile(self) -> None:
+        """The job ends by itself before the stop takes effect."""
+
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "slow", HERE))
+            await bench.started("slow", 0)
+            await bench.order(Change(1, "slow", THERE))
+            await bench.order(Stop(2, "slow"))
+            await bench.release("slow")
+            await bench.end("slow", 2)
+            assert 1 not in bench.starts("slow")
+
+        self.tell(story, "slow stops")
+
+    # -- rule 6: launch failures ----------------------------------------------------------------
+
+    def test_6_a_command_that_cannot_be_executed_is_not_launched(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "missing", HERE), Start(1, "short", THERE))
+            end = await bench.end("missing", 0)
+            assert isinstance(end, AttemptEnded)
+            assert (end.attempt, end.how, end.code) == (1, How.NOT_LAUNCHED, 127)
+            assert end.error
+            await bench.end("short", 1)
+
+        self.tell(story, "launches")
+
+    def test_6_a_device_that_does_not_exist_is_an_engine_error(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", on("elsewhere", 0)), Start(1, "short", HERE))
+            end = await bench.end("long", 0)
+            assert isinstance(end, AttemptEnded)
+            assert end.how is How.ENGINE_ERROR
+            assert "elsewhere:0" in end.error
+            await bench.end("short", 1)
+
+        self.tell(story)
+
+    # -- rule 7: repeats ------------------------------------------------------------------------
+
+    def test_7_a_scheduler_that_hears_everything_twice_comes_to_the_same_end(self) -> None:
+        """1. A scheduler starts two jobs. 2. Each fact is given to it twice. 3. Both finish."""
+
+        async def story(bench: EngineBench) -> None:
+            scheduler = Scheduler(policy("fifo"), Cluster((Node("n0", 2),)))
+            jobs = [job("short", length_s=10.0), job("held", length_s=1000.0)]
+            actions = scheduler.step([JobSubmitted(spec) for spec in jobs], 0.0)
+            seen, given = len(bench.facts), len(actions)
+            await bench.order(*actions)
+            await bench.started("held", actions[-1].id)
+            await bench.release("held")
+            while scheduler.jobs:
+                while len(bench.facts) == seen:
+                    await bench.more()
+                news, seen = bench.facts[seen:], len(bench.facts)
+                twice = [fact for fact in news for _ in range(2)]
+                again: list[Action] = scheduler.step(twice, float(seen))
+                given += len(again)
+                await bench.order(*again)
+            assert given == 2
+
+        self.tell(story)

@@ -1,0 +1,208 @@
+"""The memory engine keeps the contract of engines, and does what its commands say."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import AttemptEnded, JobStarted, NodeDrained, NodeJoined
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import Engine
+from treadle.engines.memory import MemoryEngine, memory_engine
+from treadle.engines.memory_world import MemoryWorld
+from treadle.engines.registry import EngineContext, EngineOptions, engine_factory
+from treadle.testing.clocks import ManualClock
+from treadle.testing.engine_bench import EngineBench, Recorder, on, row
+from treadle.testing.engine_contract import EngineContract
+
+COMMANDS = {
+    "short": ("true",),
+    "long": ("forever",),
+    "held": ("forever",),
+    "slow": ("forever",),
+    "talker": ("echo", "rank", "$RANK", "one", ";", "forever"),
+    "flood": ("echo", "x" * 8191),
+    "flexible": ("announce", "size", ";", "forever"),
+    "missing": ("no-such-command",),
+}
+
+
+class MemoryBench(EngineBench):
+    cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
+
+    def __init__(self) -> None:
+        self.world = MemoryWorld.of(Node("n0", 3), Node("n1", 1))
+        self.clock = ManualClock()
+        super().__init__(COMMANDS)
+
+    def make(self) -> Engine:
+        self.memory = MemoryEngine(context(self.controls, self.clock), self.world)
+        return self.memory
+
+    async def clear_away(self) -> None:
+        await self.engine.close()
+
+    async def order(self, *actions: Action) -> None:
+        if any(action.job == "slow" and not isinstance(action, Start) for action in actions):
+            self.memory.hang("slow")
+        await super().order(*actions)
+
+    async def release(self, job: str, code: int = 0) -> None:
+        if job == "slow":
+            return self.memory.release("slow")
+        if job == "talker":
+            for rank in (0, 1):
+                self.memory.write("talker", b"two\n", rank)
+        return self.memory.finish(job, code)
+
+    async def lose_node(self) -> str:
+        await self.order(Start(0, "long", on("n1", 0)))
+        await self.started("long", 0)
+        self.memory.lose_node("n1")
+        return "n1"
+
+
+class TestMemoryEngine(EngineContract):
+    __test__ = True
+
+    def bench(self) -> EngineBench:
+        return MemoryBench()
+
+
+def context(controls: Recorder, clock: ManualClock, **options: object) -> EngineContext:
+    return EngineContext(
+        controls=controls,
+        clock=clock,
+        root=Path("/nowhere"),
+        options=EngineOptions(node_name="n0", **options),  # type: ignore[arg-type]
+    )
+
+
+class Trial:
+    """An engine made by its factory, with one job `a` of a given command."""
+
+    def __init__(self, *command: str) -> None:
+        self.controls = Recorder({"a": command})
+        self.clock = ManualClock()
+        self.engine = memory_engine(context(self.controls, self.clock))
+
+    async def start(self, number: int = 0) -> None:
+        await self.engine.carry_out([Start(number, "a", on("n0", 0))])
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let programs run until they sleep."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def ends(self) -> list[tuple[How, int | None]]:
+        ends = [fact for fact in self.controls.facts if isinstance(fact, AttemptEnded)]
+        return [(ended.how, ended.code) for ended in ends]
+
+    async def output(self) -> bytes:
+        return (await self.engine.output(AttemptId("a", 1), 0)).data
+
+
+def tell(story: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 20.0))
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["true"], 0),
+        (["false"], 1),
+        (["exit", "7"], 7),
+        (["python", "train.py"], 0),
+        (["echo", "x", ";", "exit", "3", ";", "forever"], 3),
+        (["sh", "-c", "echo x; exit 4"], 4),
+    ],
+)
+def test_a_job_ends_as_its_command_says(command: Sequence[str], code: int):
+    async def story() -> None:
+        trial = Trial(*command)
+        await trial.start()
+        assert trial.ends() == [(How.EXITED, code)]
+
+    tell(story)
+
+
+def test_a_sequence_writes_and_sleeps_by_the_clock():
+    async def story() -> None:
+        trial = Trial("echo", "one", "two", ";", "sleep", "5", ";", "echo", "three")
+        await trial.start()
+        assert await trial.output() == b"one two\n"
+        trial.clock.advance(4.9)
+        await trial.settle()
+        assert trial.ends() == []
+        trial.clock.advance(5.0)
+        await trial.settle()
+        assert trial.ends() == [(How.EXITED, 0)]
+        assert await trial.output() == b"one two\nthree\n"
+
+    tell(story)
+
+
+def test_a_sleep_goes_on_in_the_next_engine_as_if_it_had_not_paused():
+    async def story() -> None:
+        trial = Trial("sleep", "5")
+        await trial.start()
+        await trial.engine.close()
+        trial.clock.advance(3.0)
+        second = MemoryEngine(context(trial.controls, trial.clock), trial.engine.world)
+        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))])
+        await trial.settle()
+        trial.clock.advance(5.0)
+        await trial.settle()
+        assert trial.ends() == [(How.EXITED, 0)]
+
+    tell(story)
+
+
+def test_a_start_can_hang_until_it_is_released():
+    async def story() -> None:
+        trial = Trial("forever")
+        trial.engine.hang("a")
+        await trial.start()
+        assert trial.controls.facts == []
+        trial.engine.release("a")
+        assert [type(fact) for fact in trial.controls.facts] == [JobStarted]
+        await trial.engine.close()
+
+    tell(story)
+
+
+def test_a_drained_node_takes_no_new_work_until_it_joins_again():
+    async def story() -> None:
+        trial = Trial("forever")
+        (node,) = trial.engine.nodes()
+        trial.engine.drain_node("n0")
+        await trial.start()
+        assert trial.ends() == [(How.STOPPED, None)]
+        trial.engine.add_node(node)
+        await trial.start(1)
+        types = [type(fact) for fact in trial.controls.facts]
+        assert types == [NodeDrained, AttemptEnded, NodeJoined, JobStarted]
+        await trial.engine.carry_out([Stop(2, "a")])
+        assert trial.ends()[1:] == [(How.STOPPED, 143)]
+
+    tell(story)
+
+
+def test_the_factory_takes_a_number_of_devices_and_no_gpus():
+    async def story() -> None:
+        controls, clock = Recorder({}), ManualClock()
+        make = engine_factory("memory")
+        assert make(context(controls, clock)).nodes()[0].device_count == 4
+        assert make(context(controls, clock, devices=9)).nodes()[0].device_count == 9
+        with pytest.raises(InvalidInputError, match="has no GPUs"):
+            make(context(controls, clock, gpus=("0",)))
+
+    tell(story)
