@@ -25,6 +25,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import NamedTuple, Self
 
+from treadle.core.errors import PolicyError
 from treadle.core.job import Job, JobId
 
 
@@ -32,7 +33,7 @@ class Rank(NamedTuple):
     """Where a job stands in a policy's order: lower first."""
 
     value: float  # now
-    slope: float = 0.0  # change of the value each second while the job stays as it is
+    slope: float = 0.0  # change of the value each second; 0 while the job waits
     until: float = inf  # the line holds until then; ask again
 
 
@@ -42,9 +43,17 @@ _ARRIVES = 1 << (_WITHIN - 1)
 _COUNT = (1 << _WITHIN) - 1
 
 Ranker = Callable[[Job, float], Rank]
-
-
 Waiting = tuple[float, int, JobId]  # value, place, job
+
+
+def check_rank(rank: Rank, job: Job) -> Rank:
+    """Refuse a rank that the queue could not follow: it is sorted once, when a job joins it."""
+    if rank.slope and job.allocation is None:
+        raise PolicyError(
+            f"job {job.id} waits and was ranked with slope {rank.slope:g}; the value of a waiting "
+            "job must not move: use slope 0, and `until` for the moment to rank it again"
+        )
+    return rank
 
 
 class InOrder(Iterator[tuple[Waiting, int]]):
@@ -129,9 +138,12 @@ class Ranking:
         return self._expiries[0][0] if self._expiries else inf
 
     def put(self, job: Job, now: float) -> None:
-        """Rank a job anew, whether it is known or not."""
+        """Rank a job again, whether it is known or not."""
         identity = job.spec.id
-        value, slope, until = self._rank(job, now)
+        rank = self._rank(job, now)
+        value, slope, until = rank
+        if slope and job.allocation is None:
+            check_rank(rank, job)
         known = self._entries.get(identity)
         if known is not None:
             holds = job.allocation is not None

@@ -215,8 +215,9 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
             events = [_as_it_is(event, jobs) for event in events]
         held_back = _NOBODY
         # A snapshot at every step is a hundredth of a run; most policies hold nobody back.
-        asked = scheduler.policy.held_back
-        if scheduler.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
+        state = scheduler.state
+        asked = state.policy.held_back
+        if state.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
             held_back = asked(scheduler.snapshot(now))
         record_step(recorder, now, events, actions, scheduler, held_back)
 
@@ -232,16 +233,17 @@ def record_step(
     held_back: Mapping[int, int],
 ) -> None:
     """Feed a recorder one step, with the scheduler as it is after it."""
-    jobs, head, unfit = scheduler.jobs, None, _NOBODY
-    if scheduler.policy.in_order and scheduler.ranking.queue:
-        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
-    if scheduler.unfit:
-        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
+    state = scheduler.state  # Read directly: this runs at every step.
+    jobs, head, unfit = state.rows, None, _NOBODY
+    if state.policy.in_order and state.ranking.queue:
+        head = jobs[state.ranking.queue[0][2]].spec.asked
+    if state.unfit:
+        unfit = Counter(jobs[identity].spec.asked for identity in state.unfit)
     recorder.step(
         now,
         events,
         actions,
-        free=scheduler.tenancy.free.total,
+        free=state.tenancy.free.total,
         head=head,
         held_back=held_back,
         unfit=unfit,

@@ -28,6 +28,7 @@ from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Count, Placement
+from treadle.policies.base.quotas import by_tenant
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {
@@ -83,7 +84,7 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
 ) -> "Philly":
     """Quotas by tenant, with borrowing; gangs that give up locality after failed tries.
 
-    quotas: equal, philly (nodes of the log's virtual clusters), or weights as name:2:other:1.
+    quotas: equal, philly (nodes of the log's virtual clusters), or weights as a:2/b:1.
     granted: how many times the cluster all quotas are. most: quotas a tenant may hold by borrowing.
     r1, r2: failed tries after which twice the nodes in one rack, and any, will do.
     retry_s: between two tries. tick_s: tries after the first are made in steps of this.
@@ -403,17 +404,10 @@ def _waits(snapshot: Snapshot) -> Mapping[JobId, Wait]:
 
 
 def _weights(text: str) -> Mapping[str, float]:
-    """`equal`, `philly`, or names and weights in turn: a:2:b:1."""
+    """`equal`, `philly`, or a weight for each tenant: a:2/b:1."""
     if text in {"equal", "philly"}:
         return PHILLY_NODES if text == "philly" else {}
-    parts = text.split(":")
-    try:
-        weights = dict(zip(parts[::2], map(float, parts[1::2]), strict=True))
-    except ValueError:
-        weights = {}
-    if not weights or not all(0 < weight < inf for weight in weights.values()):
-        raise InvalidInputError(
-            f"philly quotas {text!r} are not known; expected equal, philly, or weights above 0 "
-            "as name:2:other:1"
-        )
+    weights = by_tenant("philly", text)
+    if not all(weights.values()):
+        raise InvalidInputError(f"philly quotas are weights above 0, not {text!r}")
     return weights
