@@ -136,7 +136,7 @@ async def journal_gives_the_same_books(live: Live, folder: Path) -> None:
     for name in {*again.jobs, *scheduler.jobs}:
         one, other = again.jobs.get(name), scheduler.jobs.get(name)
         assert one == other, f"the journal says {one}, the row {other}"
-    assert again.held == scheduler.held, "held"
+    assert again.blocked == scheduler.blocked, "blocked"
     assert again.tenancy.tenants == scheduler.tenancy.tenants, "tenants"
     assert again.counters == scheduler.counters, "counters"
 

@@ -138,7 +138,7 @@ class Reads:
             free=desk.free,
             running=sum(1 for job in scheduler.jobs.values() if job.allocation is not None),
             waiting=waiting,
-            held=len(scheduler.held),
+            held=len(scheduler.blocked),
             draining=desk.draining,
             problem=_problem(desk),
         )
@@ -156,7 +156,7 @@ class Reads:
                 "cluster": scheduler.cluster.nodes,
                 "closed": closed,
                 "jobs": [
-                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.held}
+                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.blocked}
                     for k in jobs
                 ],
             }

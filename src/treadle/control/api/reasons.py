@@ -115,7 +115,7 @@ def _hopeless(desk: Desk, record: JobRecord, row: Job) -> Told | None:
 
 def _gated(desk: Desk, record: JobRecord) -> Told | None:
     """What its user, other jobs or the controller must do first."""
-    held = desk.scheduler.held.get(record.id, ())
+    held = desk.scheduler.blocked.get(record.id, ())
     if USER in held:
         return Told("held", "its user holds it", f"treadle release {record.id} lets it go")
     if DEPENDENCY in held:
@@ -215,7 +215,7 @@ def _stopping(desk: Desk, record: JobRecord, row: Job) -> Told:
     how = "it makes way for other jobs and goes on later"
     if row.phase is Phase.CANCELLING:
         how = "it was cancelled"
-    elif USER in desk.scheduler.held.get(record.id, ()):
+    elif USER in desk.scheduler.blocked.get(record.id, ()):
         how = "its user holds it"
     left_s = record.grace_s - (desk.clock.now() - row.since_at)
     if left_s > 0:

@@ -111,7 +111,7 @@ class Desk:
         """Whether it waits for nothing but its turn."""
         row, scheduler = self.row(identity), self.scheduler
         waits = row is not None and row.phase is Phase.WAITING
-        return waits and identity not in scheduler.held and identity not in scheduler.unfit
+        return waits and identity not in scheduler.blocked and identity not in scheduler.unfit
 
     def places(self) -> dict[JobId, int]:
         """Who waits at which place, from 1: by priority, then in the policy's order."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from treadle.core.books import Kept
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId
+from treadle.core.state import Kept
 from treadle.store.rows import JobRow
 from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
 

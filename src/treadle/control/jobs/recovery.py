@@ -12,11 +12,11 @@ from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.learning.profiles import PROFILES_MAX, Profiles
 from treadle.control.loop.clock import MonotonicClock, Stamp
 from treadle.control.loop.live_policy import DEFAULT, PLACEMENT, belief_on, make
-from treadle.core.books import Counters, Kept
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.core.state import Counters, Kept
 from treadle.failures.retry import Classified
 from treadle.store.rows import JobRow
 from treadle.store.seal import Seal
@@ -99,7 +99,7 @@ def _restore(desk: Desk, kept: dict[str, str], rows: Sequence[JobRow]) -> None:
     counters = Counters(*map(int, kept.get("counters", "0 0").split()))
     desk.scheduler.restore(saved, closed, counters, desk.clock.now())
     desk.open = {(row.job, row.number): row for row in desk.store.open_attempts()}
-    desk.tell(*desk.gates.restore(desk.records, desk.scheduler.held))
+    desk.tell(*desk.gates.restore(desk.records, desk.scheduler.blocked))
     for job in desk.scheduler.jobs.values():
         if job.phase is Phase.RUNNING:
             share = job.iterations_done / job.spec.iterations

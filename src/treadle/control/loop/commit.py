@@ -198,7 +198,7 @@ class Keeper:
         if row is None or row.phase is Phase.WAITING:
             self._never_launched(record, at)
         if row is not None:
-            record.state = state_of_row(row, record, held=identity in desk.scheduler.held)
+            record.state = state_of_row(row, record, held=identity in desk.scheduler.blocked)
 
     def _started(self, record: JobRecord, event: JobStarted, at: float) -> None:
         number = record.launched.get(event.action, 0)
