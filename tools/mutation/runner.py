@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FunctionType
@@ -57,15 +58,18 @@ class Runner:
         self._targets = sorted({str(mutant.path) for _, mutant in sample})
         self._items: dict[str, pytest.Item] = {}
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
-        self._importing = self._coverage()
 
     def pytest_configure(self) -> None:
-        self._importing.start()
+        """Note which lines run when the targets are imported, before any test imports them."""
+        importing = self._coverage()
+        importing.start()
+        for path in self._targets:
+            import_module(module_name(Path(path)))
+        importing.stop()
+        data = importing.get_data()
+        self.baseline.on_import = {t: frozenset(data.lines(t) or ()) for t in self._targets}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._importing.stop()
-        data = self._importing.get_data()
-        self.baseline.on_import = {t: frozenset(data.lines(t) or ()) for t in self._targets}
         self._items = {item.nodeid: item for item in session.items}
         self._functions = _loaded(set(self._targets))
         with TemporaryDirectory() as folder:
@@ -181,13 +185,17 @@ class Runner:
 
     def _begin_fresh(self, mutant: Mutant, chosen: list[Measured], folder: Path) -> int:
         request = folder / f"{mutant.path.stem}-{mutant.number}.json"
-        parts = mutant.path.with_suffix("").parts
-        module = ".".join(parts[parts.index("src") + 1 :]).removesuffix(".__init__")
+        module = module_name(mutant.path)
         tests = {test.test: test.cpu_s for test in chosen}
         asked = {"path": str(mutant.path), "number": mutant.number, "module": module}
         request.write_text(json.dumps(asked | {"tests": tests}))
         command = [sys.executable, "-m", "tools.mutation.fresh", str(request)]
         return _fork(lambda: os.execv(sys.executable, command))
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[parts.index("src") + 1 :]).removesuffix(".__init__")
 
 
 def _fork(work: Callable[[], int]) -> int:
