@@ -4,13 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench replications hooks ci clean
+.PHONY: demo test test-fast mutants check bench replications hooks ci clean
 
 demo: $(STAMP)
 	$(BIN)/treadle demo
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n auto
+
+# The inner loop: no processes, no browser, nothing slow, few examples of each property.
+test-fast: $(STAMP)
+	$(BIN)/pytest -q -n auto -m "not slow and not engine and not browser" --hypothesis-profile=fast
+
+# SAMPLE and SEED choose what is changed.
+mutants: $(STAMP)
+	$(BIN)/python -m tools.mutants --sample $(or $(SAMPLE),450) --seed $(or $(SEED),1)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -20,6 +28,7 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py --rows $(or $(ROWS),all)
+	$(BIN)/python benchmarks/parts.py
 
 replications: $(STAMP)
 	$(BIN)/python replications/run.py

@@ -234,11 +234,9 @@ def test_an_answer_that_is_no_stream_is_said_so_at_once():
         next(client.follow_events(after=0))
 
 
-def test_the_client_loads_quickly_and_without_the_server():
+def test_the_client_loads_without_the_server():
     code = (
-        "import sys, time; begun = time.process_time(); from treadle.client import Client;"
-        "took = time.process_time() - begun;"
-        "assert not {'fastapi', 'httpx2', 'pydantic', 'sqlalchemy', 'numpy'} & set(sys.modules);"
-        "assert took < 0.5, took"
+        "import sys; from treadle.client import Client;"
+        "assert not {'fastapi', 'httpx2', 'pydantic', 'sqlalchemy', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,6 +1,5 @@
 """Generated workloads keep to the published figures for every seed, and to the load asked for."""
 
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -222,13 +221,6 @@ def test_aiturbo_arrivals_are_bursty_daily_or_even():
     assert spread("bursts") > 3 * spread("daily")
     assert spread("daily") > 1.5 * spread("poisson")
     assert spread("poisson") == pytest.approx(1.0, abs=0.3)
-
-
-def test_ten_thousand_jobs_are_drawn_within_their_budget():
-    for kind, budget_s in (("poisson", 0.25), ("philly", 0.35), ("aiturbo", 0.35)):
-        begun = time.process_time()
-        generate(kind, jobs=10_000, seed=4, load=0.9, cluster=GRID)
-        assert time.process_time() - begun < 2 * budget_s, kind  # twice: others share the machine
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -74,12 +73,9 @@ def test_the_gpu_hours_are_the_published_ones(real, name, gpu_hours):
     assert total == pytest.approx(gpu_hours, abs=1.0)
 
 
-def test_a_year_of_philly_loads_within_its_budget(real):
-    path = real("philly_dev_aug14_oct31.csv.gz")
-    begun = time.process_time()
-    workload = load(path)
-    assert time.process_time() - begun < 2.4  # 0.8 on the slowest machine we have
-    assert len({id(job.profile) for job in workload.jobs}) == 12  # shared, not copied
+def test_the_jobs_of_philly_share_their_profiles(real):
+    workload = load(real("philly_dev_aug14_oct31.csv.gz"))
+    assert len({id(job.profile) for job in workload.jobs}) == 12
 
 
 def test_the_clock_of_the_file_is_kept(real):

@@ -1,0 +1,79 @@
+"""What every test has in common: how many examples are drawn, and which tests are not of every day.
+
+Markers: `engine` starts real processes, `browser` drives one, `slow` takes long for what it adds to
+the inner loop. `make test-fast` leaves all three out; `make test` runs everything.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, settings
+
+TESTS = Path(__file__).parent
+# Folders and files of one kind, by the beginning of their path.
+KINDS = {
+    "cli/test_cli_demo.py": "engine",
+    "cli/test_cli_live_story.py": "engine",
+    "control/test_crash.py": "engine",
+    "engines/": "engine",
+    "exact/": "slow",
+    "replications/": "slow",
+    "reports/test_report_browser.py": "browser",
+    "server/test_live_api.py": "engine",
+    "server/test_schemathesis": "engine",
+    "simulation/": "slow",
+    "store/test_store_crash.py": "engine",
+    "store/test_store_postgresql.py": "engine",
+}
+# A test module that uses something from one of these runs jobs as processes.
+PROCESSES = {"tests.control.asking", "tests.control.daemons", "tests.control.living"}
+
+settings.register_profile("fast", max_examples=8)
+# The same examples for every mutant, and no time spent on making a failure small.
+settings.register_profile(
+    "mutants",
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+)
+CAPPED = {"fast", "mutants"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    kinds: dict[Path, str | None] = {}
+    for item in items:
+        if item.path not in kinds:
+            kinds[item.path] = _kind(item)
+        kind = kinds[item.path]
+        if kind is None and "postgresql" in item.name:
+            kind = "engine"
+        if kind is not None:
+            item.add_marker(kind)
+    if settings.get_current_profile_name() in CAPPED:
+        for item in items:
+            obj = getattr(item, "obj", None)
+            # A state machine's settings are an attribute of its class.
+            _draw_fewer(getattr(obj, "__self__", None), "settings")
+            _draw_fewer(getattr(obj, "__func__", obj), "_hypothesis_internal_use_settings")
+
+
+def _kind(item: pytest.Item) -> str | None:
+    """The marker of every test of this item's file."""
+    name = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    for beginning, kind in KINDS.items():
+        if name.startswith(beginning):
+            return kind
+    module = getattr(item, "module", None)
+    homes = (
+        {getattr(value, "__module__", None) for value in vars(module).values()} if module else set()
+    )
+    return "engine" if homes & PROCESSES else None
+
+
+def _draw_fewer(holder: object, name: str) -> None:
+    """Hold a test that asks for many examples to the profile's number."""
+    asked, most = getattr(holder, name, None), settings.default.max_examples
+    if isinstance(asked, settings) and asked.max_examples > most:
+        setattr(holder, name, settings(asked, max_examples=most))

@@ -1,0 +1,222 @@
+"""Jobs that may not start, devices that take no new work, and jobs whose spec changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stories import Story, Told, on
+from treadle.core.actions import Start, Stop
+from treadle.core.cluster import Device
+from treadle.core.errors import PolicyError
+from treadle.core.events import (
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobStopped,
+    JobSubmitted,
+    JobUpdated,
+)
+from treadle.core.snapshot import KEEP, Schedule
+from treadle.testing.builders import job
+
+D0, D1 = Device("n0", 0), Device("n0", 1)
+
+# -- blocked jobs ----------------------------------------------------------------------------------
+
+
+def test_a_blocked_job_starts_when_its_last_reason_is_gone() -> None:
+    story = Story()
+    held = JobHeld("a", "its user holds it"), JobHeld("a", "it waits for b")
+    assert story.tell(0.0, JobSubmitted(job("a")), *held) == []
+    assert story.scheduler.blocked == {"a": ("its user holds it", "it waits for b")}
+    assert story.scheduler.why("a", 0.0).sentence == "it is held: its user holds it, it waits for b"
+    assert story.tell(1.0, JobReleased("a", "its user holds it")) == []
+    assert story.scheduler.blocked == {"a": ("it waits for b",)}
+    assert story.tell(2.0, JobReleased("a", "it waits for b")) == [Start(0, "a", on(0))]
+    assert story.scheduler.blocked == {}
+
+
+def test_a_reason_that_is_given_twice_is_taken_back_once() -> None:
+    story = Story()
+    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "x"), JobHeld("a", "x"))
+    assert story.tell(1.0, JobReleased("a", "x")) == [Start(0, "a", on(0))]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        JobReleased("a", "another reason"),
+        JobReleased("b", "x"),
+        JobReleased("stranger", "x"),
+        JobHeld("a", "x"),
+        JobHeld("stranger", "x"),
+        JobHeld("leaving", "x"),
+    ],
+)
+def test_a_reason_that_changes_nothing_causes_no_decision(fact: Event) -> None:
+    story = Story(policy := Told(Schedule({"leaving": on(0)})), "1x4")
+    story.tell(0.0, *(JobSubmitted(job(name)) for name in ("a", "b", "leaving")))
+    story.tell(1.0, JobHeld("a", "x"), JobCancelled("leaving"))
+    asked_at, phases = list(policy.asked_at), story.phases()
+    assert story.tell(2.0, fact) == []
+    assert policy.asked_at == asked_at
+    assert story.phases() == phases
+    assert story.scheduler.blocked == {"a": ("x",)}
+
+
+def test_blocking_a_running_job_stops_it_and_lets_the_next_one_in() -> None:
+    story = Story("fifo", "1x1")
+    story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
+    story.runs(0.0, "a")
+    orders = story.tell(5.0, JobHeld("a", "x"))
+    assert orders == [Stop(1, "a"), Start(2, "b", on(0), ("a",))]
+    assert story.tell(6.0, JobStopped("a", 1, 5.0)) == []
+    assert story.phases() == "a:waiting b:starting"
+
+
+def test_a_release_while_the_job_still_stops_is_no_news_until_it_has_stopped() -> None:
+    story = Story(policy := Told(Schedule({"a": on(0)})), "1x4")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    assert story.tell(1.0, JobHeld("a", "x")) == [Stop(1, "a")]
+    asked = len(policy.asked_at)
+    story.tell(2.0, JobReleased("a", "x"))
+    assert len(policy.asked_at) == asked
+    policy.answers = [Schedule({"a": on(1)})]
+    assert story.tell(3.0, JobStopped("a", 1, 1.0)) == [Start(2, "a", on(1))]
+
+
+def test_blocking_a_waiting_job_lets_those_behind_it_go_first() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=3)))
+    story.tell(0.0, JobSubmitted(job("b", size=2)))
+    story.tell(0.0, JobSubmitted(job("c", size=1)))
+    assert story.tell(1.0, JobHeld("b", "x")) == [Start(1, "c", on(3))]
+
+
+def test_a_blocked_job_that_never_fits_is_named_as_blocked_only() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("large", size=8)))
+    story.tell(1.0, JobHeld("large", "x"))
+    assert (list(story.scheduler.unfit), list(story.scheduler.blocked)) == ([], ["large"])
+    story.tell(2.0, JobReleased("large", "x"))
+    assert (list(story.scheduler.unfit), list(story.scheduler.blocked)) == (["large"], [])
+
+
+def test_an_id_that_was_blocked_and_ended_can_come_again_unblocked() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "x"))
+    story.tell(1.0, JobCancelled("a"))
+    assert story.scheduler.blocked == {}
+    assert story.tell(2.0, JobSubmitted(job("a"))) == [Start(0, "a", on(0))]
+
+
+# -- closed devices --------------------------------------------------------------------------------
+
+
+def test_a_closed_device_takes_no_job_until_it_is_opened() -> None:
+    story = Story("fifo", "1x2")
+    story.tell(0.0, DeviceClosed(D0, "too hot"))
+    assert story.scheduler.closed == {D0: "too hot"}
+    assert story.tell(1.0, JobSubmitted(job("a"))) == [Start(0, "a", on(1))]
+    assert story.tell(2.0, JobSubmitted(job("b"))) == []
+    assert story.tell(3.0, DeviceOpened(D0)) == [Start(1, "b", on(0))]
+
+
+def test_a_job_on_a_device_that_closes_runs_on_and_cannot_be_moved_or_preempted() -> None:
+    story = Story("srtf", "1x2")
+    story.tell(0.0, JobSubmitted(job("long", length_s=100.0)))
+    story.runs(0.0, "long")
+    assert story.tell(1.0, DeviceClosed(D0, "x")) == []
+    seen = story.scheduler.snapshot(1.0)
+    assert (list(seen.holding()), list(seen.free)) == ([], [D1])
+    orders = story.tell(2.0, JobSubmitted(job("short", size=2, length_s=5.0)))
+    assert orders == []
+    assert story.phases() == "long:running short:waiting"
+
+
+def test_closing_a_device_is_news_and_opening_one_that_is_open_is_not() -> None:
+    story = Story(policy := Told(), "1x2")
+    story.tell(0.0, DeviceClosed(D0, "x"))
+    assert policy.asked_at == [0.0]
+    story.tell(1.0, DeviceOpened(D1))
+    assert policy.asked_at == [0.0]
+    story.tell(2.0, DeviceOpened(D0))
+    assert policy.asked_at == [0.0, 2.0]
+
+
+def test_a_policy_that_gives_a_closed_device_is_refused() -> None:
+    story = Story(Told(KEEP, Schedule({"a": on(0, 1)})), "1x2")
+    story.tell(0.0, DeviceClosed(D1, "x"))
+    with pytest.raises(PolicyError) as refusal:
+        story.tell(1.0, JobSubmitted(job("a", size=2)))
+    assert str(refusal.value) == "job a was given device n0:1, which is closed"
+
+
+def test_a_device_that_is_closed_on_a_node_that_is_not_there_changes_nothing() -> None:
+    story = Story("fifo", "1x2")
+    story.tell(0.0, DeviceClosed(Device("n7", 0), "x"))
+    assert story.tell(1.0, JobSubmitted(job("a", size=2))) == [Start(0, "a", on(0, 1))]
+
+
+# -- another spec ----------------------------------------------------------------------------------
+
+
+def test_the_share_that_is_done_stays_when_the_work_is_counted_in_other_units() -> None:
+    story = Story()
+    story.tell(0.0, JobSubmitted(job("a", length_s=100.0)))
+    story.runs(0.0, "a")
+    story.tell(10.0, JobUpdated(replace(job("a", length_s=100.0), iterations=1000.0)))
+    row = story.scheduler.jobs["a"]
+    assert row.spec.iterations == 1000.0
+    assert (row.iterations_done, row.iterations_per_s, row.observed_at) == (100.0, 10.0, 10.0)
+    assert row.iterations_at(20.0) == 200.0
+    assert row.service_at(20.0) == 20.0
+
+
+def test_a_spec_that_makes_another_rank_changes_who_goes_first() -> None:
+    story = Story("sjf", "1x1")
+    story.tell(0.0, JobSubmitted(job("now")))
+    story.tell(0.0, JobSubmitted(job("a", length_s=50.0)), JobSubmitted(job("b", length_s=60.0)))
+    story.runs(0.0, "now")
+    story.tell(1.0, JobUpdated(job("b", length_s=10.0)))
+    assert story.tell(2.0, JobFinished("now", 0)) == [Start(1, "b", on(0))]
+
+
+def test_a_running_jobs_new_spec_counts_when_it_may_be_preempted() -> None:
+    story = Story("srtf", "1x1")
+    story.tell(0.0, JobSubmitted(job("a", length_s=50.0)))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobSubmitted(job("b", length_s=200.0)))
+    orders = story.tell(2.0, JobUpdated(job("a", length_s=1000.0)))
+    assert orders == [Stop(1, "a"), Start(2, "b", on(0), ("a",))]
+
+
+def test_a_waiting_job_that_asks_for_less_fits_now() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=8)))
+    assert list(story.scheduler.unfit) == ["a"]
+    assert story.tell(1.0, JobUpdated(job("a", size=2))) == [Start(0, "a", on(0, 1))]
+    assert story.scheduler.unfit == {}
+
+
+@pytest.mark.parametrize("spec", [job("a"), job("stranger")])
+def test_a_spec_that_is_the_same_or_of_a_stranger_is_no_news(spec) -> None:
+    story = Story(policy := Told())
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.tell(1.0, JobUpdated(spec))
+    assert policy.asked_at == [0.0]
+    assert story.phases() == "a:waiting"
+
+
+def test_a_job_on_its_way_out_is_not_ranked_again_by_a_new_spec() -> None:
+    story = Story("srtf", "1x4")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobCancelled("a"))
+    story.tell(2.0, JobUpdated(job("a", length_s=7.0)))
+    assert list(story.scheduler.ranking.from_the_back(2.0)) == []
