@@ -80,10 +80,6 @@ def _tidy(operation: dict[str, Any], method: str, path: str) -> None:
         status: responses[status] if status < "400" else _problem(int(status))
         for status in sorted(statuses)
     }
-    for response in operation["responses"].values():
-        # FastAPI's description of events needs OpenAPI 3.2, which few tools read.
-        if "text/event-stream" in response.get("content", {}):
-            response["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 
 
 def _problem(status: int) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.answers import answer
 from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
-from treadle.server.stream import Events, close_source, event_stream, streaming
+from treadle.server.stream import EventStream, close_source, event_stream
 from treadle.wire.machine import EventPage, UsageRow
 from treadle.wire.problems import InvalidRequestError
 
@@ -55,7 +54,8 @@ async def list_events(
     return await answer(service.events(after=after, job=job, limit=limit))
 
 
-async def _events(
+@router.get("/events/stream", response_class=EventStream, status_code=200, responses=refusals(404))
+async def follow_events(
     shared: Shared,
     who: Asking,
     after: Annotated[
@@ -63,23 +63,14 @@ async def _events(
     ] = None,
     job: JobName = "",
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
-) -> AsyncIterator[Events]:
+) -> Response:
+    """What happens, as it happens. Events carry an EventView; their ids resume a broken stream."""
     if last:
         after = _resumed(last)
     if after is None:
         after = (await settled(shared.service.events_last(limit=1))).next
     source = event_stream(shared.service, after=after, job=job)
-    async with streaming(source, shared, who) as events:
-        yield events
-
-
-@router.get("/events/stream", response_class=EventSourceResponse, responses=refusals(404))
-async def follow_events(
-    events: Annotated[Events, Depends(_events)],
-) -> AsyncIterator[ServerSentEvent]:
-    """What happens, as it happens. Events carry an EventView; their ids resume a broken stream."""
-    async for event in events:
-        yield event
+    return EventStream(source, serving=shared, who=who)
 
 
 @router.get(

@@ -1,18 +1,16 @@
 """Routes about jobs."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi import APIRouter, Header, Path, Query
 from starlette.responses import Response
 
 from treadle.server.answers import answer
 from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
-from treadle.server.stream import Events, log_stream, streaming
+from treadle.server.stream import EventStream, log_stream
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -170,7 +168,13 @@ async def read_log(
     return await answer(piece)
 
 
-async def _log_events(
+@router.get(
+    "/jobs/{identity}/log/stream",
+    response_class=EventStream,
+    status_code=200,
+    responses=refusals(404),
+)
+async def follow_log(
     identity: Identity,
     shared: Shared,
     who: Asking,
@@ -178,29 +182,18 @@ async def _log_events(
     rank: Rank = 0,
     offset: Offset = 0,
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=40)] = "",
-) -> AsyncIterator[Events]:
-    # An unknown job, and somebody else's, is refused before the stream begins.
+) -> Response:
+    """One rank's output as it is written, until there will be no more.
+
+    Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
+    """
+    # An unknown job, or another user's, is refused before the stream begins.
     may_read(who, (await settled(shared.service.job(identity))).job)
     onward = attempt == 0
     if last:
         attempt, offset = _resumed(last)
     source = log_stream(shared, identity, attempt=attempt, rank=rank, offset=offset, onward=onward)
-    async with streaming(source, shared, who) as events:
-        yield events
-
-
-@router.get(
-    "/jobs/{identity}/log/stream", response_class=EventSourceResponse, responses=refusals(404)
-)
-async def follow_log(
-    events: Annotated[Events, Depends(_log_events)],
-) -> AsyncIterator[ServerSentEvent]:
-    """One rank's output as it is written, until there will be no more.
-
-    Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
-    """
-    async for event in events:
-        yield event
+    return EventStream(source, serving=shared, who=who)
 
 
 def _resumed(last: str) -> tuple[int, int]:
