@@ -11,7 +11,7 @@ from treadle.control.loop.live_policy import PLACEMENT, belief_on, make
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read
-from treadle.sim.observed import orders_again, recorded_orders
+from treadle.sim.replay_orders import orders_again, recorded_orders
 from treadle.wire.problems import ConflictError
 
 POLICIES = (

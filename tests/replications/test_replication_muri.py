@@ -142,7 +142,9 @@ def test_jobs_that_tie_up_to_rounding_go_by_arrival(tmp_path) -> None:
         settings = muri.settings("srtf", {})
         experiment = ready(load(str(path)), cluster("1x1"), settings)
         experiment.finish()
-        ends = {name: story.ended_at or 0.0 for name, story in experiment.recorder.stories.items()}
+        ends = {
+            name: story.ended_at or 0.0 for name, story in experiment.recorder.histories.items()
+        }
         first, second = (row.split(",")[0] for row in order)
         assert ends[first] < ends[second]
 

@@ -111,7 +111,7 @@ def test_blocking_index_weighs_the_wait_by_the_work_that_is_left(recorder, run_o
 
 def test_finish_time_fairness_compares_with_an_equal_share(recorder, run_of):
     # Unfinished jobs: 1 until 2 s, 3 until 10 s, 2 until 14 s, 1 until 30 s.
-    rho = {name: finish_time_fairness(story, 2) for name, story in recorder.stories.items()}
+    rho = {name: finish_time_fairness(story, 2) for name, story in recorder.histories.items()}
     assert rho["a"] == pytest.approx(5 / 13)  # a share of 2/2.6 of the 2 devices it asked for
     assert rho["b"] == pytest.approx(2.25)
     assert rho["c"] == pytest.approx(1.4)
@@ -230,7 +230,7 @@ def test_disturbance_is_counted(run_of):
     summary = run_of(recorder).summary
     assert (summary.preemptions, summary.interruptions, summary.restarts) == (1, 1, 1)
     assert summary.lost_gpu_h == pytest.approx(36 / 3600)
-    assert recorder.stories["a"].waited_s == 10 + 4
+    assert recorder.histories["a"].waited_s == 10 + 4
 
 
 def test_a_job_cancelled_while_it_runs_is_cancelled_and_not_preempted(run_of):
@@ -243,7 +243,7 @@ def test_a_job_cancelled_while_it_runs_is_cancelled_and_not_preempted(run_of):
     recorder.close(9)
     summary = run_of(recorder).summary
     assert (summary.cancelled, summary.preemptions, summary.unfinished) == (1, 0, 0)
-    assert recorder.stories["a"].ended_at == 5
+    assert recorder.histories["a"].ended_at == 5
     assert list(recorder.series.waiting) == [0, 0, 0]
 
 
@@ -270,7 +270,7 @@ def test_waiting_and_running_add_up_to_the_completion_time_even_in_rounds():
     )
     simulation.run()
     recorder.close(simulation.now)
-    for story in recorder.stories.values():
+    for story in recorder.histories.values():
         assert story.ended_at is not None
         held_s = story.service_s / story.spec.asked
         assert story.ended_at - story.submitted_at == pytest.approx(story.waited_s + held_s)

@@ -38,5 +38,5 @@ def test_a_job_that_does_not_fit_is_overtaken_by_whoever_starts_meanwhile() -> N
     experiment.simulation.run(until=50.0)
     assert experiment.recorder.overtaken("b") == 2
     experiment.finish()
-    counts = {name: story.overtaken for name, story in experiment.recorder.stories.items()}
+    counts = {name: story.overtaken for name, story in experiment.recorder.histories.items()}
     assert counts == {"a": 0, "b": 2, "c": 0, "d": 0, "e": 0}

@@ -10,15 +10,15 @@ import pytest
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
+from treadle.reports.chart_span import ChartSpan, chart_span
 from treadle.reports.comparison import Comparison
-from treadle.reports.curves import binned, peaks, sampled
-from treadle.reports.figure import figures
-from treadle.reports.focus import Focus, focus
+from treadle.reports.comparison_figures import figures
+from treadle.reports.downsample import binned, peaks, sampled
+from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
 from treadle.reports.page_data import page_data
-from treadle.reports.picture import check_available
 from treadle.reports.recorder import Recorder
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 D0 = Device("n0", 0)
 HOSTILE = "</script><img src=x onerror=document.title='owned'>"
@@ -133,7 +133,7 @@ def test_values_that_are_not_finite_do_not_break_the_page(comparison):
 
 
 def test_a_long_thin_end_is_cut_at_first(with_long_tail):
-    shown_first = focus(with_long_tail)
+    shown_first = chart_span(with_long_tail)
     assert 90 < shown_first.length_s < 110
     assert shown_first.cut_s == pytest.approx(10_000 - shown_first.length_s)
     assert shown_first.cut_devices == 1
@@ -143,7 +143,7 @@ def test_a_long_thin_end_is_cut_at_first(with_long_tail):
 
 
 def test_nothing_is_cut_where_the_end_is_busy(comparison):
-    assert focus(comparison) == Focus(30, 0, 0, 0)
+    assert chart_span(comparison) == ChartSpan(30, 0, 0, 0)
 
 
 def test_long_distributions_keep_their_ends():

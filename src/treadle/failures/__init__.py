@@ -10,7 +10,7 @@ memory.py      what happened to each job, user and node so far
 """
 
 from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.memory import Decision, Fixed, Memory, Patience
+from treadle.failures.failure_history import Decision, Fixed, Memory, Patience
 from treadle.failures.rules import RuleTable, shipped
 from treadle.failures.tail import tail
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, islice
 
 from treadle.core.value import value
-from treadle.failures.lines import Line, clean, parse
+from treadle.failures.log_lines import Line, clean, parse
 from treadle.failures.pattern import Pattern
 from treadle.failures.rules import Level, Rule, RuleTable, shipped
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict
@@ -321,7 +321,7 @@ def _in_exit(ended: Exit, source: str, rules: RuleTable) -> list[_Candidate]:
     return [
         _Candidate(
             rule,
-            Level.TOLD if ended.told in rule.exits else Level.EXIT,
+            Level.KNOWN if ended.known_reason in rule.exits else Level.EXIT,
             source,
             source,
             0,

@@ -8,7 +8,7 @@ its owner's failures were like, and which nodes are suspected.
 from collections.abc import Callable, Mapping
 
 from treadle.core.retry import Answer, Failure
-from treadle.failures.memory import Memory, Patience
+from treadle.failures.failure_history import Memory, Patience
 from treadle.failures.rules import RuleTable
 from treadle.failures.verdict import Advice, Kind, Verdict
 

@@ -26,7 +26,7 @@ trace is, and the verdict is the nearest trace, the earliest among equals:
     (exit)   the exit status, where a rule's `exit` names it
     echo     a launcher says that something failed
 
-What the one who ran the job knows (`Exit.told`) is nearer than all of them.
+What the one who ran the job knows (`Exit.known_reason`) is nearer than all of them.
 """
 
 from enum import IntEnum
@@ -39,7 +39,7 @@ import yaml
 from treadle.core.errors import InvalidInputError
 from treadle.core.value import value
 from treadle.failures.pattern import Pattern
-from treadle.failures.reading import Reader
+from treadle.failures.rule_reader import Reader
 from treadle.failures.verdict import Advice, Kind
 
 LEVELS = ("cause", "error", "death", "symptom", "echo")
@@ -57,7 +57,7 @@ class Level(IntEnum):
     DEATH = 3
     ERROR = 4
     CAUSE = 5
-    TOLD = 6
+    KNOWN = 6
 
 
 @value

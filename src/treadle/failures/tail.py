@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
-from treadle.failures.lines import clean
+from treadle.failures.log_lines import clean
 
 LIMIT_BYTES = 256 << 10
 _LIMIT_MAX_BYTES = 4 << 20

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from treadle.core.job import Job
 from treadle.core.ports import InterleavingModel, PerformanceModel
-from treadle.models.around import Around
+from treadle.models.model_wrapper import ModelWrapper
 
 
 class Forecast(NamedTuple):
@@ -48,7 +48,7 @@ def forecaster(belief: PerformanceModel) -> Forecaster:
     return belief if isinstance(belief, Forecaster) else _KNOWN
 
 
-class Forecasting(Around):
+class Forecasting(ModelWrapper):
     """A belief about speeds with somebody else's opinion about lengths."""
 
     def __init__(self, model: InterleavingModel, lengths: Forecaster) -> None:

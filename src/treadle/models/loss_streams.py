@@ -25,12 +25,12 @@ from typing import Literal
 import numpy as np
 
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.models.draws import draw_normals, draw_numbers
 from treadle.models.early_stop import LEAST, StopAdvice, stop_advice
 from treadle.models.forecasts import Forecast
 from treadle.models.losses import POINTS_MIN as CURVE_POINTS_MIN
 from treadle.models.losses import Fit, Numbers, fit, fit_inverse
 from treadle.models.predictability import POINTS_MIN, Evidence, Standing
+from treadle.models.seeded_random import draw_normals, draw_numbers
 
 Kind = Literal["predictable", "plateau", "oscillation", "divergence"]
 UNPREDICTABLE: tuple[Kind, ...] = ("plateau", "oscillation", "divergence")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.core.errors import InvalidInputError
-from treadle.models.draws import draw_numbers
+from treadle.models.seeded_random import draw_numbers
 
 Numbers = NDArray[np.float64]
 Form = Literal["inverse", "power", "exponential"]

@@ -24,8 +24,8 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
-from treadle.models.draws import draw_numbers
 from treadle.models.fitted import non_negative_least_squares
+from treadle.models.seeded_random import draw_numbers
 
 CPU = "cpu"  # the type of a node whose devices are CPU slots
 SLOT_CORES = 5

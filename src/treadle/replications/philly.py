@@ -198,7 +198,7 @@ def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row
         row = Row(name, hours_each, alone_h if shorter else None, at_most=shorter)
         yield "guidelines: wait for want of a place, hours a job", row
     for name, (recorder, _, _) in measured.items():
-        waits_h = sorted(s.waited_s / 3600 for s in recorder.stories.values() if s.spec.asked > 8)
+        waits_h = sorted(s.waited_s / 3600 for s in recorder.histories.values() if s.spec.asked > 8)
         longest = percentile(waits_h, 95) or 0.0
         yield "guidelines: wait of jobs above 8 devices, p95 hours", Row(name, longest, None)
     for name, (_, summary, _) in measured.items():

@@ -146,7 +146,7 @@ class Trials:
 
     def __init__(self, recorder: Recorder) -> None:
         self._failures = recorder.failures
-        self._asked = {job: story.spec.asked for job, story in recorder.stories.items()}
+        self._asked = {job: history.spec.asked for job, history in recorder.histories.items()}
 
     @property
     def count(self) -> int:

@@ -27,17 +27,17 @@ class Run:
     def completion_s(self) -> list[float]:
         """Submission to finish, of each finished job."""
         return [
-            story.ended_at - story.submitted_at
-            for story in self.recorder.stories.values()
-            if story.status == "finished" and story.ended_at is not None
+            history.ended_at - history.submitted_at
+            for history in self.recorder.histories.values()
+            if history.status == "finished" and history.ended_at is not None
         ]
 
     def fairness(self) -> list[float]:
         """Finish-time fairness of each finished job."""
         return [
-            finish_time_fairness(story, self.summary.devices)
-            for story in self.recorder.stories.values()
-            if story.status == "finished"
+            finish_time_fairness(history, self.summary.devices)
+            for history in self.recorder.histories.values()
+            if history.status == "finished"
         ]
 
     def waiting(self) -> Sequence[float]:
@@ -66,7 +66,7 @@ class Comparison:
     def span(self) -> tuple[float, float]:
         """The first submission and the last event of all runs."""
         recorders = [run.recorder for run in self.runs]
-        starts = [story.submitted_at for one in recorders for story in one.stories.values()]
+        starts = [history.submitted_at for one in recorders for history in one.histories.values()]
         ends = [one.series.at[-1] for one in recorders if one.series.at]
         from_at = min(starts, default=0.0)
         return from_at, max([from_at, *ends])

@@ -12,7 +12,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.metrics import finish_time_fairness
 from treadle.reports.recorder import WAIT_CAUSES
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 
 _ROWS_AT_ONCE = 2000
 _WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros
@@ -126,24 +126,30 @@ def _flat(run: Run) -> dict[str, object]:
 
 def _job_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     for run in comparison.runs:
-        for story in run.recorder.stories.values():
-            yield _job_row(run, story)
+        for history in run.recorder.histories.values():
+            yield _job_row(run, history)
 
 
-def _job_row(run: Run, story: Story) -> Sequence[object]:
-    spec, end_at = story.spec, story.ended_at
-    finished = story.status == "finished"
-    is_aside = spec.id in run.never_fit and not story.starts
-    status = "never_fit" if is_aside else story.status
+def _job_row(run: Run, history: JobHistory) -> Sequence[object]:
+    spec, end_at = history.spec, history.ended_at
+    finished = history.status == "finished"
+    is_aside = spec.id in run.never_fit and not history.starts
+    status = "never_fit" if is_aside else history.status
     return (
         *(run.policy, spec.id, spec.tenant, spec.asked),
-        *(story.submitted_at, story.first_start_at, end_at),
-        end_at - story.submitted_at if finished and end_at is not None else None,
-        *(story.waited_s, story.service_s, status, story.starts, max(story.starts - 1, 0)),
-        *(story.preemptions, story.interruptions, story.resizes, story.moves, story.failures),
-        story.lost_s,
-        finish_time_fairness(story, run.summary.devices) if finished else None,
-        story.overtaken,
+        *(history.submitted_at, history.first_start_at, end_at),
+        end_at - history.submitted_at if finished and end_at is not None else None,
+        *(history.waited_s, history.service_s, status, history.starts, max(history.starts - 1, 0)),
+        *(
+            history.preemptions,
+            history.interruptions,
+            history.resizes,
+            history.moves,
+            history.failures,
+        ),
+        history.lost_s,
+        finish_time_fairness(history, run.summary.devices) if finished else None,
+        history.overtaken,
     )
 
 

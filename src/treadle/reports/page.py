@@ -8,7 +8,7 @@ import json
 from html import escape
 
 from treadle.reports.comparison import Comparison
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.reports.page_data import page_data
 from treadle.reports.table import comparison_table
 from treadle.reports.template import asset, content_policy, filled

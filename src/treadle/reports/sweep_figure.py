@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from treadle.reports.comparison import colour
 from treadle.reports.export import make_directory
-from treadle.reports.picture import add_legend, check_available, new_picture, save
+from treadle.reports.figure_files import add_legend, check_available, new_picture, save
 
 _HOUR_S = 3600.0
 

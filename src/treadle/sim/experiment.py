@@ -22,7 +22,7 @@ from treadle.reports.recorder import Recorder
 from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
-from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
 from treadle.sim.run import Simulation
 from treadle.sim.settings import (
     Settings,
@@ -32,7 +32,7 @@ from treadle.sim.settings import (
     retry_rule,
     sharing,
 )
-from treadle.sim.warm import WarmEngine
+from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
 
 if TYPE_CHECKING:

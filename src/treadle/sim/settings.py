@@ -10,7 +10,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.core.retry import RetryRule, fixed
-from treadle.models.gaps import GapsModel
+from treadle.models.antman_gaps import GapsModel
 from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
@@ -163,7 +163,7 @@ def retry_rule(text: str) -> RetryRule:
         from treadle.failures.rules import shipped  # noqa: PLC0415
 
         return Classified(live_verdicts(shipped()))
-    from treadle.sim.verdicts import classified  # noqa: PLC0415  # rules of logs load slowly
+    from treadle.sim.simulated_verdicts import classified  # noqa: PLC0415  # rules of logs load slowly
 
     return classified()
 

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.rules import RuleTable
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.reports.metrics import summarise
 from treadle.study.convergence import Convergence, Losses, convergence
-from treadle.study.failing import Failures, failures
+from treadle.study.failure_costs import Failures, failures
 from treadle.study.record import Record
 from treadle.study.usage import Usage, usage
 from treadle.study.waits import Waits, waits
@@ -52,8 +52,8 @@ def analyse(
 ) -> Analysis:
     """A pure function of what was recorded."""
     recorder = record.recorder
-    stories = recorder.stories
-    if not stories:
+    histories = recorder.histories
+    if not histories:
         raise InvalidInputError(f"{record.workload.source} holds no jobs to analyse")
     summary = summarise(
         recorder,
@@ -63,11 +63,11 @@ def analyse(
         decide_cpu_s=0.0,
         never_fit=dict.fromkeys(record.unfit, ""),
     )
-    first_at = min(story.submitted_at for story in stories.values())
+    first_at = min(history.submitted_at for history in histories.values())
     return Analysis(
         name=record.workload.name,
         how=record.how,
-        jobs=len(stories),
+        jobs=len(histories),
         nodes=len(record.cluster.nodes) if record.has_cluster else None,
         devices=record.cluster.device_count if record.has_cluster else None,
         span_s=max(recorder.series.at[-1] - first_at, 0.0),
@@ -82,18 +82,18 @@ def analyse(
 
 def _ends(record: Record) -> tuple[End, ...]:
     """By how jobs ended according to the trace, or else in the run."""
-    stories = record.recorder.stories
+    histories = record.recorder.histories
     counts: dict[str, int] = {}
     device_s: dict[str, float] = {}
-    for identity, story in stories.items():
-        status = record.statuses.get(identity, story.status)
+    for identity, history in histories.items():
+        status = record.statuses.get(identity, history.status)
         counts[status] = counts.get(status, 0) + 1
-        device_s[status] = device_s.get(status, 0.0) + story.service_s
+        device_s[status] = device_s.get(status, 0.0) + history.service_s
     return tuple(
         End(
             status,
             counts[status],
-            counts[status] / len(stories),
+            counts[status] / len(histories),
             device_s[status] / 3600.0,
             _share(device_s, status),
         )

@@ -14,7 +14,7 @@ from treadle.core.job import JobSpec
 from treadle.core.scheduler import Observer
 from treadle.policies.registry import worn
 from treadle.reports.metrics import percentile
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import Experiment, Stopwatch, prepare
 from treadle.sim.settings import Settings
 from treadle.study.record import Record
@@ -99,15 +99,15 @@ def window(record: Record, jobs_max: int) -> Window:
 
     Who ran by then keeps the time that it still had to run, so that the cluster is not empty.
     """
-    jobs, stories = record.workload.jobs, record.recorder.stories
+    jobs, histories = record.workload.jobs, record.recorder.histories
     if len(jobs) <= jobs_max:
         return Window(record.workload, len(jobs), 0, len(jobs))
-    waited_s = [stories[job.id].waited_s if job.id in stories else 0.0 for job in jobs]
+    waited_s = [histories[job.id].waited_s if job.id in histories else 0.0 for job in jobs]
     first = _longest(waited_s, jobs_max)
     chosen = jobs[first : first + jobs_max]
     begin_at = chosen[0].submit_at
-    earlier = (stories[job.id] for job in jobs[:first] if job.id in stories)
-    carried = [rest for story in earlier if (rest := _rest(story, begin_at)) is not None]
+    earlier = (histories[job.id] for job in jobs[:first] if job.id in histories)
+    carried = [rest for history in earlier if (rest := _rest(history, begin_at)) is not None]
     workload = replace(record.workload, jobs=(*carried, *chosen))
     return Window(workload, len(chosen), len(carried), len(jobs))
 
@@ -207,35 +207,35 @@ def _longest(waited_s: Sequence[float], count: int) -> int:
     return first
 
 
-def _rest(story: Story, begin_at: float) -> JobSpec | None:
+def _rest(history: JobHistory, begin_at: float) -> JobSpec | None:
     """What is left of a job that ran at that moment."""
-    started_at, ended_at = story.first_start_at, story.ended_at
+    started_at, ended_at = history.first_start_at, history.ended_at
     if started_at is None or started_at >= begin_at or ended_at is None or ended_at <= begin_at:
         return None
-    each_s = story.spec.profile.iteration_s
-    left = min((ended_at - begin_at) / each_s, story.spec.iterations)
-    return replace(story.spec, iterations=left, submit_at=begin_at)
+    each_s = history.spec.profile.iteration_s
+    left = min((ended_at - begin_at) / each_s, history.spec.iterations)
+    return replace(history.spec, iterations=left, submit_at=begin_at)
 
 
 def _effect(trial: Trial, experiment: Experiment) -> Effect:
     recorder = experiment.recorder
-    stories = recorder.stories.values()
+    histories = recorder.histories.values()
     finished = [
-        story.ended_at - story.submitted_at
-        for story in stories
-        if story.status == "finished" and story.ended_at is not None
+        history.ended_at - history.submitted_at
+        for history in histories
+        if history.status == "finished" and history.ended_at is not None
     ]
-    large = sorted(story.waited_s for story in stories if story.spec.asked > 8)
+    large = sorted(history.waited_s for history in histories if history.spec.asked > 8)
     return Effect(
         trial.group,
         trial.guideline,
         trial.settings.policy,
         jobs_finished=len(finished),
         completion_mean_s=sum(finished) / len(finished) if finished else None,
-        wait_mean_s=sum(story.waited_s for story in stories) / len(stories),
+        wait_mean_s=sum(history.waited_s for history in histories) / len(histories),
         wait_large_p95_s=percentile(large, 95),
         place_wait_h=recorder.waited_s("fragmentation") / 3600.0,
-        gpu_h=sum(story.service_s for story in stories) / 3600.0,
+        gpu_h=sum(history.service_s for history in histories) / 3600.0,
         failed_attempts=len(recorder.failures),
         failed_gpu_h=sum(failure.device_s for failure in recorder.failures) / 3600.0,
     )

@@ -74,9 +74,9 @@ def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[Jo
     experiment = prepare(workload, cluster, settings, stopwatch=stopwatch)
     experiment.finish()
     return {
-        name: story.ended_at - story.submitted_at
-        for name, story in experiment.recorder.stories.items()
-        if story.ended_at is not None
+        name: history.ended_at - history.submitted_at
+        for name, history in experiment.recorder.histories.items()
+        if history.ended_at is not None
     }
 
 

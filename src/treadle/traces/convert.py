@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import IO
 
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, counted, ignore
-from treadle.traces.own import text_lines
+from treadle.traces.progress import Advance, counted, ignore
+from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
 
 

@@ -33,7 +33,7 @@ def _of(name: str, columns: str, reader: str) -> Format:
 
 # The more particular first: every Muri and Chronus file has Tiresias' columns too.
 FORMATS = (
-    _of("treadle", "id submit_s sizes iterations", "own:read_own"),
+    _of("treadle", "id submit_s sizes iterations", "own:read_treadle_csv"),
     _of(
         "muri",
         "job_id num_gpu submit_time iterations iteration_time",

@@ -5,8 +5,8 @@ from itertools import chain
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.source import blocks, lines
 from treadle.traces.table import Table
 from treadle.traces.workload import Workload

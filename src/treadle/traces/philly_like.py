@@ -15,7 +15,6 @@ from random import Random
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.arrivals import burst_sizes, fill, place_bursts
 from treadle.traces.calibration import (
     BURST_SAME_SIZE,
@@ -24,6 +23,7 @@ from treadle.traces.calibration import (
     VIRTUAL_CLUSTERS,
 )
 from treadle.traces.philly_durations import LONGEST_S, Burst, Drawn, deal_durations
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.strata import quotas
 from treadle.traces.workload import Workload
 

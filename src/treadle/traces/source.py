@@ -11,7 +11,7 @@ from pathlib import Path
 from zlib import error as ZlibError  # noqa: N812
 
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, ignore
+from treadle.traces.progress import Advance, ignore
 
 LINE_BYTES_MAX = 1 << 20
 _BLOCK_BYTES = LINE_BYTES_MAX  # a block holds no line above the limit but at its two ends

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.models.draws import draw_normals, draw_numbers
 from treadle.models.losses import Curve, fit, prepared
+from treadle.models.seeded_random import draw_normals, draw_numbers
 
 
 def optimus(steps, rate=0.01, begin=0.25, floor=0.4):

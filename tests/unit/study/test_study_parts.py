@@ -11,11 +11,11 @@ from treadle.core.retry import fixed
 from treadle.failures.rules import RuleTable, shipped
 from treadle.models.losses import Numbers
 from treadle.reports.recorder import Recorder
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.sim.settings import Settings
 from treadle.study.analysis import analyse
 from treadle.study.convergence import convergence, settled_share
-from treadle.study.failing import Judge, failures
+from treadle.study.failure_costs import Judge, failures
 from treadle.study.record import Record
 from treadle.study.waits import waits
 from treadle.testing.builders import job
@@ -25,7 +25,7 @@ HERE, THERE = Device("n0", 0), Device("n1", 0)
 
 
 def record(recorder: Recorder, **more: object) -> Record:
-    workload = Workload.of("by hand", [story.spec for story in recorder.stories.values()])
+    workload = Workload.of("by hand", [story.spec for story in recorder.histories.values()])
     cluster = Cluster.grid(2, 1)
     values = {"how": "", "workload": workload, "cluster": cluster, "settings": Settings()}
     return Record(recorder=recorder, **{**values, **more})  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def test_a_loss_has_settled_once_it_is_within_a_thousandth_of_the_lowest(
 
 
 def test_jobs_that_report_losses_are_told_from_those_that_do_not(failing: Record) -> None:
-    def reported(story: Story) -> tuple[Numbers, Numbers]:
+    def reported(story: JobHistory) -> tuple[Numbers, Numbers]:
         return np.array([50.0, 100.0]), np.array([1.0, 1.0])
 
     known = convergence(failing, reported)

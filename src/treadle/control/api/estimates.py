@@ -3,7 +3,7 @@
 from treadle.control.jobs.desk import Desk
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.sim.onward import starts_in
+from treadle.sim.start_estimate import starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0

@@ -27,7 +27,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import DeviceClosed, DeviceOpened, NodeJoined
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import DeviceSource, node_of
-from treadle.failures.memory import Memory, Patience
+from treadle.failures.failure_history import Memory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.codec import Noted

@@ -21,7 +21,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import Clock, InterleavingModel
 from treadle.core.scheduler import Scheduler
 from treadle.engines.inbox import Inbox
-from treadle.failures.memory import Memory
+from treadle.failures.failure_history import Memory
 from treadle.store.rows import AttemptRow, JobFilter, JobRow
 from treadle.store.seal import Seal
 from treadle.store.store import Store

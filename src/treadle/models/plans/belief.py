@@ -15,8 +15,8 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.models.around import Around
 from treadle.models.learned import seen_alone
+from treadle.models.model_wrapper import ModelWrapper
 from treadle.models.noisy import log_normal
 from treadle.models.plans.fit import KNOBS, SEVEN, Run
 from treadle.models.plans.iteration_time import ModelType
@@ -24,7 +24,7 @@ from treadle.models.plans.refit import Refitting
 from treadle.models.plans.space import Planner, shape_of
 
 
-class PlanBelief(Around):
+class PlanBelief(ModelWrapper):
     """What is believed of plans; `model` answers everything else, on the same planner."""
 
     def __init__(

@@ -5,8 +5,8 @@ import pytest
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
+from treadle.models.antman_gaps import GapsModel, iterations
 from treadle.models.catalogue import muri_profile
-from treadle.models.gaps import GapsModel, iterations
 from treadle.models.staggered import ALONE
 
 ON = Allocation((Device("n0", 0),))

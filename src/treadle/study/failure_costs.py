@@ -12,7 +12,7 @@ from treadle.core.retry import FailureClass
 from treadle.failures.classifier import classify
 from treadle.failures.rules import RuleTable, shipped
 from treadle.reports.metrics import SIZE_BUCKETS, percentile, size_bucket
-from treadle.reports.story import FailedAttempt
+from treadle.reports.run_history import FailedAttempt
 from treadle.sim.faults import CLASSES as STUDIED
 from treadle.study.record import Record
 
@@ -58,9 +58,9 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
     judge = Judge(rules or shipped())
     judged = [_Judged(failure, *judge(failure.reason)) for failure in found]
     whole_s = sum(failure.device_s for failure in found)
-    held_s = sum(story.service_s for story in record.recorder.stories.values())
+    held_s = sum(history.service_s for history in record.recorder.histories.values())
     repeats = [failure for failure in found if failure.number > 1]
-    stories = record.recorder.stories
+    histories = record.recorder.histories
 
     def group(name: str, kind: FailureClass | None, members: Iterable[_Judged]) -> Failed:
         return _failed(name, kind, [one.failure for one in members], whole_s)
@@ -74,7 +74,7 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
         group(
             size,
             None,
-            (o for o in judged if size_bucket(stories[o.failure.job].spec.asked) == size),
+            (o for o in judged if size_bucket(histories[o.failure.job].spec.asked) == size),
         )
         for size in SIZE_BUCKETS
     ]
@@ -82,7 +82,7 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
         recorded=record.has_failures or bool(found),
         attempts=len(found),
         jobs=len({failure.job for failure in found}),
-        lost_jobs=sum(1 for story in stories.values() if story.status == "failed"),
+        lost_jobs=sum(1 for history in histories.values() if history.status == "failed"),
         repeats=len(repeats),
         gpu_h=whole_s / 3600.0,
         share=whole_s / held_s if held_s else None,

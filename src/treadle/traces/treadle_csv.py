@@ -118,7 +118,7 @@ def _cell(value: str | float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def read_own(table: Table) -> Workload:
+def read_treadle_csv(table: Table) -> Workload:
     """The same jobs again; columns that a hand-written file lacks have a JobSpec's defaults."""
     identity, status = table.text("id", required=True, exact=True), table.text("status", exact=True)
     submit, iterations = table.moment("submit_s"), table.amount("iterations", "iterations")

@@ -8,7 +8,7 @@ from treadle.core.events import JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.onward import starts_in
+from treadle.sim.start_estimate import starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0

@@ -1,6 +1,6 @@
 """What a classifier of logs would say of the study's reasons, for retries in a simulation."""
 
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.failures.retry import UNKNOWN, Classified
 from treadle.failures.verdict import Advice, Kind, Verdict
 from treadle.sim.faults import CLASSES

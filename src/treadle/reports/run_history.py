@@ -1,4 +1,4 @@
-"""What a recorder writes down: the story of a job, who held what when, the cluster over time."""
+"""What a recorder writes down: the history of a job, who held what when, the cluster over time."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.job import JobId, JobSpec
 
 
-class Story:
+class JobHistory:
     """What became of one job.
 
     Not a dataclass: most of these stay at their defaults, and those the class holds for all.

@@ -7,7 +7,7 @@ from treadle.core.job import JobSpec
 from treadle.core.ports import InterleavingModel
 
 
-class Around:
+class ModelWrapper:
     """All questions about speeds go to the model inside."""
 
     def __init__(self, model: InterleavingModel) -> None:

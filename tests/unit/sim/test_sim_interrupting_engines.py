@@ -6,7 +6,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import Effects, ScalingModel
 from treadle.sim.costs import Constant
 from treadle.sim.faults import Faults, FaultSettings
-from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
 

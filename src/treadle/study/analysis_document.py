@@ -7,7 +7,7 @@ from treadle.reports.recorder import WAIT_CAUSES
 from treadle.reports.table import digits, duration, percent
 from treadle.study.analysis import Analysis
 from treadle.study.convergence import STUDIED, Convergence
-from treadle.study.failing import Failed, Failures
+from treadle.study.failure_costs import Failed, Failures
 from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
 from treadle.study.usage import UNKNOWN, Usage
 from treadle.study.waits import Waits

@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.classifier import classify
-from treadle.failures.memory import Fixed, Memory, Patience
+from treadle.failures.failure_history import Fixed, Memory, Patience
 from treadle.failures.verdict import Exit, Kind, Verdict
 
 HOUR = 3600.0

@@ -16,7 +16,7 @@ _CUT_MIN = 0.25  # of the whole span; to cut less would not be worth a word
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class ChartSpan:
     """The time up to which charts are drawn at first, and what is left out by that."""
 
     length_s: float  # since the first submission
@@ -25,7 +25,7 @@ class Focus:
     cut_share: float  # of the device time of the run that has most of it there
 
 
-def focus(comparison: Comparison) -> Focus:
+def chart_span(comparison: Comparison) -> ChartSpan:
     """The whole span, or the part of it without a long and thin end."""
     from_at, end_at = comparison.span()
     series = [run.recorder.series for run in comparison.runs]
@@ -33,10 +33,10 @@ def focus(comparison: Comparison) -> Focus:
     span_s = end_at - from_at
     length_s = (done_at - from_at) * 1.03  # a little of what follows shows that it is over
     if span_s <= 0.0 or length_s <= 0.0 or span_s - length_s < _CUT_MIN * span_s:
-        return Focus(span_s, 0.0, 0, 0.0)
+        return ChartSpan(span_s, 0.0, 0, 0.0)
     rest = [_rest(one.at, one.busy, from_at + length_s) for one in series]
     devices, shares = zip(*rest, strict=True)
-    return Focus(length_s, span_s - length_s, int(max(devices)), max(shares))
+    return ChartSpan(length_s, span_s - length_s, int(max(devices)), max(shares))
 
 
 def _done_at(at: Sequence[float], busy: Sequence[float]) -> float:

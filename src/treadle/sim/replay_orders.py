@@ -34,7 +34,7 @@ class DifferenceError(TreadleError):
     """The decisions are not those of the record."""
 
 
-class ObservedEngine:
+class RecordedEngine:
     """Plays a record; as an engine of the simulator."""
 
     def __init__(self, journal: Journal) -> None:
@@ -61,7 +61,7 @@ class ObservedEngine:
             ordinal = (action.job, self._counts[action.job])
             self._counts[action.job] += 1
             self._given[ordinal] = action.id
-            self.orders.append(told(action))
+            self.orders.append(compared(action))
             if self._counts[action.job] > self._then[action.job]:
                 raise DifferenceError(f"at {now:g} s an order that was not given then: {action}")
 
@@ -74,14 +74,14 @@ class ObservedEngine:
         return replace(event, action=self._given[ordinal])
 
 
-def told(action: Action) -> tuple[str, JobId, int]:
+def compared(action: Action) -> tuple[str, JobId, int]:
     """An order as it is compared: what, whom, how many devices."""
     size = 0 if isinstance(action, Stop) else action.allocation.size
     return type(action).__name__, action.job, size
 
 
 def recorded_orders(journal: Journal) -> list[tuple[str, JobId, int]]:
-    return [told(action) for step in journal.steps for action in step.actions]
+    return [compared(action) for step in journal.steps for action in step.actions]
 
 
 def orders_again(
@@ -92,7 +92,7 @@ def orders_again(
     It is asked at the moments at which the policy was asked then: a busy machine wakes a little
     late, and what happened in that little while the policy had seen.
     """
-    engine = ObservedEngine(journal)
+    engine = RecordedEngine(journal)
     scheduler = Scheduler(policy, journal.opened.cluster, retry=retry)
     for step in journal.steps:
         actions = scheduler.take(engine.due(step.now), step.now)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 HOLDS_MAX = 30_000  # rectangles of one policy's chart
 

@@ -21,7 +21,7 @@ from treadle.sim.run import Simulation
 OVERDUE = 0.05  # share of its work that a job which should have ended is taken to have left
 
 
-class OnwardEngine(SimulatedEngine):
+class LiveStateEngine(SimulatedEngine):
     """Runs what a scheduler says is running."""
 
     def __init__(
@@ -71,7 +71,7 @@ def starts_in(
 ) -> float | None:
     """Seconds until that waiting job would start; None if not within the horizon or the steps."""
     twin = scheduler.fork()
-    engine = OnwardEngine(twin, truth, now=now, stretch=stretch)
+    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch)
     started_at = inf
     steps = 0
 
