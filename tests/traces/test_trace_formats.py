@@ -212,7 +212,7 @@ def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written
     assert first.iterations * first.profile.iteration_s == pytest.approx(3163.5)
     alike = load(written(header + rows[0]))
     assert alike.jobs[0].guaranteed
-    assert "is_sla is 0 in every row: every job is taken as guaranteed" in alike.notes
+    assert "is_sla is 0 in every row: every job counts as guaranteed" in alike.notes
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One rule of a YAML file, read field by field; a mistake names rule, field and line."""
+"""One rule of a YAML file, read field by field; an error names the rule, field and line."""
 
 import signal
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a classification answers, and the exit status that it reads."""
+"""The verdict of a classification, and the exit status that goes into it."""
 
 import signal
 from enum import StrEnum
@@ -14,21 +14,21 @@ _SIGNAL_MAX = 64
 
 
 class Kind(StrEnum):
-    """What another try would meet."""
+    """What a retry would do."""
 
-    DETERMINISTIC = "deterministic"  # The same failure again.
-    TRANSIENT = "transient"  # Most likely not the same failure.
-    RESOURCE = "resource"  # The same failure, unless it is given more.
-    UNKNOWN = "unknown"  # Nobody can tell.
+    DETERMINISTIC = "deterministic"  # Fail the same way.
+    TRANSIENT = "transient"  # Probably not fail the same way.
+    RESOURCE = "resource"  # Fail the same way unless it gets more of a resource.
+    UNKNOWN = "unknown"  # The log does not say.
 
 
 @value
 class Advice:
-    """What a retry needs to make sense."""
+    """Whether to retry, and with what changes."""
 
     retry: bool
-    elsewhere: Elsewhere = ""  # What to avoid: where it ran is suspected.
-    more: str = ""  # What was too little: gpu memory, disk, time ...
+    elsewhere: Elsewhere = ""  # What to avoid: the node or device of the failed attempt.
+    more: str = ""  # What to give more of: gpu memory, disk, time ...
 
     def __str__(self) -> str:
         if not self.retry:
@@ -39,11 +39,11 @@ class Advice:
 
 @value
 class Evidence:
-    """The line that decided, as a person finds it again."""
+    """The line that decided, and where to find it."""
 
     text: str
-    line_from_end: int = 0  # 1 is the last line of the log; 0 when it is no line of a log.
-    source: str = ""  # The rank whose log it is, where several were given.
+    line_from_end: int = 0  # 1 is the last line of the log; 0 if it is not a log line.
+    source: str = ""  # The rank of the log, if there were several.
 
 
 @value
@@ -57,7 +57,7 @@ class Verdict:
 
 @value
 class Exit:
-    """How the process ended; `known_reason` is what the one who ran it knows beyond the status."""
+    """How the process ended; `known_reason` is what the engine knows beyond the exit status."""
 
     code: int | None = None
     signal: str = ""
@@ -99,7 +99,7 @@ class Exit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a rule's `exit` may say to mean this."""
+        """The values of a rule's `exit` field that match this exit."""
         code = "" if self.code is None else str(self.code)
         return tuple(name for name in (self.known_reason, self.signal, code) if name)
 

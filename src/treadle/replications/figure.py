@@ -1,4 +1,4 @@
-"""Measured beside published, drawn: one figure for each table that has published figures."""
+"""Bar charts of measured and published values: one for each table that has published values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

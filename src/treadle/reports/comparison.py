@@ -1,4 +1,4 @@
-"""Runs of one workload under several policies, ready to be shown side by side."""
+"""Runs of one workload under several policies, for tables and charts side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from treadle.core.job import JobId
 from treadle.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
 from treadle.reports.recorder import WAIT_CAUSES, Recorder
 
-# Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; page and figures share them.
 # Yellow is left out (too faint on white) and so is black (lost on a dark page).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#aa4499")
 
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was run, how to run it again, and what came out."""
+    """Several runs, and the command that reproduces them."""
 
     title: str
     command: str  # the exact command that reproduces it
@@ -72,12 +72,12 @@ class Comparison:
         return from_at, max([from_at, *ends])
 
     def causes(self) -> list[str]:
-        """Why jobs waited; fair share only where a policy knows of one."""
+        """The causes of waiting; fair share only if some policy has fair shares."""
         shares = (run.summary.wait_causes or {} for run in self.runs)
         fair = any(some.get("fair share") for some in shares)
         return [cause for cause in WAIT_CAUSES if fair or cause != "fair share"]
 
 
 def colour(index: int) -> str:
-    """The colour of the run at that place."""
+    """The colour of the run with that index."""
     return PALETTE[index % len(PALETTE)]

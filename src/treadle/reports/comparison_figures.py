@@ -1,4 +1,4 @@
-"""The page's figures as files for papers and slides."""
+"""The page's figures as image files for papers and slides."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999", "#cc79a7")  # as on the page
 _HOUR_S = 3600.0
 _BESIDE_MAX = 28  # letters of a name beside its bars
-_BINS = 400  # points of a curve over time; more would be a carpet at this size
+_BINS = 400  # points of a curve over time; more would be unreadable at this size
 
 
 def figures(comparison: Comparison, directory: Path) -> list[Path]:
@@ -48,12 +48,12 @@ def _drawings(comparison: Comparison) -> "dict[str, Drawing]":
     }
     shared = dict(_DRAWINGS)
     if all(run.summary.efficiency is None for run in comparison.runs):
-        del shared["efficiency"]  # Nobody knows it, and a line at zero would be a lie.
+        del shared["efficiency"]  # Unknown, and a line at zero would be wrong.
     return {**shared, **gantts}
 
 
 def _gantt_names(comparison: Comparison) -> list[str]:
-    """File names that every system takes, told apart by a number where they would be the same."""
+    """Portable file names, with a number where two would be equal."""
     names: list[str] = []
     for run in comparison.runs:
         name = f"gantt-{file_name(run.policy) or 'policy'}"
@@ -96,7 +96,7 @@ def _percents(run: Run, limit: int) -> Sequence[float]:
 
 
 def _queue(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:
-    """Jobs waiting over time: means as lines, and up to the peaks a band."""
+    """Jobs waiting over time: means as lines, with a band up to the maximum."""
     _over_time(axes, comparison, shown_first, Run.waiting, has_peaks=True)
     axes.set(ylabel="jobs waiting (band: maximum)")
     axes.set_ylim(bottom=0)
@@ -166,7 +166,7 @@ _DRAWINGS: "dict[str, Drawing]" = {
 
 
 def _distribution(axes: "Axes", values: Sequence[Sequence[float]]) -> None:
-    """Shares of jobs up to each value; one curve for each run, the empty ones too."""
+    """The share of jobs up to each value; one curve for each run, also for empty ones."""
     largest = 0.0
     for index, some in enumerate(values):
         ordered = sorted(filter(isfinite, some))
@@ -210,7 +210,7 @@ def _over_time(
 
 
 def _plain(name: str) -> str:
-    """A name that matplotlib takes as it is: no formula, and not hidden for an underscore."""
+    """A name escaped for matplotlib, which reads $ as a formula and hides a leading underscore."""
     return " " + name.replace("$", r"\$") if name.startswith("_") else name.replace("$", r"\$")
 
 

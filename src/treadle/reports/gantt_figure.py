@@ -1,4 +1,4 @@
-"""The chart of devices as a figure: time across, devices down, one rectangle for each hold."""
+"""The Gantt chart as a figure: time across, devices down, one rectangle for each hold."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def draw_gantt(
     run: Run,
     holds_max: int = HOLDS_MAX,
 ) -> None:
-    """Draw who held what under one policy, coloured by the size that was asked for."""
+    """Draw which job held which devices under one policy, coloured by asked size."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
 
     holds = run.recorder.holds
@@ -51,7 +51,7 @@ def draw_gantt(
 
 
 def time_title(shown_first: ChartSpan) -> str:
-    """The title of an axis of time, which says what was cut."""
+    """The title of a time axis, with what was cut."""
     title = "time since the first submission (h)"
     if not shown_first.cut_s:
         return title

@@ -1,7 +1,7 @@
-"""From what a run left behind to the numbers that compare policies.
+"""The metrics of a run, by which policies are compared.
 
-Every mean and percentile is over finished jobs; where none finished the number is None, never a
-zero that looks like a result. Seconds are trace seconds.
+Every mean and percentile is over finished jobs. If no job finished, it is None, never a zero that
+looks like a result. Seconds are trace seconds.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,7 @@ from treadle.reports.run_history import JobHistory
 
 SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")
 _TENANTS_MAX = 20
-_FAIR = 1.0 + 1e-9  # rounding alone makes nobody unfairly treated
+_FAIR = 1.0 + 1e-9  # rounding alone does not make a job unfairly treated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Summary:
     finished: int
     failed: int
     cancelled: int
-    never_fit: int  # jobs that the cluster could not run even empty, and never ran
+    never_fit: int  # jobs that never ran because even the empty cluster is too small
     unfinished: int  # still waiting or running when the record ended, never_fit not counted
     jct_mean_s: float | None
     jct_p50_s: float | None
     jct_p90_s: float | None
     jct_p99_s: float | None
-    queue_mean_s: float | None  # all waiting of a job, before its first start and after
+    queue_mean_s: float | None  # waiting before the first start and after it
     queue_p50_s: float | None
     queue_p90_s: float | None
     queue_p99_s: float | None
@@ -64,7 +64,7 @@ class Summary:
     decide_cpu_s: float
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON object; a number that is not finite is null in it."""
+        """The JSON object; a number that is not finite becomes null."""
         return {field.name: finite(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -91,7 +91,7 @@ def summarise(
     decide_cpu_s: float,
     never_fit: Mapping[JobId, str],
 ) -> Summary:
-    """The numbers of one run; `never_fit` says why, for jobs that the cluster cannot hold."""
+    """The metrics of one run; `never_fit`: jobs that the cluster cannot hold."""
     histories = recorder.histories
     finished = [history for history in histories.values() if history.status == "finished"]
     aside = never_started(recorder, never_fit)
@@ -147,9 +147,9 @@ def summarise(
 
 
 def never_started(recorder: Recorder, never_fit: Iterable[JobId]) -> list[JobHistory]:
-    """Of the jobs that the cluster cannot hold, those that it never held.
+    """The jobs of `never_fit` that never ran.
 
-    One that ran until its node was lost had its place in the queue and is unfinished.
+    A job that ran until its node was lost counts as unfinished instead.
     """
     found = (recorder.histories.get(identity) for identity in never_fit)
     return [history for history in found if history is not None and not history.starts]
@@ -162,7 +162,7 @@ def by_size(recorder: Recorder) -> list[Group]:
 
 
 def by_tenant(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[Group]:
-    """One group for each tenant, the largest user first; the smallest share one group."""
+    """One group for each tenant, the largest first; the smallest tenants share one group."""
     return by_tenants(recorder, largest_tenants(recorder, groups_max=groups_max))
 
 
@@ -178,7 +178,8 @@ def by_tenants(recorder: Recorder, names: Sequence[str]) -> list[Group]:
 
 
 def largest_tenants(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[str]:
-    """The tenants that used most, so many that with one group for the rest it is groups_max."""
+    """The tenants with the most device time, so that with one group for the rest there are
+    `groups_max` groups."""
     members = _grouped(recorder, _tenant)
     names = sorted(members, key=lambda name: (-_sum(members[name], "service_s"), name))
     return names if len(names) <= groups_max else names[: groups_max - 1]
@@ -194,11 +195,11 @@ def size_bucket(size: int) -> str:
 
 
 def finish_time_fairness(history: JobHistory, devices: int) -> float:
-    """How much longer a finished job took than on its own fair share of the cluster.
+    """Completion time over the time that the job would take on an equal share of the cluster.
 
-    Its share is the devices over the mean number of unfinished jobs during its life. Alone on the
-    share it would take its running time, stretched where the share is less than what it asked
-    for. Above 1 it would have been better off with the share.
+    The share is the devices over the mean number of unfinished jobs during its life. On the share
+    the job takes its running time, stretched if the share is less than what it asked for. Above 1
+    the job would have been better off with the share.
     """
     jct_s = _jct_s(history)
     spec = history.spec
@@ -224,7 +225,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def queue_lengths(recorder: Recorder, aside: Iterable[JobHistory]) -> Sequence[float]:
-    """Waiting jobs after each moment, without those that wait for a cluster that fits them."""
+    """Waiting jobs after each moment, without jobs that can never fit."""
     since = sorted(history.submitted_at for history in aside)
     series = recorder.series
     if not since:
@@ -272,7 +273,7 @@ def _usage(
     whole_s = devices * makespan_s
     return _Usage(
         utilization=busy_s / whole_s,
-        # Devices were busy and nothing was useful: nobody told the recorder about speed-ups.
+        # Devices were busy and nothing was useful: the recorder had no speed-ups.
         efficiency=(useful_s - redone_s) / whole_s if useful_s or not busy_s else None,
         queue_length_mean=waiting_s / makespan_s,
         queue_length_max=longest,
@@ -289,10 +290,10 @@ def _wait_causes(
 
 
 def waited_by_cause(recorder: Recorder, aside: Iterable[JobHistory]) -> dict[str, dict[str, float]]:
-    """Seconds waited in each size bucket by cause, without those of the jobs set aside."""
+    """Seconds waited in each size bucket by cause, without the jobs in `aside`."""
     seconds = dict(recorder.wait_s)
     for history in aside:
-        # A job too large for the cluster waits for devices; it is no part of the queue.
+        # A job too large for the cluster waits for devices, but is not in the queue.
         key = ("devices", history.spec.asked)
         seconds[key] = max(seconds.get(key, 0.0) - history.waited_s, 0.0)
     buckets = {name: dict.fromkeys(WAIT_CAUSES, 0.0) for name in SIZE_BUCKETS}

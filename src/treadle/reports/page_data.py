@@ -1,4 +1,4 @@
-"""What the page shows, as one JSON value: sampled and packed, so that large runs stay small."""
+"""The page's data as one JSON value: sampled and packed, so that large runs stay small."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict

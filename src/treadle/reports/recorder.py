@@ -1,7 +1,7 @@
-"""Watch a run: the history of each job and the state of the cluster over time.
+"""Record a run: the history of each job and the state of the cluster over time.
 
-The recorder sees what the journal holds (facts and orders, step by step), so it works on a live
-run, a simulated one and a journal that is read back.
+The recorder needs only what is in the journal (events and actions, step by step), so it works on a
+live run, a simulation and a journal that is read back.
 """
 
 from collections import Counter, defaultdict
@@ -58,7 +58,7 @@ class Recorder:
         }
         self._speedup = speedup  # of a job at a speed, over one device
         self._busy = 0  # devices with a job
-        # Jobs on each device; None until a second turn is given out, before which nobody shares.
+        # Jobs on each device; None until a second turn is assigned: until then no job shares.
         self._sharers: Counter[Device] | None = None
         self._waiting: Counter[int] = Counter()  # jobs by asked size
         self._queued = 0  # their sum
@@ -82,9 +82,9 @@ class Recorder:
         held_back: Mapping[int, int] = _NOBODY,
         unfit: Mapping[int, int] = _NOBODY,
     ) -> None:
-        """Take one step in. `free`: devices free after it; `head`: size of the job that blocks
-        the queue, under policies in which nobody overtakes; `held_back`: jobs by asked size that
-        wait for the sake of other tenants' shares; `unfit`: those that the cluster cannot hold."""
+        """Record one step. `free`: devices free after it. `head`: size of the job that blocks the
+        queue, under policies without overtaking. `held_back`: jobs by asked size that wait because
+        of other tenants' shares. `unfit`: jobs that the cluster cannot hold."""
         if now > self._last_at:
             self._pass_time(now)
         for event in events:
@@ -93,7 +93,7 @@ class Recorder:
             lost = [event.node for event in events if isinstance(event, NodeLost)]
             for action in actions:
                 self._ACTIONS[type(action)](self, action, now, lost)
-            # Who starts overtakes those who still wait after this step, unless nobody may.
+            # A start overtakes the jobs that still wait after this step, if the policy allows it.
             if self._queued and head is None:
                 for action in actions:
                     if isinstance(action, Start):
@@ -102,13 +102,13 @@ class Recorder:
         self._note(now)
 
     def overtaken(self, job: JobId) -> int:
-        """How often jobs that came later have started while this one waited, up to now."""
+        """How many later jobs have started while this one waited, up to now."""
         history = self.histories[job]
         waits = history.waiting_since_at is not None
         return history.overtaken + (self._overtakes.after(history.place) if waits else 0)
 
     def close(self, now: float) -> None:
-        """End the record at that moment; what runs is cut off."""
+        """End the record at that moment; running jobs are cut off."""
         if now > self._last_at:
             self._pass_time(now)
         for identity, history in self.histories.items():
@@ -126,7 +126,7 @@ class Recorder:
         }
 
     def waited_s(self, cause: str) -> float:
-        """Seconds that all jobs waited for that reason."""
+        """Seconds that all jobs waited for that cause."""
         return sum(seconds for (why, _), seconds in self.wait_s.items() if why == cause)
 
     # -- time -----------------------------------------------------------------------------------
@@ -153,11 +153,11 @@ class Recorder:
                 overtaken[size] += past_s * count
         for size, count in self._unfit.items():
             if size <= free:
-                # Not where they are: it is more devices that such a job waits for.
+                # Not fragmentation: such a job waits for more devices.
                 overtaken[size] -= past_s * count
                 devices[size] += past_s * count
         if head is not None and head <= free:
-            # The job at the head is not behind anybody; it is stuck where it is.
+            # The job at the head is not behind another one; it does not fit.
             causes["order"][head] -= past_s
             causes["fragmentation"][head] += past_s
         for size, count in self._held_back.items():
@@ -181,7 +181,7 @@ class Recorder:
     # -- facts ----------------------------------------------------------------------------------
 
     def _submitted(self, event: JobSubmitted, now: float) -> None:
-        # The user's moment counts, even where the engine looks only at round ends.
+        # The submission time counts, even if the engine looks only at the end of rounds.
         history = JobHistory(
             event.spec,
             event.spec.submit_at,
@@ -203,7 +203,7 @@ class Recorder:
     def _stopped(self, event: JobStopped, now: float) -> None:
         history = self.histories[event.job]
         self._fall_back(history, event.iterations_done, now)
-        # A report that is older than the present start is of the hold before it.
+        # A report older than the current start belongs to the hold before it.
         if history.allocation is not None and event.action >= history.attempt:
             self._let_go(event.job, history, now)
             self._start_waiting(history, now)
@@ -356,8 +356,8 @@ class Recorder:
 
     def _start_waiting(self, history: JobHistory, now: float) -> None:
         if history.waiting_since_at is not None or history.spec.id in self._held:
-            return  # It was told to stop and failed before it could: it waits already.
-        if history.starts:  # Nobody has come after a job that comes now.
+            return  # It failed while it was stopping: it is already waiting.
+        if history.starts:  # No job has arrived after a new one.
             history.overtaken -= self._overtakes.after(history.place)
         history.status = "waiting"
         history.waiting_since_at = now

@@ -1,4 +1,4 @@
-"""What a recorder writes down: the history of a job, who held what when, the cluster over time."""
+"""The data of a recorder: job histories, holds, failed attempts, the cluster over time."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from treadle.core.job import JobId, JobSpec
 
 
 class JobHistory:
-    """What became of one job.
+    """The history of one job.
 
-    Not a dataclass: most of these stay at their defaults, and those the class holds for all.
+    Not a dataclass: most fields keep their defaults, which class attributes share.
     """
 
     status = "waiting"  # waiting, running, finished, failed, cancelled
@@ -35,7 +35,7 @@ class JobHistory:
     allocation: Allocation | None = None
     held_since_at = 0.0
     held_s = 0.0  # seconds with devices, the present hold not counted
-    last_hold = -1  # place of the last hold that ended; -1 where none has
+    last_hold = -1  # index of the last hold that ended; -1 if none
     begun = 0.0  # iterations done when the present hold began
     done = 0.0  # iterations, as of observed_at
     speed = 0.0
@@ -61,11 +61,11 @@ class Hold(NamedTuple):
     allocation: Allocation
     from_at: float
     to_at: float
-    iterations: float = 0.0  # done meanwhile, less what was thrown back
+    iterations: float = 0.0  # done in this hold, less work that was lost
 
 
 class FailedAttempt(NamedTuple):
-    """One attempt of a job that ended badly: all that it held since it failed before, if ever."""
+    """One failed attempt of a job: everything it held since its last failure."""
 
     job: JobId
     at: float
@@ -83,7 +83,7 @@ def _floats() -> "array[float]":
 
 @dataclass(slots=True)
 class Series:
-    """The state of the cluster after each moment at which something happened."""
+    """The state of the cluster after each step."""
 
     at: "array[float]" = field(default_factory=_floats)
     busy: "array[float]" = field(default_factory=_floats)  # devices with a job

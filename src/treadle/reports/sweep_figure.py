@@ -1,4 +1,4 @@
-"""Mean completion time against a number that was varied: one line for each of the other choices."""
+"""Mean completion time over a varied number: one line for each combination of other options."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 
 def sweep_figure(lines: Sequence[Line], varied: str, directory: Path) -> list[Path]:
-    """Draw means as lines, and from the least to the most of all seeds a band; PNG and SVG."""
+    """Draw means as lines, with a band from minimum to maximum over the seeds; PNG and SVG."""
     check_available()
     make_directory(directory)
     picture = new_picture()

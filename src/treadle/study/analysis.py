@@ -1,4 +1,4 @@
-"""The study of one record, as one value."""
+"""The analysis of one record, as one value."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from treadle.study.waits import Waits, waits
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Jobs that ended alike."""
+    """Jobs with the same final status."""
 
     status: str
     jobs: int
@@ -27,12 +27,12 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What the record says. The field names are the keys of the JSON object."""
+    """The statistics of a record. The field names are the keys of the JSON object."""
 
     name: str
     how: str
     jobs: int
-    nodes: int | None  # of the cluster that they ran on; None: not recorded
+    nodes: int | None  # of the cluster that the jobs ran on; None: not recorded
     devices: int | None
     span_s: float  # first submission to the last moment of the record
     ends: tuple[End, ...]  # most device time first
@@ -43,14 +43,14 @@ class Analysis:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON object; a number that is not finite is null in it."""
+        """The JSON object; a number that is not finite becomes null."""
         return {key: finite(value) for key, value in asdict(self).items()}
 
 
 def analyse(
     record: Record, *, rules: RuleTable | None = None, losses: Losses | None = None
 ) -> Analysis:
-    """A pure function of what was recorded."""
+    """Analyse a record; a pure function."""
     recorder = record.recorder
     histories = recorder.histories
     if not histories:
@@ -81,7 +81,7 @@ def analyse(
 
 
 def _ends(record: Record) -> tuple[End, ...]:
-    """By how jobs ended according to the trace, or else in the run."""
+    """Jobs by final status: the trace's if it has one, else the run's."""
     histories = record.recorder.histories
     counts: dict[str, int] = {}
     device_s: dict[str, float] = {}

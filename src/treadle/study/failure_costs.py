@@ -1,7 +1,7 @@
-"""What attempts cost that failed: by class, by reason, by size.
+"""The cost of failed attempts: by class, by reason, by size.
 
-A reason is a name of the Philly study's table (simulated failures have those), the name of a rule
-of `treadle classify`, or text that such rules are tried on. No reason at all is an unknown one.
+A reason is a name from the Philly study's table (as in simulated failures), the name of a rule of
+`treadle classify`, or text to match against those rules. A missing reason counts as unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,15 +39,15 @@ class Failed:
 class Failures:
     """All attempts that failed."""
 
-    recorded: bool  # no failure means that there was none
+    recorded: bool  # False: failures were not recorded, so none in the record proves nothing
     attempts: int
     jobs: int
     lost_jobs: int  # failed for good
-    repeats: int  # attempts that failed after one of the same job had
+    repeats: int  # attempts that failed after an earlier failure of the same job
     gpu_h: float
     share: float | None  # of all device time held
     repeats_gpu_h: float
-    early: Mapping[str, float | None]  # share of attempts that failed within so many seconds
+    early: Mapping[str, float | None]  # seconds -> share of attempts that failed within that time
     by_class: tuple[Failed, ...]
     by_reason: tuple[Failed, ...]  # most device time first
     by_size: tuple[Failed, ...]
@@ -103,7 +103,7 @@ class _Judged(NamedTuple):
 
 
 class Judge:
-    """Says of a reason what it is called and of which class; each is looked at once."""
+    """The name and class of a reason; each reason is classified once."""
 
     def __init__(self, rules: RuleTable) -> None:
         self._rules = rules

@@ -1,8 +1,8 @@
-"""What became of device time, by how many devices a job held and over how many nodes.
+"""How device time was used, by how many devices a job held and over how many nodes.
 
-Progress is what was done over what the held device time could have done alone on one node at the
-size that was measured: crossing nodes, sharing, restarts and work thrown back make it less than 1.
-It says nothing of how busy the devices' own counters were; those are not recorded.
+Progress is the work done, over what the same device time could have done alone on one node at the
+measured size. Crossing nodes, sharing, restarts and lost work make it less than 1. It does not say
+how busy the devices were; their counters are not recorded.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ UNKNOWN = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The holds of one size on so many nodes."""
+    """The holds of one size on one number of nodes."""
 
     size: str
     nodes: str

@@ -20,7 +20,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waiting of all jobs, or of those of a size. Means and percentiles are over all jobs."""
+    """The waits of all jobs, or of one size. Means and percentiles include waits of 0."""
 
     size: str
     jobs: int
@@ -33,14 +33,14 @@ class Waits:
     causes_s: Mapping[str, float] | None  # they add up to the total; None: not recorded
 
     def share(self, cause: str) -> float | None:
-        """Of the waiting, what that cause is to blame for."""
+        """The share of the waiting time with this cause."""
         if self.causes_s is None or not sum(self.causes_s.values()):
             return None
         return self.causes_s[cause] / sum(self.causes_s.values())
 
 
 def waits(record: Record) -> tuple[Waits, ...]:
-    """All jobs first, then those of each size that there is; jobs that never fit are left out."""
+    """All jobs first, then each size that occurs; jobs that never fit are left out."""
     aside = never_started(record.recorder, record.unfit)
     left_out = {history.spec.id for history in aside}
     members: dict[str, list[JobHistory]] = {}

@@ -1,4 +1,4 @@
-"""What must be true of a scheduler at any moment; raises AssertionError with what is not."""
+"""Invariants of a scheduler; raises AssertionError that names the one that is broken."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ _HOLDS = {Phase.STARTING, Phase.RUNNING, Phase.CANCELLING}
 
 
 def check(scheduler: Scheduler) -> None:
-    """Nothing is booked twice, nothing is lost, and every view agrees with every other."""
+    """No device is booked twice, none is lost, and all indexes agree."""
     _check_tenancy(scheduler)
     _check_queue(scheduler)
 

@@ -11,7 +11,7 @@ from treadle.sim.engine import SimulatedEngine
 
 
 class ManualClock:
-    """Stands still until it is told to advance; sleepers wake in order of their moments."""
+    """Stands still until `advance` is called; sleepers wake in order of their moments."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._now = now
@@ -28,7 +28,7 @@ class ManualClock:
         await woken.wait()
 
     def advance(self, to: float) -> None:
-        """Move to a moment and wake whoever slept until then."""
+        """Move to a moment and wake every sleeper that is due."""
         assert to >= self._now, "time does not run backwards"
         self._now = to
         due = sorted((s for s in self._sleepers if s[0] <= to), key=lambda sleeper: sleeper[0])
@@ -38,23 +38,23 @@ class ManualClock:
 
 
 class SimulatedWorld:
-    """The simulated engine as a live one, with a clock that jumps when the controller idles.
+    """The simulated engine behind the live port, with a clock that jumps when the controller idles.
 
-    The controller sleeps only when it has nothing to do; that is the moment to jump to whatever
-    happens next and to put it in the inbox.
+    The controller sleeps only when it has nothing to do. The clock then jumps to the next event
+    and puts it in the inbox.
     """
 
     abilities = Abilities(resize=True, move=True, change_plan=True, share=True)
 
     def __init__(self, engine: SimulatedEngine) -> None:
         self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.ended = asyncio.Event()  # nothing will ever happen again
+        self.ended = asyncio.Event()  # no further event will happen
         self._engine = engine
         self._now = 0.0
 
     @property
     def next_at(self) -> float:
-        """When something happens next by itself."""
+        """The time of the engine's next event."""
         return self._engine.next_at
 
     def now(self) -> float:

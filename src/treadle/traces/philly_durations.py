@@ -1,10 +1,10 @@
 """How long the jobs of a Philly-like workload take: by their sizes, their bursts and their tenants.
 
-What is known of durations is their distribution for each size, and how many GPU-hours each tenant
-used. The first is kept to exactly: the durations of a bucket of sizes are spread evenly over its
-published quantiles, and only who gets which is left open. So every burst stands in its bucket's
-line at a random place, moved towards the long end or the short by its tenant's pace, and the paces
-are found by trying: a tenant with too few GPU-hours moves up.
+Two things are known: the distribution of durations for each size, and the GPU-hours of each tenant.
+The distribution is kept exactly: the durations of a size bucket are spread evenly over its
+published quantiles, and only their assignment to jobs is free. So every burst gets a random
+position in its bucket's line of durations, moved towards the long or the short end by its tenant's
+pace. The paces are found by iteration: a tenant with too few GPU-hours moves up.
 """
 
 from collections import Counter
@@ -65,10 +65,10 @@ def deal_durations(
     longest_s: int = LONGEST_S,
     advance: Advance = ignore,
 ) -> None:
-    """Give every burst its jobs, alike within a burst, so that tenants use their hours.
+    """Give the jobs of every burst similar durations, so that tenants use their GPU-hours.
 
-    A shorter longest changes nobody's share of the hours: it is there to make runs short, and what
-    a tenant waits for depends on its load.
+    A smaller `longest_s` keeps every tenant's share of the hours, because a tenant's waits depend
+    on its load. It is there to make runs short.
     """
     ours: dict[str, list[Burst]] = {}
     for burst in bursts:
@@ -90,9 +90,9 @@ def bucket(size: int) -> str:
 
 
 def duration_knots(name: str, longest_s: int = LONGEST_S) -> Knots:
-    """Share of a bucket's jobs -> seconds, with our choice of the shortest.
+    """Share of a bucket's jobs -> seconds; the shortest duration is our choice.
 
-    With a shorter longest, the distribution of those jobs of the log that take no longer.
+    With a smaller `longest_s`, the distribution of the log's jobs that take no longer than that.
     """
     minutes = DURATION_MINUTES[name]
     middle = [(q, 60.0 * m) for q, m in zip(QUANTILES, minutes, strict=True)]
@@ -103,7 +103,7 @@ def duration_knots(name: str, longest_s: int = LONGEST_S) -> Knots:
 
 
 class _Line(NamedTuple):
-    """The bursts of a bucket, in any order, and what durations there are for their jobs."""
+    """The bursts of a bucket, in any order, and the durations to assign to their jobs."""
 
     durations: Sequence[int]  # seconds, ascending
     bursts: Sequence[Burst]
@@ -153,9 +153,9 @@ def _in_line(bursts: Sequence[Burst], paces: Mapping[str, float]) -> list[Burst]
 
 
 def _deal_by_rank(random: Random, durations: Sequence[int], line: Sequence[Burst]) -> None:
-    """Each job wishes for about the duration in the middle of its burst's place in line.
+    """Each job aims for about the duration in the middle of its burst's stretch of the line.
 
-    The durations there are go to the jobs by rank of their wishes, which keeps them exact.
+    Durations are assigned by the rank of these targets, which keeps the distribution exact.
     """
     wishes: list[tuple[float, Burst]] = []
     for burst in line:

@@ -26,7 +26,7 @@ def test_a_lasting_failure_is_not_retried() -> None:
     memory = Memory()
     memory.failed("a", LASTING, at=0.0)
     decision = memory.advise("a", LASTING, at=0.0)
-    assert decision.sentence == "no retry: missing-key would happen again"
+    assert decision.sentence == "no retry: missing-key would repeat"
     assert not decision.retry
 
 
@@ -68,7 +68,7 @@ def test_a_lack_is_retried_only_if_more_can_be_given() -> None:
     memory = Memory()
     memory.failed("a", OOM, at=0.0)
     assert memory.advise("a", OOM, at=0.0).sentence == (
-        "no retry: it needs more gpu memory, which nobody can give"
+        "no retry: it needs more gpu memory, which is not available"
     )
     decision = memory.advise("a", OOM, at=0.0, can_give=frozenset({"gpu memory"}))
     assert (decision.retry, decision.more) == (True, "gpu memory")

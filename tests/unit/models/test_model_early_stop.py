@@ -65,7 +65,7 @@ def test_advice_says_what_is_lost_and_what_is_saved() -> None:
     )
     assert advice is not None
     assert advice.sentence == (
-        "its loss will not fall by more than 2 % before its end (by 1.3 %, as it looks); "
+        "its loss will not fall by more than 2 % before its end (estimate: 1.3 %); "
         "stopping now saves 16 GPU-hours"
     )
 

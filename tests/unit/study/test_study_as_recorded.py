@@ -96,7 +96,7 @@ def test_a_place_that_is_not_recorded_is_said_to_be() -> None:
 
 def test_a_trace_of_which_nothing_ran_is_refused() -> None:
     runs = {"a": [Ran(5, 5)]}
-    with pytest.raises(InvalidInputError, match="x says of no job when it ran"):
+    with pytest.raises(InvalidInputError, match="x does not say when its jobs ran"):
         analysed(Workload.of("x", [job("a")], runs=runs))
 
 

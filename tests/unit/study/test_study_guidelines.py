@@ -80,8 +80,8 @@ def test_the_window_is_where_jobs_waited_and_carries_on_what_ran_then() -> None:
     assert (carried.submit_at, carried.iterations) == (100, 6)
     assert (chosen.chosen, chosen.carried, chosen.of_jobs) == (3, 1, 8)
     assert chosen.sentence == (
-        "Simulated with 3 of 8 jobs, those in a row that waited longest, and the rest of the 1 "
-        "that ran when the first of them came."
+        "Simulated with 3 of 8 jobs, the consecutive ones that waited longest, and with what was "
+        "left of the 1 running at the start."
     )
 
 
@@ -89,7 +89,7 @@ def test_few_jobs_are_simulated_all() -> None:
     found = record(Workload.of("x", [job("a")]))
     chosen = window(found, 1)
     assert chosen.workload is found.workload
-    assert chosen.sentence == "Simulated with all of its jobs."
+    assert chosen.sentence == "Simulated with all jobs."
 
 
 def test_an_effect_is_what_the_simulation_gave() -> None:
