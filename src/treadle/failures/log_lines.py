@@ -60,9 +60,9 @@ _ENDINGS = ("Error", "Exception", "Interrupt", "Failure", "Timeout")
 @value
 class Line:
     body: str
-    stream: str  # The rank or host of its prefix; "" where there is none.
+    stream: str  # The rank or host of its prefix; "" if none.
     line_from_end: int
-    moment: str  # The time of its prefix; "" where there is none.
+    moment: str  # The time of its prefix; "" if none.
 
     @property
     def exception(self) -> tuple[str, str] | None:

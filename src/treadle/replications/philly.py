@@ -87,12 +87,12 @@ _WAIT_MIN_BY_TENANT = {
     "b436b2": (154.0, 76.0),
     "ee9e8c": (8.4, 27.0),
 }
-_EMPTY = 4.5  # at most so many of 100 servers are empty at two thirds of the load
+_EMPTY = 4.5  # at most this % of servers are empty at two thirds of the load
 # In % of failed trials: those with a deterministic reason; those within five minutes, of all and of
 # multi-device ones. From table 7, interpolated between its quantiles.
 _DETERMINISTIC, _WITHIN_5, _WITHIN_5_MULTI = 82.0, 47.0, 53.0
 
-_WORN = {
+_WRAPPERS = {
     "alone": "",
     "wait for locality": "+locality?share=0.1",
     "dedicated servers": "+dedicated?from=4",
@@ -186,9 +186,9 @@ def _watched_arrivals(
 def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
     """Each guideline against none: what fragmentation costs, and what the guideline changes."""
     measured: dict[str, tuple[Recorder, Summary, float]] = {}
-    for name, worn in _WORN.items():
+    for name, wrappers in _WRAPPERS.items():
         empty = Empty()
-        chosen = replace(GUIDELINES, policy=GUIDELINES.policy + worn)
+        chosen = replace(GUIDELINES, policy=GUIDELINES.policy + wrappers)
         measured[name] = (*_watched(workload, cluster, chosen, empty), empty.share)
     alone_h = measured["alone"][0].waited_s("fragmentation") / 3600 / len(workload.jobs)
     for name, (recorder, _, _) in measured.items():
@@ -255,7 +255,7 @@ PAPER = Paper(
     + 2 * len(_WAIT_MIN_BY_TENANT)
     + 5
     + 4 * len(_TRIES)
-    + 4 * len(_WORN)
+    + 4 * len(_WRAPPERS)
     + 3
     + 3 * len(_RETRIES),
     settings=settings,

@@ -115,9 +115,9 @@ def _tenants(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
         experiment = ready(shared, cluster, settings(name, {}))
         if name.startswith("rubick"):
             experiment.simulation.observe(promises)
-        everybody = hours(experiment.finish())
+        all_jobs = hours(experiment.finish())
         groups = {group.name: group for group in by_tenant(experiment.recorder)}
-        found = (everybody, _mean_h(groups["A"]), _mean_h(groups["B"]))
+        found = (all_jobs, _mean_h(groups["A"]), _mean_h(groups["B"]))
         measured[name] = found
         for whose, value, known in zip(_WHOSE, found, published, strict=True):
             yield (

@@ -24,9 +24,7 @@ class Promises:
         self._quotas = quotas
         self._curves = Curves(ScalingModel())
         self._decisions = 0
-        self._since: dict[
-            JobId, float
-        ] = {}  # jobs below their promise at the last decision -> since when
+        self._since: dict[JobId, float] = {}  # jobs below their promise, and since when
         self.broken: set[JobId] = set()
         self.kept = 0  # times that a guaranteed job had its promised speed
 

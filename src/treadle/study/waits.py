@@ -50,8 +50,8 @@ def waits(record: Record) -> tuple[Waits, ...]:
     by_cause = waited_by_cause(record.recorder, aside)
     total = {cause: sum(part[cause] for part in by_cause.values()) for cause in WAIT_CAUSES}
     known = record.has_causes
-    everybody = [history for histories in members.values() for history in histories]
-    rows = [_waits(ALL, everybody, total if known else None)]
+    all_jobs = [history for histories in members.values() for history in histories]
+    rows = [_waits(ALL, all_jobs, total if known else None)]
     rows += [
         _waits(size, members[size], by_cause[size] if known else None)
         for size in SIZE_BUCKETS

@@ -120,7 +120,7 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
     """How far each tenant moves its bursts up, so that its share of the work is as in the log."""
     paces = {burst.tenant: 0.0 for line in lines for burst in line.bursts}
     hours = sum(GPU_HOURS[tenant] for tenant in paces)
-    # Seconds of the first so many jobs of each line, so that a burst's are a difference.
+    # Cumulative seconds over the jobs of each line; a burst's total is a difference of two.
     sums = [[0, *accumulate(line.durations)] for line in lines]
     for taken in range(_STEPS):
         work: Counter[str] = Counter()

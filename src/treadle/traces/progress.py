@@ -10,7 +10,7 @@ _EVERY = 1000  # jobs: often enough for a progress bar, too rarely to cost time
 
 
 def ignore(count: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def counted(items: Iterable[Item], advance: Advance) -> Iterator[Item]:

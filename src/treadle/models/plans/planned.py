@@ -44,7 +44,7 @@ class PlannedModel:
         scale = self._scale(spec)
         if scale is None:
             return self.otherwise.alone(spec, size)
-        seconds = self._default_plan_s(spec, dense(size, self.node))
+        seconds = self._unnamed_s(spec, dense(size, self.node))
         return scale / seconds if seconds is not None else _uncut(spec, size)
 
     def iterations_per_s(
@@ -56,15 +56,13 @@ class PlannedModel:
         if allocation.plan == DATA_PARALLEL:
             host = allocation.host
             cores = self.planner.cores if host is None else host.cores
-            seconds = self._default_plan_s(spec, shape_of(allocation), cores)
+            seconds = self._unnamed_s(spec, shape_of(allocation), cores)
         else:
             seconds = self.planner.iteration_s(spec, allocation)
         speed = scale / seconds if seconds is not None else _uncut(spec, allocation.size)
         return speed / (len(ring) + 1 if self.even else 1)
 
-    def _default_plan_s(
-        self, spec: JobSpec, shape: Shape, cores: float | None = None
-    ) -> float | None:
+    def _unnamed_s(self, spec: JobSpec, shape: Shape, cores: float | None = None) -> float | None:
         """Seconds of one iteration if the allocation names no plan; None if no plan runs."""
         plan, model = spec.plans[0], spec.profile.model
         cores = self.planner.cores if cores is None else cores
@@ -90,7 +88,7 @@ class PlannedModel:
         key = (id(profile), spec.asked, plan)
         known = self._asked.get(key)
         if known is None:
-            seconds = self._default_plan_s(spec, dense(spec.asked, self.node))
+            seconds = self._unnamed_s(spec, dense(spec.asked, self.node))
             ratio = None if seconds is None else seconds / profile.iteration_s
             known = self._asked[key] = (profile, ratio)
         return known[1]

@@ -20,8 +20,8 @@ function waitCauses(host) {
 function causeRow(index, shares) {
   const name = element("div", { class: "stack-name" }, ...broken(runs[index].policy));
   if (!shares) {
-    const nobody = element("span", { class: "stack-none" }, "nobody waited");
-    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, nobody));
+    const none = element("span", { class: "stack-none" }, "no job waited");
+    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, none));
   }
   const words = data.causes.map((cause) => `${cause} ${percent(shares[cause])}`).join(", ");
   const parts = data.causes.map((cause, place) => element("span", {

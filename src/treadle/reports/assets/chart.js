@@ -112,7 +112,7 @@ function vertical(at, bottom, text) {
     drawn("text", { class: "tick", x: at, y: bottom + 18, "text-anchor": "middle" }, text));
 }
 
-// Neighbouring points as their mean over time, so that at most so many are within the axis.
+// Averages neighbouring points over time, so that the axis shows a limited number.
 function averaged(line, axis, most) {
   const [first, last] = visible(line.xs, axis);
   const every = Math.ceil((last - first + 1) / most);
