@@ -274,7 +274,7 @@ def _cancel_all(slurm: Slurm) -> None:
 def _end_everything(folder: Path) -> None:
     """Kill processes that outlive the daemons: the step that runs a job, and the job.
 
-    All of them, and nobody else, have the path of the configuration in their environment. The
+    Only these processes have the path of the configuration in their environment. The
     search is repeated until it finds nothing, because a process may start another meanwhile.
     """
     mark = f"SLURM_CONF={folder}/slurm.conf".encode()

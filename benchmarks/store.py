@@ -83,10 +83,10 @@ def growth(store: Store, rows: int) -> None:
     _time("active(), 10,000 jobs and more", store.active)
     _time("jobs(), first page of 100", lambda: store.jobs(JobFilter()))
     _time("jobs(), of one user", lambda: store.jobs(JobFilter(owner="user-7"), before=(50_000, 0)))
-    _time("jobs(), state that nobody has", lambda: store.jobs(JobFilter(states=("lost",))))
+    _time("jobs(), state without jobs", lambda: store.jobs(JobFilter(states=("lost",))))
     _time("lines(), 1,000 in the middle", lambda: store.lines(rows // 2))
     _time("lines() of one job", lambda: store.lines(0, job="job-77"))
-    _time("lines() of a kind that nobody has", lambda: store.lines(0, kinds=("Gone",)))
+    _time("lines() of a kind without lines", lambda: store.lines(0, kinds=("Gone",)))
     _time("usage(), 90,000 attempts, all time", lambda: store.usage(0.0, None, 2e6))
     _time("usage(), the last day", lambda: store.usage(1e6 + 82_000, None, 2e6))
     begun, after, count = perf_counter(), 0, 0

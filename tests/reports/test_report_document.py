@@ -1,4 +1,4 @@
-"""A document in a terminal, and as a page that runs nothing."""
+"""A document in a terminal, and as a page without scripts."""
 
 import re
 from html.parser import HTMLParser

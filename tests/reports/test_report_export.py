@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and a refusal is one sentence."""
+"""Files are written atomically, and an error is one sentence."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Every number of a summary against one worked out on paper."""
+"""Every number of a summary against one computed by hand."""
 
 import json
 from dataclasses import replace
@@ -66,7 +66,7 @@ def test_makespan_starts_at_the_first_submission(run_of):
     assert (summary.makespan_s, summary.end_s, summary.utilization) == (5, 105, 0.5)
 
 
-def test_efficiency_is_unknown_where_nobody_told_speedups(run_of):
+def test_efficiency_is_unknown_without_speedups(run_of):
     recorder = Recorder()
     recorder.step(
         0, [JobSubmitted(job("a", length_s=5))], [Start(0, "a", Allocation((D0,)))], free=1
@@ -247,7 +247,7 @@ def test_a_job_cancelled_while_it_runs_is_cancelled_and_not_preempted(run_of):
     assert list(recorder.series.waiting) == [0, 0, 0]
 
 
-def test_a_job_that_fails_after_it_was_told_to_stop_waits_once(run_of):
+def test_a_job_that_fails_while_it_stops_waits_once(run_of):
     recorder = Recorder()
     facts = [JobSubmitted(job("a", length_s=50, retries=1))]
     recorder.step(0, facts, [Start(0, "a", Allocation((D0,)))], free=1)

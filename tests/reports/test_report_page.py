@@ -1,4 +1,4 @@
-"""The page is one file that needs nothing else and runs nothing of a trace's."""
+"""The page is one self-contained file and runs no script from a trace."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_the_page_carries_its_data(comparison):
     assert data["runs"][0]["holds"]["spans"] == [1, 0, 2, 1, 0, 1, 1, 1, 1]
 
 
-def test_the_page_asks_nothing_of_the_network(comparison):
+def test_the_page_makes_no_network_requests(comparison):
     text = page(comparison)
     reader = Reader(text)
     for tag, attributes in reader.tags:
@@ -85,7 +85,7 @@ def test_hostile_names_stay_text(three_jobs, run_of):
     assert "<img" not in text
 
 
-def test_places_in_values_are_not_filled(comparison):
+def test_template_names_inside_values_are_not_filled(comparison):
     text = page(replace(comparison, title="{{data}}"))
     assert "<h1>{{data}}</h1>" in text
 

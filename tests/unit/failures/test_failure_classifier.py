@@ -1,4 +1,4 @@
-"""Root causes before echoes, exit statuses, ranks, and what a job survived."""
+"""Root causes before their consequences, exit statuses, ranks, survived failures."""
 
 import pytest
 

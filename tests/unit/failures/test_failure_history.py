@@ -1,4 +1,4 @@
-"""What is remembered of jobs, users and nodes, and what it advises."""
+"""Past failures of jobs, users and nodes, and the retry decisions that follow."""
 
 import pytest
 

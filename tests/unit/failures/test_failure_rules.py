@@ -1,4 +1,4 @@
-"""The table of rules: patterns, what users may write, and how their mistakes are named."""
+"""The table of rules: patterns, what users may write, and the errors for mistakes."""
 
 from pathlib import Path
 

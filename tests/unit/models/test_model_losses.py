@@ -101,7 +101,7 @@ def test_a_curve_settles_when_its_epochs_bring_little():
         curve.settles(drop=0.0, patience=3, epoch=10.0)
 
 
-def test_draws_depend_on_seed_and_place_alone():
+def test_draws_depend_on_seed_and_index_alone():
     whole = draw_numbers(5, 1000)
     assert np.array_equal(whole[300:310], draw_numbers(5, 10, begin=300))
     assert not np.array_equal(whole, draw_numbers(6, 1000))

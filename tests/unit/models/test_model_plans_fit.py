@@ -1,4 +1,4 @@
-"""Fitting the plan model: what is recovered, what is warned of, and when it is fitted again."""
+"""Fitting the plan model: what is recovered, what is warned of, and when it is refitted."""
 
 from dataclasses import replace
 

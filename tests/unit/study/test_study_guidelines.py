@@ -1,4 +1,4 @@
-"""What is simulated to tell what a guideline saves."""
+"""Which simulations show what a guideline saves."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def test_every_guideline_is_beside_none_of_them() -> None:
 
 
 def test_what_is_worn_already_is_not_worn_twice() -> None:
-    worn = replace(BACKFILL, policy="backfill+locality?share=0.5+try-small")
-    names = [trial.guideline for trial in trials(worn)]
+    wrapped = replace(BACKFILL, policy="backfill+locality?share=0.5+try-small")
+    names = [trial.guideline for trial in trials(wrapped)]
     assert "wait for locality" not in names
     assert "try small first" not in names
     assert "dedicated servers" in names
@@ -106,7 +106,7 @@ def test_an_effect_is_what_the_simulation_gave() -> None:
     assert (effect.jobs_finished, effect.failed_attempts, effect.wait_large_p95_s) == (2, 0, None)
 
 
-def test_a_guideline_that_cannot_be_worn_says_why_and_stops_nobody() -> None:
+def test_a_guideline_that_cannot_be_applied_says_why_and_stops_no_other() -> None:
     workload, grid = Workload.of("x", [job("a")]), Cluster.grid(1, 1)
     bad = Trial("placing", "wait for locality", replace(BACKFILL, policy="backfill+locality?x=1"))
     (effect,) = measured([bad], workload, grid, stopwatch=lambda: 0.0)
