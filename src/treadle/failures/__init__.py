@@ -12,7 +12,7 @@ retry.py            the retry rule that a scheduler uses
 """
 
 from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.failure_history import Decision, Fixed, Memory, Patience
+from treadle.failures.failure_history import Decision, FailureHistory, Fixed, Patience
 from treadle.failures.rules import RuleTable, shipped
 from treadle.failures.tail import tail
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict
@@ -22,9 +22,9 @@ __all__ = [
     "Decision",
     "Evidence",
     "Exit",
+    "FailureHistory",
     "Fixed",
     "Kind",
-    "Memory",
     "Patience",
     "RuleTable",
     "Verdict",

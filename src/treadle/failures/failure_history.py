@@ -63,7 +63,7 @@ class Patience:
         }[kind]
 
 
-class Memory:
+class FailureHistory:
     """Record facts with `failed` and `finished`; ask with `advise`, `score` and `avoid`."""
 
     def __init__(

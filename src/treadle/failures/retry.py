@@ -1,14 +1,14 @@
 """The retry rule that a scheduler uses: by failure class and by past failures.
 
 A failure is identified by its reason: live, the name of the rule that matched the log; in a
-simulation, a reason of the Philly study. `Memory` holds the rest: the job's earlier failures, its
-owner's, and the suspicion scores of nodes.
+simulation, a reason of the Philly study. `FailureHistory` has the rest: the earlier failures of the
+job and of its owner, and the suspicion scores of nodes.
 """
 
 from collections.abc import Callable, Mapping
 
 from treadle.core.retry import Answer, Failure
-from treadle.failures.failure_history import Memory, Patience
+from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.rules import RuleTable
 from treadle.failures.verdict import Advice, Kind, Verdict
 
@@ -22,11 +22,11 @@ class Classified:
         self,
         verdict: Callable[[str], Verdict],
         patience: Patience | None = None,
-        memory: Memory | None = None,
+        memory: FailureHistory | None = None,
     ) -> None:
         self._verdict = verdict
         self._patience = patience or Patience()
-        self.memory = memory or Memory()
+        self.memory = memory or FailureHistory()
 
     def __call__(self, failure: Failure) -> Answer:
         spec, at = failure.spec, failure.at

@@ -1,4 +1,4 @@
-"""The verdict of a classification, and the exit status that goes into it."""
+"""The verdict of a classification, and the exit status it is based on."""
 
 import signal
 from enum import StrEnum

@@ -129,7 +129,7 @@ def summarise(
         efficiency=usage.efficiency,
         queue_length_mean=usage.queue_length_mean,
         queue_length_max=usage.queue_length_max,
-        blocking_index=_ratio(_sum(queued, "blocked"), _sum(queued, "waited_s")),
+        blocking_index=_ratio(_sum(queued, "blocking"), _sum(queued, "waited_s")),
         fairness_mean=mean(fairness),
         fairness_p99=percentile(fairness, 99),
         fairness_max=fairness[-1] if fairness else None,

@@ -69,7 +69,7 @@ class Recorder:
         self._cancelling: set[JobId] = set()  # cancelled while they held devices
         self._last_at = 0.0
         self._overtakes = Overtakes()
-        self._held: dict[JobId, set[str]] = {}  # why a job may not start
+        self._blocked: dict[JobId, set[str]] = {}  # reasons why a job may not start
 
     def step(
         self,
@@ -112,7 +112,7 @@ class Recorder:
         if now > self._last_at:
             self._pass_time(now)
         for identity, history in self.histories.items():
-            self._let_go(identity, history, now)
+            self._end_hold(identity, history, now)
             self._stop_waiting(history, now)
 
     @property
@@ -205,7 +205,7 @@ class Recorder:
         self._fall_back(history, event.iterations_done, now)
         # A report older than the current start belongs to the hold before it.
         if history.allocation is not None and event.action >= history.attempt:
-            self._let_go(event.job, history, now)
+            self._end_hold(event.job, history, now)
             self._start_waiting(history, now)
 
     def _failed(self, event: JobFailed, now: float) -> None:
@@ -219,7 +219,7 @@ class Recorder:
         held = history.allocation
         size, nodes = (0, ()) if held is None else (held.size, held.nodes())
         self._fall_back(history, event.iterations_done, now)
-        self._let_go(event.job, history, now)
+        self._end_hold(event.job, history, now)
         devices = () if held is None else tuple(map(str, held.devices))
         failure = Failure(history.spec, history.failures, event.reason, nodes, now, devices)
         retried = self._retry(failure).again
@@ -256,7 +256,7 @@ class Recorder:
     def _change(self, action: Change, now: float, lost: list[str]) -> None:  # noqa: ARG002
         history = self.histories[action.job]
         before = history.allocation
-        self._let_go(action.job, history, now)
+        self._end_hold(action.job, history, now)
         if before is not None and before.size != action.allocation.size:
             history.resizes += 1
         else:
@@ -274,7 +274,7 @@ class Recorder:
             history.interruptions += 1
         else:
             history.preemptions += 1
-        self._let_go(action.job, history, now)
+        self._end_hold(action.job, history, now)
         self._start_waiting(history, now)
 
     # -- leaves ---------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class Recorder:
             self._sharers.update(allocation.devices)
             self._busy = len(self._sharers)
 
-    def _let_go(self, identity: JobId, history: JobHistory, now: float) -> None:
+    def _end_hold(self, identity: JobId, history: JobHistory, now: float) -> None:
         allocation = history.allocation
         if allocation is None:
             return
@@ -355,7 +355,7 @@ class Recorder:
         history.done, history.observed_at = done, now
 
     def _start_waiting(self, history: JobHistory, now: float) -> None:
-        if history.waiting_since_at is not None or history.spec.id in self._held:
+        if history.waiting_since_at is not None or history.spec.id in self._blocked:
             return  # It failed while it was stopping: it is already waiting.
         if history.starts:  # No job has arrived after a new one.
             history.overtaken -= self._overtakes.after(history.place)
@@ -375,7 +375,7 @@ class Recorder:
             remaining_s = (
                 (history.spec.iterations - history.done) * profile.iteration_s * profile.size
             )
-            history.blocked += waited_s * waited_s / 2.0 / max(remaining_s, 1.0)
+            history.blocking += waited_s * waited_s / 2.0 / max(remaining_s, 1.0)
         history.waiting_since_at = None
         self._waiting[history.spec.asked] -= 1
         self._queued -= 1
@@ -384,24 +384,24 @@ class Recorder:
         history = self.histories[identity]
         if history.ended_at is not None:
             return
-        self._let_go(identity, history, now)
+        self._end_hold(identity, history, now)
         self._stop_waiting(history, now)
         history.status, history.ended_at = status, now
         history.contention += self._contention
         self._unfinished -= 1
 
-    def _held_by(self, event: JobHeld, now: float) -> None:
+    def _block(self, event: JobHeld, now: float) -> None:
         history = self.histories.get(event.job)
         if history is not None and history.ended_at is None:
-            self._held.setdefault(event.job, set()).add(event.reason)
+            self._blocked.setdefault(event.job, set()).add(event.reason)
             self._stop_waiting(history, now)
 
     def _released(self, event: JobReleased, now: float) -> None:
-        reasons = self._held.get(event.job, set())
+        reasons = self._blocked.get(event.job, set())
         reasons.discard(event.reason)
         history = self.histories.get(event.job)
         waits = history is not None and history.allocation is None and history.ended_at is None
-        if not reasons and self._held.pop(event.job, None) is not None and history and waits:
+        if not reasons and self._blocked.pop(event.job, None) is not None and history and waits:
             self._start_waiting(history, now)
 
     def _updated(self, event: JobUpdated, now: float) -> None:
@@ -431,7 +431,7 @@ class Recorder:
         NodeDrained: _pass_over,
         DeviceClosed: _pass_over,
         DeviceOpened: _pass_over,
-        JobHeld: _held_by,
+        JobHeld: _block,
         JobReleased: _released,
         JobUpdated: _updated,
     }

@@ -19,7 +19,7 @@ class JobHistory:
     ended_at: float | None = None
     waiting_since_at: float | None = None
     waited_s = 0.0
-    blocked = 0.0  # integral of (time since it last held a device / its remaining work)
+    blocking = 0.0  # integral of (time since it last held a device / its remaining work)
     service_s = 0.0
     starts = 0
     attempt = -1  # id of the order that began the present hold

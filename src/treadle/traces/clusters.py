@@ -114,7 +114,7 @@ def _checked(name: str, nodes: Iterable[Node]) -> Cluster:
 
 
 def _machines(table: Table) -> Iterator[Node]:
-    """Philly's list: name and number of GPUs; which rack a machine stands in is not known."""
+    """Philly's list: name and number of GPUs; racks are not recorded."""
     name, devices = table.text("machineId", required=True), table.count("number of GPUs")
     for row in table.rows():
         yield Node(name(row), devices(row))

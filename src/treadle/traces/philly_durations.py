@@ -31,12 +31,12 @@ _SMALL_BURST = 9
 # of 5,000 jobs), whose neighbouring durations lie 20 to 30 % apart.
 _JITTER = 0.5
 _JITTER_JOBS = 1000
-# A pace counts in standard deviations of where bursts stand in line. One multiplies durations by
+# A pace counts in standard deviations of the bursts' positions. One multiplies durations by
 # about e to the 2.5 (the spread of their logarithms), so the first steps make up for what hours are
 # missing. Later ones are shorter, as two large bursts that change places change much at once.
 _STEP = 0.4
 _STEPS = 20
-_PACE_MAX = 3.0  # hardly any burst stands further out
+_PACE_MAX = 3.0  # hardly any burst has a position further out
 
 
 class Drawn(NamedTuple):
@@ -54,7 +54,7 @@ class Burst:
     count: int
     tenant: str = ""
     owner: str = ""
-    stands: float = 0.0  # in its bucket's line before the tenant's pace, a standard normal
+    position: float = 0.0  # in its bucket's line before the tenant's pace, a standard normal
     jobs: list[Drawn] = field(default_factory=list)
 
 
@@ -72,7 +72,7 @@ def deal_durations(
     """
     ours: dict[str, list[Burst]] = {}
     for burst in bursts:
-        burst.stands = random.gauss(0.0, 1.0)
+        burst.position = random.gauss(0.0, 1.0)
         ours.setdefault(bucket(burst.size), []).append(burst)
     lines = [
         _Line(_durations(random, duration_knots(name, longest_s), line), line)
@@ -139,7 +139,7 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
 
 def _in_line(bursts: Sequence[Burst], paces: Mapping[str, float]) -> list[Burst]:
     """Bursts from the short end to the long, where durations are longest small ones only."""
-    line = sorted(bursts, key=lambda burst: burst.stands + paces[burst.tenant])
+    line = sorted(bursts, key=lambda burst: burst.position + paces[burst.tenant])
     room = _LONGEST * sum(burst.count for burst in line)
     last: list[Burst] = []
     for burst in reversed(line):
@@ -157,12 +157,14 @@ def _deal_by_rank(random: Random, durations: Sequence[int], line: Sequence[Burst
 
     Durations are assigned by the rank of these targets, which keeps the distribution exact.
     """
-    wishes: list[tuple[float, Burst]] = []
+    targets: list[tuple[float, Burst]] = []
     for burst in line:
-        around = log(durations[len(wishes) + burst.count // 2])
-        wishes += [(random.gauss(around, BURST_DURATION_SPREAD), burst) for _ in range(burst.count)]
-    wishes.sort(key=lambda wish: wish[0])
-    for seconds, (_, burst) in zip(durations, wishes, strict=True):
+        around = log(durations[len(targets) + burst.count // 2])
+        targets += [
+            (random.gauss(around, BURST_DURATION_SPREAD), burst) for _ in range(burst.count)
+        ]
+    targets.sort(key=lambda target: target[0])
+    for seconds, (_, burst) in zip(durations, targets, strict=True):
         burst.jobs.append(Drawn(burst.size, seconds))
     for burst in line:
         random.shuffle(burst.jobs)

@@ -27,7 +27,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import DeviceClosed, DeviceOpened, NodeJoined
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import DeviceSource, node_of
-from treadle.failures.failure_history import Memory, Patience
+from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.codec import Noted
@@ -69,7 +69,7 @@ class Live:
         node = node_of(settings.devices, settings.node_name)
         self._settings = settings
         retry = Classified(
-            live_verdicts(settings.rules), settings.patience, Memory(limit=REMEMBERED_MAX)
+            live_verdicts(settings.rules), settings.patience, FailureHistory(limit=REMEMBERED_MAX)
         )
         self.desk: Desk = open_desk(store, settings.root, node, settings.wanted, retry)
         self.stopped = asyncio.Event()  # somebody asked it to leave

@@ -21,7 +21,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import Clock, InterleavingModel
 from treadle.core.scheduler import Scheduler
 from treadle.engines.inbox import Inbox
-from treadle.failures.failure_history import Memory
+from treadle.failures.failure_history import FailureHistory
 from treadle.store.rows import AttemptRow, JobFilter, JobRow
 from treadle.store.seal import Seal
 from treadle.store.store import Store
@@ -61,7 +61,7 @@ class Desk:
     decider: Decider
     root: Path
     profiles: Profiles
-    failures: Memory  # of the scheduler's retry rule
+    failures: FailureHistory  # of the scheduler's retry rule
     inbox: Inbox = field(default_factory=Inbox)
     records: dict[JobId, JobRecord] = field(default_factory=dict)  # of jobs that have not ended
     arrays: dict[str, dict[JobId, None]] = field(default_factory=dict)  # their members, likewise
