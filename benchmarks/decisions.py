@@ -1,9 +1,9 @@
-"""One live decision with 10,000 jobs queued on 16 devices, by policy: the longest of three.
+"""The time of one live decision with 10,000 jobs queued on 16 devices, by policy: longest of three.
 
     python benchmarks/decisions.py [POLICY ...]
 
-Six elastic jobs run and may be resized by then; half of the queue can resume. Policies wear what
-they wear live.
+Six elastic jobs run and may be resized; half of the queue is resumable. Policies have the same
+wrappers as live.
 """
 
 import sys

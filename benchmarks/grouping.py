@@ -1,10 +1,10 @@
-"""How good Muri's grouping is: total efficiency of its groups over that of the best there are.
+"""The quality of Muri's grouping: total efficiency of its groups over that of the best groups.
 
     .venv/bin/python benchmarks/grouping.py
 
-Random jobs of one size, up to ten of them on as few devices as groups of four allow. The best
-groups come from trying every partition. Jobs are drawn from Muri's catalogue, or with stage times
-that are drawn one by one, and judged by Muri's model and by Treadle's own.
+Up to ten random jobs of one size, on as few devices as groups of four allow. The best groups come
+from trying every partition. Jobs are drawn from Muri's catalogue, or have independently drawn stage
+times, and are judged by Muri's model and by Treadle's own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def draw_jobs(random: Random, kind: str) -> list[JobSpec]:
 
 
 def best(jobs: Sequence[JobSpec], devices: int, judge: InterleavingModel) -> float:
-    """The greatest total efficiency of groups of up to four on so many devices."""
+    """The greatest total efficiency of groups of up to four on these devices."""
 
     @cache
     def of(left: int, devices: int) -> float:
@@ -77,7 +77,7 @@ def groups_of(left: int) -> Iterator[int]:
 
 
 def quality(seed: int, kind: str, judge_name: str) -> float:
-    """Efficiency of the groups that are formed over that of the best."""
+    """Efficiency of Muri's groups over that of the best groups."""
     judge = model(judge_name)
     jobs = draw_jobs(Random(f"{seed} {kind}"), kind)
     devices = -(-len(jobs) // LARGEST)

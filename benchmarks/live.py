@@ -2,12 +2,12 @@
 
     python benchmarks/live.py [--queued 10000] [--noop 1000] [--policy afs]
 
-Everything runs for real: a daemon of its own in a temporary folder, 16 slots, the client over the
-Unix socket. Task-spooler (`tsp`) and Slurm are measured in the same run where they are installed
-(Debian: `task-spooler`, and `slurmctld slurmd slurm-client munge`); one that is not installed or
-does not start is named, with the reason. Each is timed from the first submission to the last end,
-and is handed the jobs one by one; Slurm also gets them as one job array. Wall-clock figures depend
-on the machine: compare those of one run.
+Everything is real: a separate daemon in a temporary folder, 16 slots, the client over the Unix
+socket. Task-spooler (`tsp`) and Slurm are measured in the same run if they are installed (Debian:
+`task-spooler`, and `slurmctld slurmd slurm-client munge`); if one is missing or does not start, the
+output says why. Each is timed from the first submission to the last end, with one submission per
+job; Slurm is also timed with one job array. Wall-clock figures depend on the machine: compare only
+figures of one run.
 """
 
 import argparse
@@ -57,13 +57,13 @@ def main() -> int:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """A benchmark that is told to end still ends the daemons that it started."""
+    """Turn a termination signal into an exit that stops the daemons."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def queued(client: Client, pid: int, environment: dict[str, str], count: int) -> int:
-    """Fill the queue and look at it; how many budgets are missed."""
+    """Fill the queue and measure; returns how many budgets are missed."""
     print(f"{count} queued jobs on {SLOTS} busy slots")
     for _ in range(SLOTS):
         client.submit(JobRequest(command=("sleep", "3600"), grace_s=0.1))
@@ -187,7 +187,7 @@ def row(name: str, value: float) -> None:
 
 @contextmanager
 def daemon(policy: str) -> Iterator[tuple[Client, int, dict[str, str]]]:
-    """A daemon of its own, and a client to it."""
+    """A separate daemon, and a client for it."""
     with tempfile.TemporaryDirectory(prefix="treadle-", ignore_cleanup_errors=True) as folder:
         socket = Path(folder) / "s"
         environment = {**os.environ, "TREADLE_SOCKET": str(socket), "XDG_STATE_HOME": folder}

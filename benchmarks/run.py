@@ -1,11 +1,10 @@
-"""Speed budgets: CPU seconds of whole processes, start-up included, beside a calibration loop.
+"""Speed budgets: CPU seconds of whole processes, start-up included, and of a calibration loop.
 
     make bench            all rows
     make bench ROWS=fast  without the 66,280-job file and AITurbo's 5,000 jobs
 
-A row is one `treadle` process; its CPU time is what the operating system charged for it. The
-budgets hold for a machine on which the calibration loop takes about 0.6 s; compare machines by
-that.
+A row is one `treadle` process with its CPU time from the operating system. The budgets are for a
+machine on which the calibration loop takes about 0.6 s; scale them for other machines.
 """
 
 import argparse
@@ -93,7 +92,7 @@ def rows() -> list[Row]:
 
 
 def calibrate() -> float:
-    """CPU seconds of a fixed amount of plain Python: dictionaries, tuples, a heap's worth."""
+    """CPU seconds of a fixed amount of plain Python: dictionaries, tuples, a heap."""
     begun_s = time.process_time()
     table: dict[int, tuple[int, int]] = {}
     for number in range(3_000_000):
@@ -115,7 +114,7 @@ def measure(words: tuple[str, ...]) -> tuple[float, float]:
 
 
 def decide_afs(jobs: int, devices: int) -> float:
-    """CPU seconds of one AFS decision: so many elastic jobs share so many devices."""
+    """CPU seconds of one AFS decision about elastic jobs."""
     draw = Random(1)
     ladders = [
         Ladder.of(range(1, 65), [n / (1 + serial * (n - 1)) for n in range(1, 65)])
@@ -128,7 +127,7 @@ def decide_afs(jobs: int, devices: int) -> float:
 
 
 def decide_muri(jobs: int) -> float:
-    """CPU seconds of a first decision: so many jobs of one device wait for 256 devices."""
+    """CPU seconds of a first decision about single-device jobs that wait for 256 devices."""
     draw = Random(1)
     profiles = [muri_profile(name, 1) for name in MURI]
     model = TokenModel(ScalingModel(), StageTimes())

@@ -1,15 +1,14 @@
-"""Slurm on loopback, for as long as one measurement takes.
+"""A temporary Slurm on loopback, for one measurement.
 
-Everything is its own and lies in one temporary folder: the munge key and socket, the configuration,
-the state, the logs. One node claims as many CPUs as there are slots, nothing is accounted, and no
-limits or control groups are set, so what is timed is queueing, starting and ending. Neither root
-nor a change to the machine is needed. Whatever happens, the daemons and what they started are
-ended and the folder is removed.
+Everything is in one temporary folder: the munge key and socket, the configuration, the state, the
+logs. One node claims as many CPUs as slots, without accounting, limits or control groups, so the
+measurement covers queueing, starting and ending. It needs no root and changes nothing on the
+machine. In all cases the daemons and their children are stopped and the folder is removed.
 
-Slurm looks at its queue by the clock: about every third second as shipped, about every second with
-the parameters below, which ask for a look as often as Slurm allows. A look fills the free slots
-once, so 16 slots of no-op jobs make some 16 jobs a second, however idle the machine is; jobs that
-run longer than a second are not held back by this.
+Slurm schedules at intervals: about every three seconds by default, about every second with the
+parameters below, the shortest interval that Slurm allows. Each time it fills the free slots once,
+so 16 slots of no-op jobs give about 16 jobs a second, however idle the machine is. Jobs that run
+longer than a second are not affected.
 """
 
 import os
@@ -26,31 +25,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel")
-# Daemons live where only root's search path leads.
+# The daemons are in folders that only root's search path has.
 ADMINISTRATION = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 SCHEDULER_PARAMETERS = "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1"
 START_LIMIT_S = 30.0
 COMMAND_LIMIT_S = 60.0
 STOP_LIMIT_S = 10.0
-# 1,000 jobs take about a minute; as slow as five a second is still a figure.
+# 1,000 jobs take about a minute; five a second is the slowest rate that is still reported.
 JOB_LIMIT_S = 0.2
 LOOK_S = 0.1
 
 
 class SlurmError(Exception):
-    """Slurm is not here, does not start, or does not do what it was asked; the text is why."""
+    """Slurm is not installed, does not start, or fails; the text says why."""
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """A Slurm that runs."""
+    """A running Slurm."""
 
     folder: Path
     programs: Mapping[str, str]
     environment: Mapping[str, str]
 
     def call(self, program: str, *arguments: str) -> str:
-        """What a client program prints."""
+        """The output of a client program."""
         try:
             done = subprocess.run(
                 [self.programs[program], *arguments],
@@ -71,17 +70,17 @@ class Slurm:
         self.call("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=true")
 
     def states(self) -> Counter[str]:
-        """How many jobs, each member of an array counted, are in which state."""
+        """The number of jobs in each state; each member of an array counts."""
         text = self.call("squeue", "--noheader", "--array", "--states=all", "--format=%T")
         return Counter(text.split())
 
     def busy(self) -> bool:
-        """Whether a job waits, runs or is being put away."""
+        """Whether any job is pending, running or completing."""
         return bool(self.call("squeue", "--noheader", "--format=%i").strip())
 
 
 def jobs_per_second(count: int, slots: int, *, array: bool) -> float:
-    """The rate of no-op jobs, from the first submission to the last end, by a Slurm of their own.
+    """The rate of no-op jobs in a temporary Slurm, from the first submission to the last end.
 
     Each job is one call of `sbatch`, or all are one job array.
     """
@@ -104,7 +103,7 @@ def jobs_per_second(count: int, slots: int, *, array: bool) -> float:
 
 
 def version() -> str:
-    """What is installed, in Slurm's own words."""
+    """The version of the installed Slurm."""
     command = [_installed()["slurmctld"], "-V"]
     try:
         done = subprocess.run(
@@ -117,7 +116,7 @@ def version() -> str:
 
 @contextmanager
 def running(count: int, slots: int) -> Iterator[Slurm]:
-    """A Slurm of its own with one node of so many slots, and room for so many jobs."""
+    """A temporary Slurm with one node of `slots` slots, and a queue for `count` jobs."""
     programs = _installed()
     with (
         tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name,
@@ -211,7 +210,7 @@ def _free_ports() -> tuple[int, int]:
 
 
 def _munge_options(folder: Path) -> list[str]:
-    # Forced, because munged wants a folder that everybody may enter; this one is nobody else's.
+    # Forced, because munged requires a world-accessible folder; this one is private.
     own = ("key-file=munge.key", "socket=munge.socket", "pid-file=munge.pid", "seed-file=seed")
     places = [f"--{name}={folder}/{file}" for name, file in (pair.split("=") for pair in own)]
     return ["--foreground", "--force", *places]
@@ -219,7 +218,7 @@ def _munge_options(folder: Path) -> list[str]:
 
 @contextmanager
 def _daemon(slurm: Slurm, name: str, options: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A daemon in the foreground, its words in a file, and out of reach of the terminal's keys."""
+    """Start a daemon in the foreground, with its output in a file and in its own session."""
     with (slurm.folder / f"{name}.out").open("wb") as words:
         process = subprocess.Popen(
             [slurm.programs[name], *options],
@@ -244,7 +243,7 @@ def _daemon(slurm: Slurm, name: str, options: Sequence[str]) -> Iterator["subpro
 def _until(
     ready: Callable[[], bool], started: Mapping[str, "subprocess.Popen[bytes]"], folder: Path
 ) -> None:
-    """Wait until something is so, but not for a daemon that has ended, and not for ever."""
+    """Wait for a condition, up to a limit; fail at once if a daemon has ended."""
     deadline = time.monotonic() + START_LIMIT_S
     while not ready():
         for name, process in started.items():
@@ -264,18 +263,18 @@ def _is_idle(slurm: Slurm) -> bool:
 
 
 def _cancel_all(slurm: Slurm) -> None:
-    """End what an interrupted measurement left, while there are daemons to do it."""
+    """Cancel the jobs of an interrupted measurement while the daemons still run."""
     try:
         if slurm.busy():
             slurm.call("scancel", f"--user={os.getuid()}")
     except SlurmError:
-        return  # What is left is ended by `_end_everything`.
+        return  # `_end_everything` stops the rest.
 
 
 def _end_everything(folder: Path) -> None:
-    """Kill what outlives the daemons: the step that runs a job, and the job.
+    """Kill processes that outlive the daemons: the step that runs a job, and the job.
 
-    All of them, and nobody else, have the path of the configuration in their environment. The
+    Only these processes have the path of the configuration in their environment. The
     search is repeated until it finds nothing, because a process may start another meanwhile.
     """
     mark = f"SLURM_CONF={folder}/slurm.conf".encode()
@@ -290,14 +289,14 @@ def _end_everything(folder: Path) -> None:
 def _marked(mark: bytes) -> list[int]:
     found = []
     for place in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # It has ended by itself, or is another user's.
+        with suppress(OSError):  # It has ended, or belongs to another user.
             if mark in place.read_bytes().split(b"\0"):
                 found.append(int(place.parent.name))
     return found
 
 
 def _last_line(text: str) -> str:
-    """The last line that speaks of an error, or else the last line."""
+    """The last line that mentions an error, or else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()]
     return (errors or lines or ["no reason given"])[-1]

@@ -1,9 +1,9 @@
-"""How fast the store is on this machine: commits, and the reads that grow with its age.
+"""The speed of the store on this machine: commits, and reads that get slower as it grows.
 
     python benchmarks/store.py [--rows 1000000] [--folder .] [--postgresql]
 
-No budgets here: a commit is as fast as the disk flushes, and disks differ. With `--postgresql` a
-server is started from Debian's package; it keeps its data in the system's temporary folder.
+There are no budgets: a commit is as fast as the disk flushes, and disks differ. `--postgresql`
+starts a server from Debian's package, with its data in the system's temporary folder.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
         with Store.open(f"sqlite:///{folder}/full.db") as store:
             commits(store)
             growth(store, options.rows)
-        print("SQLite, flushed now and then (for comparison)")
+        print("SQLite, flushed occasionally (for comparison)")
         with Store.open(f"sqlite:///{folder}/normal.db") as store:
             _relax(store)
             commits(store)
@@ -61,7 +61,7 @@ def commits(store: Store) -> None:
         begun = perf_counter()
         store.write(batch)
         taken_s.append(perf_counter() - begun)
-    # In between, the one that the caller waits longest for.
+    # The slowest one is reported too: it is what a caller may have to wait for.
     percentiles = quantiles(taken_s, n=100)
     print(
         f"  {COMMITS / sum(taken_s):8.0f} commits/s   median {percentiles[49] * 1e3:.2f} ms   "
@@ -70,23 +70,23 @@ def commits(store: Store) -> None:
 
 
 def growth(store: Store, rows: int) -> None:
-    """The reads, once there are many rows."""
+    """Time the reads with many rows."""
     begun = perf_counter()
     for first in range(0, rows, BATCH_ROWS):
         store.write(Batch(journal=[_line(first + more) for more in range(BATCH_ROWS)]))
     for first in range(10_000, 100_000, BATCH_ROWS):
         numbers = range(first, first + BATCH_ROWS)
-        # The last ten thousand still wait.
+        # The last ten thousand are still pending.
         jobs = [_job(number, ended=number < 90_000) for number in numbers]
         store.write(Batch(jobs=jobs, attempts=[_attempt(number) for number in numbers]))
     print(f"  {perf_counter() - begun:8.1f} s to fill it with {rows} lines and 90000 jobs")
     _time("active(), 10,000 jobs and more", store.active)
     _time("jobs(), first page of 100", lambda: store.jobs(JobFilter()))
     _time("jobs(), of one user", lambda: store.jobs(JobFilter(owner="user-7"), before=(50_000, 0)))
-    _time("jobs(), state that nobody has", lambda: store.jobs(JobFilter(states=("lost",))))
+    _time("jobs(), state without jobs", lambda: store.jobs(JobFilter(states=("lost",))))
     _time("lines(), 1,000 in the middle", lambda: store.lines(rows // 2))
     _time("lines() of one job", lambda: store.lines(0, job="job-77"))
-    _time("lines() of a kind that nobody has", lambda: store.lines(0, kinds=("Gone",)))
+    _time("lines() of a kind without lines", lambda: store.lines(0, kinds=("Gone",)))
     _time("usage(), 90,000 attempts, all time", lambda: store.usage(0.0, None, 2e6))
     _time("usage(), the last day", lambda: store.usage(1e6 + 82_000, None, 2e6))
     begun, after, count = perf_counter(), 0, 0
@@ -143,7 +143,7 @@ def _attempt(number: int) -> AttemptRow:
 
 
 def _relax(store: Store) -> None:
-    """Reach inside, since nobody else should be able to."""
+    """Flush rarely, for comparison; uses private attributes of the store."""
     engine = store._backend.writing
     event.listen(engine, "connect", _flush_seldom)
     store._writer._drop()

@@ -1,9 +1,9 @@
-"""Print measured beside published, and fail where a figure differs.
+"""Print measured and published figures, and fail if one differs.
 
     make replications
 
-`peers/expected.csv` holds averages that other public simulators print for the same workloads under
-the same semantics; Treadle must give every printed digit (tolerance: half of the last one).
+`peers/expected.csv` has the averages that other public simulators print for the same workloads with
+the same semantics. Treadle must match every printed digit (tolerance: half of the last one).
 """
 
 import csv

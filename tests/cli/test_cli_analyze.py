@@ -97,8 +97,8 @@ def test_guidelines_follow_with_what_they_assume(capsys: pytest.CaptureFixture[s
     assert run(["analyze", "three.csv", "--cluster", "2x2"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(TEXT)
-    assert "Simulated with all of its jobs.\n" in said
-    assert "Assumed: a job that is stopped or moved stands still for 60 s.\n" in said
+    assert "Simulated with all jobs.\n" in said
+    assert "Assumed: a job that is stopped or moved loses 60 s.\n" in said
     for name in ("wait for locality", "defragmentation", "classified retry", "try small first"):
         assert re.search(rf"^{name}  ", said, re.MULTILINE)
     assert max(map(len, said.splitlines())) <= 100
@@ -164,8 +164,8 @@ def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: s
     old = [re.sub(rb'"line":\d+,', b"", line) for line in lines]
     bad.write_bytes(first + b"".join(old[len(lines) // 3 :]))
     assert re.fullmatch(
-        r"bad.jsonl line \d+: what happened at second [\d.]+ cannot follow what is recorded "
-        r"before it; are lines of it missing\?",
+        r"bad.jsonl line \d+: the events at second [\d.]+ contradict the lines before them; "
+        r"are lines missing\?",
         refused(capsys, "bad.jsonl"),
     )
     bad.write_bytes(first.replace(b'"policy":"philly"', b'"policy":"phily"') + b"".join(lines))
@@ -204,7 +204,7 @@ def test_one_job_and_no_failure_are_no_trouble(capsys: pytest.CaptureFixture[str
     assert found["failures"]["attempts"] == 0
     assert run(["analyze", "one.csv", "--no-guidelines"]) == 0
     said = capsys.readouterr().out
-    assert "Nobody waited.\n" in said
+    assert "No job waited.\n" in said
     assert "Failed attempts are not recorded.\n" in said
     assert run(["analyze", "one.csv", "--no-guidelines", "--job-failures", "0.001"]) == 0
     assert "No attempt failed.\n" in capsys.readouterr().out

@@ -100,7 +100,7 @@ def test_policies_lists_the_rest_when_one_cannot_be_loaded(plugins: dict[str, st
         ("boom", "treadle: policy boom failed at 0 s: KeyError('boom')\n"),
         (
             "nothing",
-            "treadle: policy nothing gave None at 0 s, where a Schedule was expected\n",
+            "treadle: policy nothing returned None at 0 s; expected a Schedule\n",
         ),
         (
             "absent",

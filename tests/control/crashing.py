@@ -25,7 +25,7 @@ from treadle.control.loop import PLACEMENT, PolicyInCharge
 from treadle.core.scheduler import Scheduler
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read, replay

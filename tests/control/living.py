@@ -10,7 +10,7 @@ from pathlib import Path
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, JobView, State
 from treadle.wire.machine import Role, Who

@@ -1,9 +1,9 @@
-"""A recorded run once more: the same wishes and the same world, and decisions made afresh.
+"""Replay a recorded run with the same inputs, decide again, and compare the orders.
 
-Wishes and what happened to the machine come at the moments of the record. What the engine then
-reported on an order it reports again, at the same moment and with the speed that was observed, if
-the scheduler gives that order again. So the orders agree with the record as long as the decisions
-do; an order that nobody gave then, or a report on one that is not given now, is a difference.
+Submissions and device events come at the recorded times. The engine's reports on an order come
+again, at the same time and with the observed speed, if the scheduler gives that order again. So the
+orders equal the recorded ones as long as the decisions do. An order that is not in the record, or a
+recorded report on an order that is not given now, is a difference.
 """
 
 from collections import Counter, deque
@@ -27,15 +27,15 @@ from treadle.core.scheduler import Scheduler
 from treadle.journal.journal import Journal
 
 _Reports = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed
-_Ordinal = tuple[JobId, int]  # the how-manyeth order about a job
+_Ordinal = tuple[JobId, int]  # a job, and which of its orders (0 is the first)
 
 
 class DifferenceError(TreadleError):
-    """The decisions are not those of the record."""
+    """The decisions differ from the recorded ones."""
 
 
-class ObservedEngine:
-    """Plays a record; as an engine of the simulator."""
+class RecordedEngine:
+    """An engine for the simulator's loop that reports what a journal recorded."""
 
     def __init__(self, journal: Journal) -> None:
         self._events = deque((step.now, event) for step in journal.steps for event in step.events)
@@ -61,38 +61,38 @@ class ObservedEngine:
             ordinal = (action.job, self._counts[action.job])
             self._counts[action.job] += 1
             self._given[ordinal] = action.id
-            self.orders.append(told(action))
+            self.orders.append(compared(action))
             if self._counts[action.job] > self._then[action.job]:
-                raise DifferenceError(f"at {now:g} s an order that was not given then: {action}")
+                raise DifferenceError(f"at {now:g} s: an order that is not in the record: {action}")
 
     def _again(self, event: "_Reports", at: float) -> Event:
         ordinal = self._recorded.get(event.action)
         if ordinal is None or ordinal not in self._given:
             raise DifferenceError(
-                f"at {at:g} s job {event.job} reported on an order that was not given again"
+                f"at {at:g} s: job {event.job} reported on an order that was not given this time"
             )
         return replace(event, action=self._given[ordinal])
 
 
-def told(action: Action) -> tuple[str, JobId, int]:
-    """An order as it is compared: what, whom, how many devices."""
+def compared(action: Action) -> tuple[str, JobId, int]:
+    """The part of an order that is compared: kind, job, number of devices."""
     size = 0 if isinstance(action, Stop) else action.allocation.size
     return type(action).__name__, action.job, size
 
 
 def recorded_orders(journal: Journal) -> list[tuple[str, JobId, int]]:
-    return [told(action) for step in journal.steps for action in step.actions]
+    return [compared(action) for step in journal.steps for action in step.actions]
 
 
 def orders_again(
     journal: Journal, policy: Policy, retry: RetryRule
 ) -> list[tuple[str, JobId, int]]:
-    """The orders of a scheduler that lives through the record under this policy.
+    """The orders of a scheduler under this policy, given the inputs of the record.
 
-    It is asked at the moments at which the policy was asked then: a busy machine wakes a little
-    late, and what happened in that little while the policy had seen.
+    It decides at the recorded decision times: a busy machine wakes a little late, and the policy
+    had seen the events of that delay.
     """
-    engine = ObservedEngine(journal)
+    engine = RecordedEngine(journal)
     scheduler = Scheduler(policy, journal.opened.cluster, retry=retry)
     for step in journal.steps:
         actions = scheduler.take(engine.due(step.now), step.now)

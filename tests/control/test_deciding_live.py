@@ -13,7 +13,7 @@ from tests.control.living import ME, bash, ended, export, living, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Change, Start, Stop
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.journal.journal import read
 from treadle.policies.registry import BUILT_IN
 from treadle.testing.checks import check

@@ -34,7 +34,7 @@ def test_every_way_to_end_is_told_apart(tmp_path: Path) -> None:
             return jobs
 
     jobs = asyncio.run(story())
-    stories = recorded(tmp_path / "live.journal").stories
+    stories = recorded(tmp_path / "live.journal").histories
     assert [stories[job].status for job in jobs] == ["finished", "failed", "failed", "failed"]
 
 
@@ -51,5 +51,5 @@ def test_a_machine_that_became_smaller_is_part_of_the_record(tmp_path: Path) -> 
     asyncio.run(story(4))
     asyncio.run(story(2))
     asyncio.run(story(3))
-    stories = recorded(tmp_path / "live.journal").stories
+    stories = recorded(tmp_path / "live.journal").histories
     assert [story.status for story in stories.values()] == ["finished"] * 3

@@ -139,7 +139,7 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
         assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
         why = live.why(job)
         assert why.because == (
-            "it failed with exit code 126: This machine could not launch it just then "
+            "it failed with exit code 126: This machine could not launch the job at that moment "
             "(it was tried twice)"
         )
         assert "checkpoints" in why.evidence[0]

@@ -16,7 +16,7 @@ from tests.control.living import ME, bash, ended, living, local, text_of, until,
 from treadle.control.api import LiveService
 from treadle.core.job import JobId
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.testing.gpus import FakeGpus
 from treadle.wire.jobs import State

@@ -83,7 +83,7 @@ def test_the_rows_of_t5_contain_two_forwards_that_cannot_be_right() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama7b", "llama30b"])
-def test_nobody_can_fit_llama_from_its_three_rows(name: str) -> None:
+def test_llama_cannot_be_fitted_from_its_three_rows(name: str) -> None:
     """All three are off-load, and say 1 ms for an optimizer that runs on the host."""
     found = fit(replace(published(name), factors=START), profile_runs(name))
     assert found.warnings[0] == ("3 runs do not determine 7 numbers; expected as many or more")

@@ -167,7 +167,7 @@ def refitted(name: str) -> Fit:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_catalogue_is_what_the_fit_says(name: str) -> None:
-    """By its predictions, because some factors, such as two constants, cannot be told apart."""
+    """By its predictions, because some factors, such as two constants, cannot be distinguished."""
     again = refitted(name).model
     for run in measured(name):
         known = predict(TYPES[name], run).iteration_ms

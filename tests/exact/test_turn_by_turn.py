@@ -71,7 +71,7 @@ class Turns:
                 self.next(now, stage)
 
     def next(self, now: float, stage: int) -> None:
-        """A lane is there for whoever has waited longest."""
+        """A free lane goes to the job that has waited longest."""
         if not self.queues[stage]:
             self.free[stage] += 1
             return

@@ -107,7 +107,7 @@ def _devices(allocation: Allocation) -> str:
     return " ".join(f"{node}:{digits}" for node, digits in numbers.items()) + turn
 
 
-def told(name: str) -> str:
+def log_of(name: str) -> str:
     model = TokenModel(ScalingModel.on(CLUSTER), StageTimes())
     policy = registry.policy(VARIANTS.get(name, name), placement("consolidate"), model)
     tale = Tale(WORKLOAD)
@@ -118,7 +118,7 @@ def told(name: str) -> str:
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_a_policy_does_what_it_did(name: str) -> None:
-    path, found = HERE / f"{name}.txt", told(name)
+    path, found = HERE / f"{name}.txt", log_of(name)
     assert len(found.splitlines()) <= LINES_MAX, "too long to be read; make the workload smaller"
     if environ.get("TREADLE_UPDATE"):
         path.write_text(found)

@@ -13,7 +13,7 @@ from treadle.core.events import Event
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.policies import registry
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import BELIEFS, Settings
 from treadle.testing.checks import check
@@ -38,7 +38,7 @@ def checked(scheduler: Scheduler) -> None:
 
 def played(
     jobs: list[JobSpec], cluster: Cluster, chosen: Settings
-) -> tuple[list[tuple[float, Action]], dict[str, Story], set[str]]:
+) -> tuple[list[tuple[float, Action]], dict[str, JobHistory], set[str]]:
     """The orders, what became of each job, and who never fits."""
     log: list[tuple[float, Action]] = []
 
@@ -52,7 +52,7 @@ def played(
         Workload.of("w", jobs), cluster, chosen, stopwatch=perf_counter, observers=(observe,)
     )
     run.simulation.run(until=1e6)
-    return log, run.recorder.stories, set(run.simulation.scheduler.unfit)
+    return log, run.recorder.histories, set(run.simulation.scheduler.unfit)
 
 
 @pytest.mark.parametrize("policy", registry.BUILT_IN)

@@ -37,7 +37,7 @@ def test_there_are_as_many_figures_as_announced(monkeypatch: pytest.MonkeyPatch)
     assert len(judged) == 2 + 2 + 4 + 2
 
 
-def test_with_the_same_jobs_only_who_predicts_notices_the_share(
+def test_with_the_same_jobs_the_share_affects_only_policies_that_predict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(aiturbo, "JOBS", 40)
@@ -51,7 +51,7 @@ def test_with_the_same_jobs_only_who_predicts_notices_the_share(
     assert len(found["aiturbo"]) == 2
 
 
-def test_optimus_that_is_told_how_long_jobs_are_does_not_notice_the_share() -> None:
+def test_the_share_does_not_affect_optimus_with_known_lengths() -> None:
     cases = [
         aiturbo.Case("optimus", share=share, durations=aiturbo.ALIKE, lengths="known")
         for share in (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The study of Philly in small: what the watchers count, and that each guideline does its part."""
+"""A small Philly replication: what the observers count, and the effect of each guideline."""
 
 from collections import Counter
 

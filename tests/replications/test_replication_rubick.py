@@ -1,4 +1,4 @@
-"""Rubick's Table 4 in the simulator: who is faster than whom, and never more than 64 devices."""
+"""Rubick's Table 4 in the simulator: the order of policies, and never more than 64 devices."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -77,7 +77,7 @@ def test_promises_cost_time_and_are_kept() -> None:
     assert hours(run.finish()) > average_h(rubick.BASE, "rubick")
 
 
-def test_settings_promise_nothing_unless_told_to() -> None:
+def test_promises_are_off_by_default() -> None:
     assert rubick.settings("rubick", {}).policy == "rubick?promises=off"
     assert rubick.settings("rubick?gate=0", {}).policy == "rubick?gate=0&promises=off"
     assert rubick.settings("rubick-e?promises=on", {}).policy == "rubick-e?promises=on"

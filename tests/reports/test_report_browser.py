@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, it answers, and nothing of a trace's runs."""
+"""The page in a real browser: it draws, reacts, and runs no script from a trace."""
 
 import re
 import shutil
@@ -173,7 +173,7 @@ def test_more_figures_are_in_a_table_of_their_own(look, comparison):
     assert "<td>24.8 s</td>" in table
 
 
-def test_ties_are_said_and_nobody_is_marked(look, comparison):
+def test_ties_are_shown_and_no_run_is_marked(look, comparison):
     document, said = look(page(comparison))
     assert said == []
     assert document.count(">same for all<") == 4

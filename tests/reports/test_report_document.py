@@ -1,4 +1,4 @@
-"""A document in a terminal, and as a page that runs nothing."""
+"""A document in a terminal, and as a page without scripts."""
 
 import re
 from html.parser import HTMLParser
@@ -26,7 +26,7 @@ def written(**changes: object) -> Document:
         "facts": "2 jobs",
         "command": "treadle analyze two.csv",
         "tiles": [Tile("Mean wait", "3 s", "of 2 jobs")],
-        "sections": [Section("Waiting", "What it means.", ["Nobody waited."], [TABLE])],
+        "sections": [Section("Waiting", "What it means.", ["No job waited."], [TABLE])],
         "notes": ["made by hand"],
     }
     return Document(**{**values, **changes})  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def test_a_terminal_gets_findings_tables_and_notes() -> None:
         "2 jobs\n"
         "\n"
         "WAITING\n"
-        "Nobody waited.\n"
+        "No job waited.\n"
         "\n"
         "Why\n"
         "size           a      b\n"
@@ -66,7 +66,7 @@ def test_a_page_holds_everything_and_asks_for_nothing() -> None:
     tags = Tags(text).found
     assert not [tag for tag, _ in tags if tag in {"script", "img", "iframe"}]
     assert not [values for _, values in tags if "style" in values or "src" in values]
-    for word in ("Two rows", "Mean wait", "Nobody waited.", "What it means.", "made by hand"):
+    for word in ("Two rows", "Mean wait", "No job waited.", "What it means.", "made by hand"):
         assert word in text
     assert '<div class="compared better">-10%</div>' in text
     bars = [float(values["width"] or 0) for tag, values in tags if tag == "rect" and "x" in values]

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and a refusal is one sentence."""
+"""Files are written atomically, and an error is one sentence."""
 
 import csv
 import json
@@ -53,8 +53,8 @@ def test_the_json_summary_says_how_to_run_it_again(comparison, tmp_path):
 
 def test_exports_hold_no_infinity(comparison, tmp_path):
     run = comparison.runs[0]
-    run.recorder.stories["b"].lost_s = inf
-    run.recorder.stories["c"].lost_s = 1e300
+    run.recorder.histories["b"].lost_s = inf
+    run.recorder.histories["c"].lost_s = 1e300
     broken = replace(comparison, runs=[replace(run, summary=replace(run.summary, jct_mean_s=inf))])
     paths = write_tables(broken, tmp_path)
     assert json.loads(paths[1].read_text())["runs"][0]["jct_mean_s"] is None

@@ -1,4 +1,4 @@
-"""Every number of a summary against one worked out on paper."""
+"""Every number of a summary against one computed by hand."""
 
 import json
 from dataclasses import replace
@@ -66,7 +66,7 @@ def test_makespan_starts_at_the_first_submission(run_of):
     assert (summary.makespan_s, summary.end_s, summary.utilization) == (5, 105, 0.5)
 
 
-def test_efficiency_is_unknown_where_nobody_told_speedups(run_of):
+def test_efficiency_is_unknown_without_speedups(run_of):
     recorder = Recorder()
     recorder.step(
         0, [JobSubmitted(job("a", length_s=5))], [Start(0, "a", Allocation((D0,)))], free=1
@@ -111,7 +111,7 @@ def test_blocking_index_weighs_the_wait_by_the_work_that_is_left(recorder, run_o
 
 def test_finish_time_fairness_compares_with_an_equal_share(recorder, run_of):
     # Unfinished jobs: 1 until 2 s, 3 until 10 s, 2 until 14 s, 1 until 30 s.
-    rho = {name: finish_time_fairness(story, 2) for name, story in recorder.stories.items()}
+    rho = {name: finish_time_fairness(story, 2) for name, story in recorder.histories.items()}
     assert rho["a"] == pytest.approx(5 / 13)  # a share of 2/2.6 of the 2 devices it asked for
     assert rho["b"] == pytest.approx(2.25)
     assert rho["c"] == pytest.approx(1.4)
@@ -230,7 +230,7 @@ def test_disturbance_is_counted(run_of):
     summary = run_of(recorder).summary
     assert (summary.preemptions, summary.interruptions, summary.restarts) == (1, 1, 1)
     assert summary.lost_gpu_h == pytest.approx(36 / 3600)
-    assert recorder.stories["a"].waited_s == 10 + 4
+    assert recorder.histories["a"].waited_s == 10 + 4
 
 
 def test_a_job_cancelled_while_it_runs_is_cancelled_and_not_preempted(run_of):
@@ -243,11 +243,11 @@ def test_a_job_cancelled_while_it_runs_is_cancelled_and_not_preempted(run_of):
     recorder.close(9)
     summary = run_of(recorder).summary
     assert (summary.cancelled, summary.preemptions, summary.unfinished) == (1, 0, 0)
-    assert recorder.stories["a"].ended_at == 5
+    assert recorder.histories["a"].ended_at == 5
     assert list(recorder.series.waiting) == [0, 0, 0]
 
 
-def test_a_job_that_fails_after_it_was_told_to_stop_waits_once(run_of):
+def test_a_job_that_fails_while_it_stops_waits_once(run_of):
     recorder = Recorder()
     facts = [JobSubmitted(job("a", length_s=50, retries=1))]
     recorder.step(0, facts, [Start(0, "a", Allocation((D0,)))], free=1)
@@ -270,7 +270,7 @@ def test_waiting_and_running_add_up_to_the_completion_time_even_in_rounds():
     )
     simulation.run()
     recorder.close(simulation.now)
-    for story in recorder.stories.values():
+    for story in recorder.histories.values():
         assert story.ended_at is not None
         held_s = story.service_s / story.spec.asked
         assert story.ended_at - story.submitted_at == pytest.approx(story.waited_s + held_s)

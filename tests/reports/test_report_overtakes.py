@@ -13,7 +13,7 @@ from treadle.traces.workload import Workload
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 30)), max_size=60))
 def test_starts_of_later_ones_are_those_counted_one_by_one(steps: list[int | None]) -> None:
-    """None: somebody joins. A number: one of those who have joined starts."""
+    """None: a job arrives. A number: one of the arrived jobs starts."""
     counted, places, starts = Overtakes(), [], list[int]()
     for step in steps:
         if step is None:
@@ -25,7 +25,7 @@ def test_starts_of_later_ones_are_those_counted_one_by_one(steps: list[int | Non
             assert counted.after(place) == sum(started > number for started in starts)
 
 
-def test_a_job_that_does_not_fit_is_overtaken_by_whoever_starts_meanwhile() -> None:
+def test_a_job_that_does_not_fit_is_overtaken_by_jobs_that_start_meanwhile() -> None:
     """b waits for a's end at 100 s; c and d pass it, e comes when it has started."""
     jobs = [
         job("a", size=1, length_s=100.0),
@@ -38,5 +38,5 @@ def test_a_job_that_does_not_fit_is_overtaken_by_whoever_starts_meanwhile() -> N
     experiment.simulation.run(until=50.0)
     assert experiment.recorder.overtaken("b") == 2
     experiment.finish()
-    counts = {name: story.overtaken for name, story in experiment.recorder.stories.items()}
+    counts = {name: story.overtaken for name, story in experiment.recorder.histories.items()}
     assert counts == {"a": 0, "b": 2, "c": 0, "d": 0, "e": 0}

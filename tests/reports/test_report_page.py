@@ -1,4 +1,4 @@
-"""The page is one file that needs nothing else and runs nothing of a trace's."""
+"""The page is one self-contained file and runs no script from a trace."""
 
 import json
 import re
@@ -10,15 +10,15 @@ import pytest
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
+from treadle.reports.chart_span import ChartSpan, chart_span
 from treadle.reports.comparison import Comparison
-from treadle.reports.curves import binned, peaks, sampled
-from treadle.reports.figure import figures
-from treadle.reports.focus import Focus, focus
+from treadle.reports.comparison_figures import figures
+from treadle.reports.downsample import binned, peaks, sampled
+from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
 from treadle.reports.page_data import page_data
-from treadle.reports.picture import check_available
 from treadle.reports.recorder import Recorder
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 D0 = Device("n0", 0)
 HOSTILE = "</script><img src=x onerror=document.title='owned'>"
@@ -61,7 +61,7 @@ def test_the_page_carries_its_data(comparison):
     assert data["runs"][0]["holds"]["spans"] == [1, 0, 2, 1, 0, 1, 1, 1, 1]
 
 
-def test_the_page_asks_nothing_of_the_network(comparison):
+def test_the_page_makes_no_network_requests(comparison):
     text = page(comparison)
     reader = Reader(text)
     for tag, attributes in reader.tags:
@@ -85,7 +85,7 @@ def test_hostile_names_stay_text(three_jobs, run_of):
     assert "<img" not in text
 
 
-def test_places_in_values_are_not_filled(comparison):
+def test_template_names_inside_values_are_not_filled(comparison):
     text = page(replace(comparison, title="{{data}}"))
     assert "<h1>{{data}}</h1>" in text
 
@@ -133,7 +133,7 @@ def test_values_that_are_not_finite_do_not_break_the_page(comparison):
 
 
 def test_a_long_thin_end_is_cut_at_first(with_long_tail):
-    shown_first = focus(with_long_tail)
+    shown_first = chart_span(with_long_tail)
     assert 90 < shown_first.length_s < 110
     assert shown_first.cut_s == pytest.approx(10_000 - shown_first.length_s)
     assert shown_first.cut_devices == 1
@@ -143,7 +143,7 @@ def test_a_long_thin_end_is_cut_at_first(with_long_tail):
 
 
 def test_nothing_is_cut_where_the_end_is_busy(comparison):
-    assert focus(comparison) == Focus(30, 0, 0, 0)
+    assert chart_span(comparison) == ChartSpan(30, 0, 0, 0)
 
 
 def test_long_distributions_keep_their_ends():

@@ -38,7 +38,7 @@ def test_missing_numbers_are_dashes_in_plain_ascii(run_of):
     )
 
 
-def test_long_names_are_wrapped_so_that_variants_can_be_told_apart(summaries):
+def test_long_names_are_wrapped_so_that_variants_stay_distinct(summaries):
     other = LONG.replace("consolidate", "spread")
     runs = [replace(summaries[0], policy=LONG), replace(summaries[1], policy=other)]
     table = comparison_table(runs, ascii_only=True)

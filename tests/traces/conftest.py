@@ -1,4 +1,4 @@
-"""Where the real traces lie, and a way to write a small one."""
+"""The folder of the real traces, and a way to write a small one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every mistake in a trace is one sentence with the file, the line, and what was expected."""
+"""Every error in a trace is one sentence with the file, the line, and what was expected."""
 
 import gzip
 import json
@@ -87,7 +87,7 @@ def test_times_and_counts_have_a_limit(written, line, message):
         assert complaint(path) == f"trace.csv line 3: {message}"
 
 
-def test_a_limit_is_told_in_the_unit_of_the_file(written):
+def test_an_error_states_the_limit_in_the_unit_of_the_file(written):
     header = "job_id,user,num_gpu,submit_time,duration,expect_time_list,best_effort,model_name\n"
     assert complaint(written(header + "a,u,1,0,1e308,5,1,m\n")) == (
         "trace.csv line 2: duration is '1e308'; expected at most 5.33333e+07 minutes"

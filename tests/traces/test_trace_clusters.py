@@ -1,4 +1,4 @@
-"""A cluster from a few characters, a preset or a file."""
+"""A cluster from a short text, a preset or a file."""
 
 import pytest
 

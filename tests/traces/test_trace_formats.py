@@ -48,7 +48,7 @@ def test_equal_jobs_share_one_profile(written):
     assert workload.jobs[0].profile is workload.jobs[1].profile
 
 
-def test_gzip_is_told_by_its_bytes_and_not_by_its_name(written):
+def test_gzip_is_detected_by_its_bytes_and_not_by_its_name(written):
     packed = gzip.compress((TIRESIAS + "a,1,0,1,m,5,0\n").encode())
     job, _ = one(written, packed, "trace.csv")
     plain, _ = one(written, TIRESIAS + "a,1,0,1,m,5,0\n", "trace.csv.gz")
@@ -212,7 +212,7 @@ def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written
     assert first.iterations * first.profile.iteration_s == pytest.approx(3163.5)
     alike = load(written(header + rows[0]))
     assert alike.jobs[0].guaranteed
-    assert "is_sla is 0 in every row: every job is taken as guaranteed" in alike.notes
+    assert "is_sla is 0 in every row: every job counts as guaranteed" in alike.notes
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whatever a file holds, loading it gives a workload or one sentence, never a crash."""
+"""Loading any file gives a workload or a one-line error, never a crash."""
 
 import gzip
 import json

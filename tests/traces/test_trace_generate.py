@@ -322,10 +322,10 @@ def test_jobs_that_would_arrive_beyond_all_measure_are_refused(monkeypatch):
 
 
 def test_drawing_tells_how_far_it_is():
-    told: list[int] = []
-    generate("philly", jobs=3000, seed=0, load=0.9, cluster=GRID, advance=told.append)
-    assert len(told) > 3
-    assert 2900 < sum(told) <= 3000
+    given: list[int] = []
+    generate("philly", jobs=3000, seed=0, load=0.9, cluster=GRID, advance=given.append)
+    assert len(given) > 3
+    assert 2900 < sum(given) <= 3000
 
 
 def test_an_address_without_parameters_draws_a_thousand_jobs_for_64_devices():
@@ -356,9 +356,9 @@ def test_aiturbo_has_the_share_of_unpredictable_jobs_that_was_asked_for(share):
     assert len(odd) / len(jobs) == pytest.approx(share, abs=0.01)
 
 
-def test_aiturbo_with_the_tables_share_is_what_it_is_without_being_told():
-    told = load("generate:aiturbo?jobs=500&seed=3&unpredictable=0.1494").jobs
-    assert told == load("generate:aiturbo?jobs=500&seed=3").jobs
+def test_the_tables_share_is_the_default_of_aiturbo():
+    given = load("generate:aiturbo?jobs=500&seed=3&unpredictable=0.1494").jobs
+    assert given == load("generate:aiturbo?jobs=500&seed=3").jobs
 
 
 def alike(share, cpu=0.0):
@@ -396,9 +396,9 @@ def test_aiturbo_jobs_that_are_alike_are_those_of_the_table():
     assert families[0] == families[1]
 
 
-def test_durations_by_kind_are_what_they_are_without_being_told():
-    told = load("generate:aiturbo?jobs=50&seed=3&durations=by-kind")
-    assert told == load("generate:aiturbo?jobs=50&seed=3")
+def test_durations_by_kind_are_the_default():
+    given = load("generate:aiturbo?jobs=50&seed=3&durations=by-kind")
+    assert given == load("generate:aiturbo?jobs=50&seed=3")
     assert load("generate:aiturbo?durations=alike").name.endswith("&durations=alike")
 
 

@@ -1,16 +1,18 @@
-"""Why a job failed, read from the end of its log, and whether another try can help.
+"""Why a job failed, read from the end of its log, and whether a retry can help.
 
-tail.py        the end of a log file, cleaned, within bounds
-lines.py       what a line says once colours, bars and prefixes are gone
-pattern.py     literal text with `*`; matching takes linear time
-rules.py       the table of signatures: shipped in rules.yaml, extended by users
-verdict.py     what is answered
-classifier.py  text and exit status in, verdict out
-memory.py      what happened to each job, user and node so far
+tail.py             the end of a log file, cleaned, within bounds
+log_lines.py        lines without colours, progress bars and prefixes
+pattern.py          literal text with `*`; matching takes linear time
+rules.py            the table of signatures: shipped in rules.yaml, extended by users
+rule_reader.py      one rule of a YAML file, read field by field
+verdict.py          the result of a classification
+classifier.py       text and exit status in, verdict out
+failure_history.py  past failures of each job, user and node, and the decision to retry
+retry.py            the retry rule that a scheduler uses
 """
 
 from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.memory import Decision, Fixed, Memory, Patience
+from treadle.failures.failure_history import Decision, FailureHistory, Fixed, Patience
 from treadle.failures.rules import RuleTable, shipped
 from treadle.failures.tail import tail
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict
@@ -20,9 +22,9 @@ __all__ = [
     "Decision",
     "Evidence",
     "Exit",
+    "FailureHistory",
     "Fixed",
     "Kind",
-    "Memory",
     "Patience",
     "RuleTable",
     "Verdict",

@@ -1,13 +1,14 @@
-"""Text and exit status in, verdict out; pure.
+"""Classify a failed job: text and exit status in, verdict out. Pure.
 
-Each rule that finds its trace gives a candidate. Traces of failures that the job survived are put
-aside; of the others the one nearest to the cause wins (`rules.py` explains levels), then the one on
-the rank that the launcher saw fail first, then the earliest.
+Each rule that matches gives a candidate. Matches of failures that the job survived are dropped. Of
+the others the one nearest to the cause wins (`rules.py` explains levels), then the one on the rank
+that the launcher saw fail first, then the earliest.
 
-When did a job survive? A Python process writes its output in blocks of 8 KiB, so a few lines of
-progress below a traceback were most likely said before it and written after it. More than a block
-is proof, and so is progress between one traceback and the next; a line that merely mentions a
-failure is put aside after three lines of progress, or if it says that it was skipped or retried.
+How to tell that a job survived? A Python process writes its output in blocks of 8 KiB, so a few
+lines of progress below a traceback were probably printed before it and flushed after it. More than
+one block proves survival, and so does progress between one traceback and the next. A line that
+merely mentions a failure is dropped after three lines of progress, or if it says that it was
+skipped or retried.
 """
 
 from bisect import bisect_right
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, islice
 
 from treadle.core.value import value
-from treadle.failures.lines import Line, clean, parse
+from treadle.failures.log_lines import Line, clean, parse
 from treadle.failures.pattern import Pattern
 from treadle.failures.rules import Level, Rule, RuleTable, shipped
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict
@@ -47,7 +48,7 @@ _REPORTED = ("error", "fail", "could not", "cannot", "exception", "warn", "caugh
 FINISHED = Verdict(
     Kind.UNKNOWN,
     "finished",
-    "The job ended with exit status 0, which is no failure.",
+    "The job ended with exit status 0, which is not a failure.",
     Advice(retry=False),
 )
 UNEXPLAINED = Verdict(
@@ -61,10 +62,10 @@ UNEXPLAINED = Verdict(
 
 def classify(
     log: str | Iterable[str],
-    exit: Exit | None = None,  # noqa: A002  # The word that everybody looks for.
+    exit: Exit | None = None,  # noqa: A002  # The obvious name.
     rules: RuleTable | None = None,
 ) -> Verdict:
-    """Say why a job failed, from the end of its log and how it ended."""
+    """Classify a failure from the end of the log and the exit status."""
     exits = None if exit is None else {"": exit}
     return classify_ranks({"": log}, exits, rules)
 
@@ -74,7 +75,7 @@ def classify_ranks(
     exits: Mapping[str, Exit] | None = None,
     rules: RuleTable | None = None,
 ) -> Verdict:
-    """The same from several ranks' logs; an exit under the name "" is that of the whole job."""
+    """Classify from several ranks' logs; the exit under the name "" is that of the whole job."""
     rules = rules or shipped()
     exits = exits or {}
     if exits and all(ended.well for ended in exits.values()):
@@ -117,12 +118,12 @@ class _Candidate:
 
 @value
 class _Text:
-    """The lines of one log, with what is asked of them again and again."""
+    """The lines of one log, with precomputed positions of progress lines."""
 
     source: str
     lines: list[Line]
-    progress: list[int]  # Places of lines that say training goes on, ascending.
-    weight: list[int]  # Characters of progress before each place; one longer than lines.
+    progress: list[int]  # Indexes of lines that report training progress, ascending.
+    weight: list[int]  # Characters of progress before each index; one longer than lines.
 
     @classmethod
     def of(cls, log: str | Iterable[str], source: str) -> "_Text":
@@ -133,7 +134,7 @@ class _Text:
         return cls(source, lines, progress, list(accumulate(lengths, initial=0)))
 
     def progress_between(self, start: int, stop: int) -> int:
-        """How many lines of progress lie after one place and before another."""
+        """The number of progress lines after one index and before another."""
         return bisect_right(self.progress, stop - 1) - bisect_right(self.progress, start)
 
     def near(self, place: int, step: int) -> str:
@@ -161,11 +162,11 @@ def _in_text(text: _Text, rules: RuleTable) -> list[_Candidate]:
 class _Exception:
     name: str
     message: str
-    raised: bool  # Whether it stands under a traceback.
+    raised: bool  # Whether it follows a traceback.
 
 
 def _exceptions(text: _Text) -> dict[int, _Exception]:
-    """Lines of the form of an exception by their place, ascending; the last ones."""
+    """The last lines that look like an exception, by index, ascending."""
     found: dict[int, _Exception] = {}
     frames: dict[str, int] = {}
     ignored: dict[str, int] = {}
@@ -188,9 +189,9 @@ def _exceptions(text: _Text) -> dict[int, _Exception]:
 def _in_exceptions(
     text: _Text, exceptions: dict[int, _Exception], rules: RuleTable
 ) -> list[_Candidate]:
-    """Exceptions that a rule names.
+    """Exceptions that match a rule.
 
-    Only rules whose text occurs at all are tried: 400 exceptions take 3 ms, and 120 ms otherwise.
+    Only rules whose text occurs at all are tried: 400 exceptions take 3 ms instead of 120 ms.
     """
     said = "\n".join(exception.message for exception in exceptions.values())
     types = {exception.name for exception in exceptions.values()}
@@ -210,10 +211,10 @@ def _in_exceptions(
 
 
 def _in_lines(text: _Text, exceptions: dict[int, _Exception], rules: RuleTable) -> list[_Candidate]:
-    """Lines that a rule's pattern matches, the last ones of each pattern.
+    """The last lines that match each pattern of the rules.
 
-    A pattern's first piece is looked for in the whole text at once, and lines are looked at only
-    where it is: 289 patterns over 4,000 lines take 14 ms, and 410 ms line by line.
+    The search for a pattern's first piece runs over the whole text, and only lines that contain it
+    are checked: 289 patterns over 4,000 lines take 14 ms instead of 410 ms line by line.
     """
     bodies = [line.body for line in text.lines]
     whole = "\n".join(bodies)
@@ -237,7 +238,7 @@ def _places(pattern: Pattern, whole: str, starts: list[int], bodies: list[str]) 
         place = bisect_right(starts, at) - 1
         if pattern.matches(bodies[place]):
             yield place
-        # The end of the search is one short of the line's begin: a piece never crosses lines.
+        # Search up to one character before the line: a piece never crosses lines.
         at = whole.rfind(pattern.pieces[0], 0, max(0, starts[place] - 1))
 
 
@@ -246,7 +247,7 @@ def _is_raised(exceptions: dict[int, _Exception], place: int) -> bool:
 
 
 def _is_message(text: _Text, place: int) -> bool:
-    """Not a sample of the data, a Python warning, or source code that a traceback quotes."""
+    """Whether the line is a message, not a data sample, a warning or code from a traceback."""
     line = text.lines[place]
     if line.speech:
         return False
@@ -274,7 +275,7 @@ def _candidate(text: _Text, place: int, rule: Rule, *, raised: bool) -> _Candida
 
 
 def _outlived(text: _Text, place: int, last: int) -> bool:
-    """Whether the job went on after a traceback that ends at this place; `last` is the last one."""
+    """Whether the job survived the traceback that ends here; `last` is the last traceback."""
     if text.weight[-1] - text.weight[last] > _BLOCK_BYTES:
         return True
     if text.progress_between(place, last) >= _PROGRESS_LINES:
@@ -282,16 +283,16 @@ def _outlived(text: _Text, place: int, last: int) -> bool:
     head = place
     while head > max(0, place - _LOOK_BACK) and "Traceback (most" not in text.lines[head].body:
         head -= 1
-    # Only a line that announces the traceback: the line before may be about something else.
+    # The line before counts only if it announces the traceback.
     before = text.near(head, -1)
     announced = any(word in before.lower() for word in _REPORTED)
     return _dismissed(text.near(place, 1)) or (announced and _dismissed(before))
 
 
 def _passed(text: _Text, found: _Candidate, fatal: list[int]) -> bool:
-    """Whether the job went on after a line that speaks of a failure.
+    """Whether the job survived a line that mentions a failure.
 
-    Below a traceback that ended the job, progress is late output and shows nothing.
+    Below a traceback that ended the job, progress is late output and proves nothing.
     """
     place = found.place
     if not fatal:
@@ -321,7 +322,7 @@ def _in_exit(ended: Exit, source: str, rules: RuleTable) -> list[_Candidate]:
     return [
         _Candidate(
             rule,
-            Level.TOLD if ended.told in rule.exits else Level.EXIT,
+            Level.KNOWN if ended.known_reason in rule.exits else Level.EXIT,
             source,
             source,
             0,

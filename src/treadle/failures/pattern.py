@@ -1,11 +1,11 @@
 """Literal text, with `*` for anything within the line.
 
-Users write patterns and logs are hostile, so there are no regular expressions here: a pattern is
-cut at its stars into pieces, and the pieces must occur in a line in their order. Taking each piece
-at its first place is enough, because a later place never helps the pieces that follow. One pass
-over the line, no backtracking, no blow-up.
+Users write patterns and logs may be hostile, so there are no regular expressions here. A pattern is
+split at its stars, and the pieces must occur in a line in order. Taking the first occurrence of
+each piece is enough, because a later one never helps the pieces that follow. One pass over the
+line, no backtracking.
 
-A pattern floats: it may match anywhere in the line, so `No space left` is a pattern.
+A pattern may match anywhere in the line, so `No space left` is a pattern.
 """
 
 from treadle.core.errors import InvalidInputError
@@ -17,11 +17,11 @@ LENGTH_MAX = 200
 
 @value
 class Pattern:
-    pieces: tuple[str, ...]  # None is empty; in the order in which a line must hold them.
+    pieces: tuple[str, ...]  # Not empty; in the order in which a line must contain them.
 
     @classmethod
     def of(cls, text: str) -> "Pattern":
-        """Raises InvalidInputError with the end of a sentence; its begin names whose text it is."""
+        """Raises InvalidInputError with the end of a sentence; the caller adds the beginning."""
         if len(text) > LENGTH_MAX:
             raise InvalidInputError(f"is longer than {LENGTH_MAX} characters")
         pieces = tuple(piece for piece in text.split("*") if piece)

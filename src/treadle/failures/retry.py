@@ -1,14 +1,14 @@
-"""Retries by class and by memory: the rule that a scheduler is given.
+"""The retry rule that a scheduler uses: by failure class and by past failures.
 
-What failed is told by its reason: the name of the rule that matched the log, live, or a reason of
-the study, in a simulation. Everything else is `Memory`'s: how often what happened to the job, what
-its owner's failures were like, and which nodes are suspected.
+A failure is identified by its reason: live, the name of the rule that matched the log; in a
+simulation, a reason of the Philly study. `FailureHistory` has the rest: the earlier failures of the
+job and of its owner, and the suspicion scores of nodes.
 """
 
 from collections.abc import Callable, Mapping
 
 from treadle.core.retry import Answer, Failure
-from treadle.failures.memory import Memory, Patience
+from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.rules import RuleTable
 from treadle.failures.verdict import Advice, Kind, Verdict
 
@@ -16,17 +16,17 @@ UNKNOWN = Verdict(Kind.UNKNOWN, "unknown", "no rule knows the reason", Advice(re
 
 
 class Classified:
-    """Asked once for each failure, in order; it remembers them."""
+    """A retry rule with state: call it once for each failure, in order."""
 
     def __init__(
         self,
         verdict: Callable[[str], Verdict],
         patience: Patience | None = None,
-        memory: Memory | None = None,
+        memory: FailureHistory | None = None,
     ) -> None:
         self._verdict = verdict
         self._patience = patience or Patience()
-        self.memory = memory or Memory()
+        self.memory = memory or FailureHistory()
 
     def __call__(self, failure: Failure) -> Answer:
         spec, at = failure.spec, failure.at
@@ -38,31 +38,31 @@ class Classified:
         return Answer(again, decision.wait_s, decision.avoid)
 
 
-# What only the one who launches a job can know.
+# Failures to launch, which leave no log.
 LAUNCHING: Mapping[str, Verdict] = {
     "not-launched": Verdict(
         Kind.DETERMINISTIC,
         "not-launched",
-        "Its command could not be run at all.",
+        "The command could not be executed.",
         Advice(retry=False),
     ),
     "engine-error": Verdict(
         Kind.TRANSIENT,
         "engine-error",
-        "This machine could not launch it just then.",
+        "This machine could not launch the job at that moment.",
         Advice(retry=True),
     ),
 }
 
 
 def live_verdicts(table: RuleTable) -> Callable[[str], Verdict]:
-    """Verdicts for the reasons that a live controller writes down."""
+    """Verdicts for the reasons that a live controller records."""
     ruled = by_rule(table)
     return lambda reason: LAUNCHING.get(reason) or ruled(reason)
 
 
 def by_rule(table: RuleTable) -> Callable[[str], Verdict]:
-    """Verdicts for reasons that are names of rules of this table."""
+    """Verdicts for reasons that are rule names of this table."""
     verdicts = {
         rule.name: Verdict(rule.kind, rule.name, rule.sentence, rule.advice) for rule in table.rules
     }

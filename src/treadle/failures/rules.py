@@ -1,32 +1,32 @@
 """The table of failure signatures: shipped in rules.yaml, extended or overridden by users.
 
-    - name: quota-service          # of a shipped rule: replaces it
+    - name: quota-service          # the name of a shipped rule replaces that rule
       class: transient             # deterministic, transient, resource or unknown
-      level: cause                 # cause, error, death, symptom or echo; cause unless said
+      level: cause                 # cause (default), error, death, symptom or echo
       exception: ["TimeoutError: *quota"]    # TYPE or TYPE: PATTERN, for raised exceptions
       line: ["quota service * unavailable"]  # PATTERN, for any other line
       exit: [SIGXCPU, 42]          # signals, exit codes, or oom-killed, preempted, node-lost ...
       says: The quota service did not answer; a later try may do.
-      retry: true                  # unless said: true, but false for deterministic
+      retry: true                  # default true; false for deterministic
       elsewhere: node              # node or device: avoid where it ran
-      more: disk                   # needed for resource: what to give more of
+      more: disk                   # required for resource: what to give more of
     - name: diverged
       off: true                    # drops a shipped rule
 
 A pattern is literal text with `*` for anything within the line; it is never a regular expression
 (`pattern.py` says why). Upper and lower case differ.
 
-A failure leaves many traces, and most are echoes. The level says how near to the cause a rule's
-trace is, and the verdict is the nearest trace, the earliest among equals:
+A failure leaves many messages, and most are consequences. The level says how near to the cause a
+message is. The verdict is the nearest message, the earliest among equals:
 
     cause    says what went wrong: CUDA out of memory, a shape that does not fit
     error    an exception of a general type: KeyError
     death    a process died by a signal, and nothing says why
-    symptom  something that another failure also brings about: NCCL timed out
+    symptom  something that other failures also cause: NCCL timed out
     (exit)   the exit status, where a rule's `exit` names it
     echo     a launcher says that something failed
 
-What the one who ran the job knows (`Exit.told`) is nearer than all of them.
+A reason that the engine knows (`Exit.known_reason`) is nearer than all of them.
 """
 
 from enum import IntEnum
@@ -39,7 +39,7 @@ import yaml
 from treadle.core.errors import InvalidInputError
 from treadle.core.value import value
 from treadle.failures.pattern import Pattern
-from treadle.failures.reading import Reader
+from treadle.failures.rule_reader import Reader
 from treadle.failures.verdict import Advice, Kind
 
 LEVELS = ("cause", "error", "death", "symptom", "echo")
@@ -49,7 +49,7 @@ _PATTERNS_MAX = 2000
 
 
 class Level(IntEnum):
-    """How near a trace is to the cause."""
+    """How near a message is to the cause; higher is nearer."""
 
     ECHO = 0
     EXIT = 1
@@ -57,12 +57,12 @@ class Level(IntEnum):
     DEATH = 3
     ERROR = 4
     CAUSE = 5
-    TOLD = 6
+    KNOWN = 6
 
 
 @value
 class Raised:
-    """An exception by its type, and by its message where one is asked for."""
+    """An exception by its type, and by its message if the rule names one."""
 
     type: str  # With its module if it has a dot; "*" is any.
     message: Pattern | None
@@ -87,7 +87,7 @@ class Rule:
 
 @value
 class RuleTable:
-    """Rules by name; where two match the same line at the same level, the first one counts."""
+    """Rules by name; if two match the same line at the same level, the first one wins."""
 
     rules: tuple[Rule, ...]
 
@@ -98,7 +98,7 @@ class RuleTable:
 
     @classmethod
     def parse(cls, name: str, text: str) -> "RuleTable":
-        """The shipped rules with a user's text before them; mistakes are named by `name`."""
+        """The shipped rules with a user's text before them; errors mention `name`."""
         return shipped().extended(name, text)
 
     def extended(self, name: str, text: str) -> "RuleTable":
@@ -120,8 +120,8 @@ class RuleTable:
 def shipped() -> RuleTable:
     """The rules that come with Treadle."""
     text = resources.files("treadle.failures").joinpath("rules.yaml").read_text("utf-8")
-    # The loader in C reads the table in a tenth of the time; it is not for strangers' files, whose
-    # nesting it follows on the C stack.
+    # The C loader needs a tenth of the time. It recurses on the C stack, so it is not safe for
+    # users' files.
     fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return RuleTable(tuple(_rules("rules.yaml", text, loader=fast)[0]))
 
@@ -137,7 +137,7 @@ def _file(path: Path) -> tuple[str, str]:
 
 
 def _rules(name: str, text: str, *, loader: type) -> tuple[list[Rule], dict[str, int]]:
-    """The rules of a text, and the names it switches off with their lines."""
+    """The rules of a text, and the rule names it switches off with their lines."""
     rules: list[Rule] = []
     dropped: dict[str, int] = {}
     seen: set[str] = set()
@@ -185,7 +185,7 @@ def _rule(reader: Reader) -> Rule:
     more = reader.text("more", unless="")
     if (kind is Kind.RESOURCE) != bool(more):
         raise reader.error(
-            "more", "is needed by the class resource, and by no other: say what was too little"
+            "more", "is required for class resource and not allowed for others: name what to raise"
         )
     elsewhere = reader.choice("elsewhere", ["node", "device"], unless="")
     advice = Advice(

@@ -1,7 +1,7 @@
-"""The end of a log file, whatever the file holds.
+"""The end of a log file, whatever the file contains.
 
 A log may be a terabyte, a single line, binary, or not a log at all: only its last bytes are read,
-and the answer has a bounded number of lines of bounded length.
+and the result has a bounded number of lines of bounded length.
 """
 
 import os
@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
-from treadle.failures.lines import clean
+from treadle.failures.log_lines import clean
 
 LIMIT_BYTES = 256 << 10
 _LIMIT_MAX_BYTES = 4 << 20
@@ -19,7 +19,7 @@ def tail(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> list[str]:
     """The last lines within the limit; a first line that the limit cuts is dropped."""
     limit_bytes = max(1, min(limit_bytes, _LIMIT_MAX_BYTES))
     try:
-        # A pipe without a writer must not hold us: opened without waiting, and refused below.
+        # A pipe without a writer must not block: it is opened without waiting and refused below.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -31,7 +31,7 @@ def tail(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> list[str]:
                 f"cannot read {_shown(path)}: it is {_sort(status.st_mode)}; expected a file"
             )
         start = max(0, status.st_size - limit_bytes)
-        # One byte more tells whether the first line is whole.
+        # One more byte shows whether the first line is complete.
         data = _read(descriptor, max(0, start - 1), limit_bytes + (start > 0))
     except OSError as error:
         raise InvalidInputError(f"cannot read {_shown(path)}: {error.strerror}") from None
@@ -53,7 +53,7 @@ def _read(descriptor: int, start: int, size: int) -> bytes:
 
 
 def _whole_lines(data: bytes, *, cut: bool) -> bytes:
-    """Without the first line if it is cut, unless there is no other."""
+    """Drop the first line if it is cut, unless it is the only one."""
     if not cut:
         return data
     first = data.find(b"\n")

@@ -1,1 +1,1 @@
-"""Everything that happened, one JSON line each: written as it happens, read back to replay it."""
+"""The journal: one JSON line for each event and action, written as it happens, read for replay."""

@@ -1,8 +1,8 @@
-"""Events and actions to JSON lines and back, by the very types the core uses.
+"""Encode events and actions as JSON lines and decode them, with the same types as the core.
 
-A line is an object with `at` (seconds), `kind` (the class's name), `line` (its number in the file,
-from 1, so that a lost one is noticed; format 1 had none) and the fields of the class. An infinite
-number has no place in JSON and is written as null.
+A line is an object with `at` (seconds), `kind` (the class name), `line` (its number in the file
+from 1, so that a lost line is detected; format 1 had none) and the fields of the class. JSON has no
+infinity, so an infinite number is written as null.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ LINE_MAX = 16 * 2**20  # bytes; a job of a million devices stays below
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first line: what wrote the journal, and where it began."""
+    """The first line: the format, and the cluster and settings at the start."""
 
     version: str
     cluster: Cluster
@@ -38,10 +38,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The policy was asked; it wants to be asked again at that moment, if any.
+    """The policy decided; `wake_at` is when it wants to decide again, if ever.
 
-    Who waits for the sake of other tenants' shares only the policy knows, and only then: jobs by
-    asked size.
+    `held_back` counts the jobs, by asked size, that wait because of other tenants' shares. Only
+    the policy knows this, and only at that moment, so it is recorded here.
     """
 
     wake_at: float | None
@@ -54,7 +54,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """Decisions are made by another policy from here on."""
+    """The policy changed."""
 
     policy: str
     placement: str
@@ -62,7 +62,7 @@ class PolicySet:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something for people to know; it changes nothing."""
+    """A note for people; replay ignores it."""
 
     what: str  # one word or two: "policy failed", "controller started"
     text: str
@@ -111,16 +111,16 @@ def decided(wake_at: float, held_back: Mapping[int, int] = MappingProxyType({}))
 
 
 def encode(at: float, line: Line, *, number: int = 0) -> bytes:
-    """One line, without its end; a number of 0 is not written."""
+    """One line, without a newline; a line number of 0 is not written."""
     head = {"at": at, "kind": type(line).__name__}
     numbered = {"line": number} if number else {}
     return _encoder.encode({**head, **numbered, **msgspec.to_builtins(line)})
 
 
 def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
-    """The moment and the value of a line; raises InvalidInputError with what is wrong.
+    """The time and the value of a line; raises InvalidInputError for an invalid line.
 
-    A line that says another number than the one given is wrong too.
+    A line with a number other than the one given is invalid too.
     """
     try:
         fields = msgspec.json.decode(text, type=dict[str, object])

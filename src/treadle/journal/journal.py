@@ -28,19 +28,19 @@ from treadle.journal.facts import RecordFact
 
 @dataclass(slots=True)
 class Step:
-    """What went into the scheduler at one moment and what came out."""
+    """The scheduler's input and output at one moment."""
 
     now: float
     events: list[Event] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None  # None: the policy was not asked
-    held_back: Mapping[int, int] = field(default_factory=dict)  # as Decided says, if it was asked
-    policy: PolicySet | None = None  # the policy that took over before it, if another did
-    line: int = field(default=0, compare=False)  # of the journal, where it begins
+    held_back: Mapping[int, int] = field(default_factory=dict)  # as in Decided
+    policy: PolicySet | None = None  # the new policy, if it changed just before this step
+    line: int = field(default=0, compare=False)  # of the journal, where the step begins
 
 
 class JournalWriter:
-    """Writes every step of a loop; it can be given to a loop as an observer."""
+    """Writes every step of a loop; use it as an observer of the loop."""
 
     def __init__(self, file: BinaryIO, opened: Opened) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class JournalWriter:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal that was read."""
+    """The content of a journal file."""
 
     opened: Opened
     steps: Sequence[Step]
@@ -75,7 +75,7 @@ class Journal:
 
 
 def read(path: Path) -> Journal:
-    """Read a journal whole. An incomplete last line is left out; any other fault is an error."""
+    """Read a whole journal. An incomplete last line is skipped; any other fault is an error."""
     try:
         with path.open("rb") as file:
             return _read(path.name, file)
@@ -84,9 +84,9 @@ def read(path: Path) -> Journal:
 
 
 def replay(journal: Journal, policy: Policy, *, retry: RetryRule = fixed) -> Scheduler:
-    """The scheduler as it was after the last step. The policy ranks; it is not asked to decide.
+    """The scheduler as it was after the last step. The policy only ranks; it does not decide.
 
-    The rule must be the one of then: who was tried again is not in the journal.
+    The retry rule must be the one of the recorded run: the journal does not say what was retried.
     """
     scheduler = Scheduler(policy, journal.opened.cluster, retry=retry)
     for step in journal.steps:
@@ -129,7 +129,7 @@ def _out_of_order(steps: list[Step], now: float, value: object) -> str:
 
 
 def _append(steps: list[Step], now: float, value: object, number: int) -> None:
-    """A step is its events, then the decision, then the orders; an event after them begins anew."""
+    """A step is events, then the decision, then orders; an event after those starts a new step."""
     if isinstance(value, AttemptEnded):
         value = value.meaning
     if value is None or isinstance(value, Noted | RecordFact):

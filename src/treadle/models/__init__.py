@@ -1,1 +1,1 @@
-"""How fast would a job run: pure functions of a job's profile and what it is given."""
+"""Performance models: how fast a job runs, as pure functions of its profile and its devices."""

@@ -4,7 +4,7 @@ Iteration times were measured by the authors of AFS (Hwang et al., NSDI'21) on n
 (repository TuftsNATLab/PCS at 4ed6b2e45b31, simulation/models.py; MIT). The number in a model's
 name is its global batch. A table ends where more GPUs stop helping, or were not tried.
 
-The terms are `fitted.fit` of the times, to five places; what they are off at worst stands beside.
+The terms are `fitted.fit` of the times, to five places, each with its largest error.
 """
 
 from collections.abc import Mapping

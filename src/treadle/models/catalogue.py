@@ -1,4 +1,4 @@
-"""Models that others have measured: stage times by size, as facts with their source.
+"""Published measurements of models: stage times by size, with their source.
 
 Muri (Zhao et al., SIGCOMM'22; the authors' artifact, trace files): V100 GPUs, eight to a node.
 Milliseconds of one iteration: alone, then reading and preparing data, computing, synchronising.

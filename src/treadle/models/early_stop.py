@@ -1,9 +1,8 @@
-"""When the rest of a job is not worth its devices: advice from its loss curve.
+"""Advice to stop a job early, from its loss curve.
 
-In the Philly study most jobs ran to the end for a last tenth of a per cent of their loss. Advice is
-given where a curve that has proved itself on held-out losses says that the loss will not fall by
-more than a share before the job's end. Whether to follow it is the owner's business: nobody is
-stopped by it.
+In the Philly study most jobs ran on for the last 0.1 % of their loss. Advice is given if a curve
+that does well on held-out losses predicts that the loss will not fall by more than a given share
+before the job's end. It is only advice: no job is stopped.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class StopAdvice:
-    """Stopping now costs so much of the loss and saves so many device-hours."""
+    """What stopping now costs in loss and saves in device-hours."""
 
-    gain: float  # by how much the loss would still fall, as a share of what it is
+    gain: float  # predicted further fall, as a share of the current loss
     least: float  # the share below which advice is given
     iterations: float  # that need not be run
     device_h: float
@@ -27,7 +26,7 @@ class StopAdvice:
     def sentence(self) -> str:
         return (
             f"its loss will not fall by more than {100 * self.least:g} % before its end "
-            f"(by {100 * self.gain:.2g} %, as it looks); stopping now saves "
+            f"(estimate: {100 * self.gain:.2g} %); stopping now saves "
             f"{self.device_h:.3g} GPU-hours"
         )
 
@@ -41,9 +40,9 @@ def stop_advice(
     size: int,
     least: float = LEAST,
 ) -> StopAdvice | None:
-    """Advice to stop a job that has done so many of its iterations; None if it should go on.
+    """Advice to stop a job after `done` iterations; None if it should continue.
 
-    Also None where the curve does badly on losses that it has not seen.
+    Also None if the curve does badly on held-out losses.
     """
     if not (end > done and iterations_per_s > 0 and fit.held_out_error <= GOOD):
         return None

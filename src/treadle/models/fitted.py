@@ -1,13 +1,13 @@
 """A scaling curve of five terms, fitted to measured iteration times.
 
-The time of one iteration on n devices, over that on one, is taken to be
+The time of one iteration on n devices, relative to one device, is modelled as
 
     shared / n + fixed + several·[n > 1] + across·[n > node] + nodes·max(0, n / node − 1):
 
-work that is divided, work that is not, the price of talking at all, of leaving the node, and of
-every further node. No term can be negative. Least squares with that condition is small enough to
-be solved by looking everywhere: the optimum is the plain least-squares answer on the terms that
-are above zero, so of the 31 sets of terms the best whose answer is all positive is it.
+parallel work, serial work, the cost of communicating at all, of leaving the node, and of every
+further node. No term can be negative. The problem is small enough for an exhaustive search: the
+optimum is the plain least-squares solution on its positive terms, so it is the best of the 31 sets
+of terms whose solution is all positive.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from treadle.core.errors import InvalidInputError
 
 Point = tuple[int, float]  # size, seconds of one iteration
 
-# A larger set of terms must be better than a smaller one by more than rounding: relative to the
-# squared error, and to the squares of what is fitted once the error is all but nothing.
+# A larger set of terms must be better than a smaller one by more than rounding, relative to the
+# squared error; if the error is near zero, relative to the squares of the fitted values.
 _ROUNDING, _NOTHING = 1e-9, 1e-20
 _SINGULAR = 1e-12
 
@@ -47,38 +47,37 @@ class Scaling:
         return (self.shared, self.fixed, self.several, self.across, self.nodes)
 
     def ratio(self, size: int) -> float:
-        """Time of one iteration on so many devices, over that on one as it was measured."""
+        """Time of one iteration on `size` devices, over the measured time on one."""
         return sum(t * x for t, x in zip(self.terms, _features(size, self.node), strict=True))
 
     def speedup(self, size: int) -> float:
-        """Speed on so many devices over that on one, both by the curve."""
+        """Speed on `size` devices over speed on one, both by the curve."""
         return self.ratio(1) / self.ratio(size)
 
     def curve(self, sizes: Iterable[int], single_s: float) -> tuple[Point, ...]:
-        """What `Profile.curve` takes: seconds of one iteration at each of these sizes."""
+        """A `Profile.curve`: seconds of one iteration at each of these sizes."""
         return tuple((size, single_s * self.ratio(size)) for size in sizes)
 
     def error(self, points: Sequence[Point]) -> float:
-        """The largest error at any of these points, relative to what was measured there."""
+        """The largest error at any of these points, relative to the measurement."""
         single_s = _single_s(points)
         return max(abs(single_s * self.ratio(size) - s) / s for size, s in points)
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fit, and how far it is off at worst."""
+    """A fit and its largest error."""
 
     scaling: Scaling
     single_s: float  # the measured time on one device, of which the terms are shares
-    error: float  # at the worst point, relative to what was measured there
+    error: float  # at the worst point, relative to the measurement
 
 
 def fit(points: Sequence[Point], *, node: int = 4) -> Fitted:
-    """The scaling that is nearest to measured points by the squares of relative errors.
+    """The scaling with the least squared relative error at the measured points.
 
-    Relative, because a schedule compares speeds: an error of a tenth at 52 devices moves as many
-    devices as one at two. Where points do not tell terms apart, the fewest that do as well are
-    used.
+    Relative, because a schedule compares speeds: an error of 10 % at 52 devices matters as much as
+    at two. If the points do not determine all terms, the smallest set with the same error is used.
     """
     _check(points)
     single_s = _single_s(points)
@@ -92,7 +91,7 @@ def fit(points: Sequence[Point], *, node: int = 4) -> Fitted:
 def non_negative_least_squares(
     rows: Sequence[Sequence[float]], values: Sequence[float]
 ) -> tuple[float, ...]:
-    """Factors of 0 or more that bring the sum of each row's products nearest to its value."""
+    """Non-negative factors that minimise the squared error of rows times factors."""
     columns = len(rows[0])
     best = (0.0,) * columns
     best_error = nothing_fitted = _error(rows, values, best)
@@ -145,7 +144,7 @@ def _error(
 def _least_squares(
     rows: Sequence[Sequence[float]], values: Sequence[float]
 ) -> tuple[float, ...] | None:
-    """The answer of the normal equations, or None where the columns are not independent."""
+    """The solution of the normal equations, or None if the columns are not independent."""
     columns = range(len(rows[0]))
     matrix = [
         [sum(row[i] * row[j] for row in rows) for j in columns]

@@ -1,32 +1,32 @@
-"""What is believed to be left of a job: the truth, unless a belief says that it must predict.
+"""The estimated remaining work of a job: the true one, unless the belief has to predict it.
 
-A policy asks `forecaster(belief)` and not the job's row. Most beliefs know how long jobs are, and
-then both say the same; a belief that forecasts has its own opinion, which may be wrong, and says
-whether it stands by it.
+A policy asks `forecaster(belief)` instead of reading the job. Most beliefs know the length of jobs,
+and then both give the same answer. A belief that predicts may be wrong, and says whether its
+prediction can be relied on.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from treadle.core.job import Job
 from treadle.core.ports import InterleavingModel, PerformanceModel
-from treadle.models.around import Around
+from treadle.models.model_wrapper import ModelWrapper
 
 
 class Forecast(NamedTuple):
-    """An opinion about one job at one moment."""
+    """An estimate for one job at one moment."""
 
     remaining: float  # iterations
-    predictable: bool  # False: a guess that nobody should rely on
+    predictable: bool  # False: only a guess, do not rely on it
 
 
 @runtime_checkable
 class Forecaster(Protocol):
-    """Somebody who has an opinion on how much is left of a job."""
+    """Estimates the remaining work of a job."""
 
     def forecast(self, job: Job, now: float) -> Forecast: ...
 
     def trusting(self, job: Job, now: float) -> float:
-        """Iterations left to somebody who fits one curve to every job and believes it."""
+        """Iterations left if one form of curve is fitted to every job and always believed."""
         ...
 
 
@@ -44,12 +44,12 @@ _KNOWN = _Known()
 
 
 def forecaster(belief: PerformanceModel) -> Forecaster:
-    """Whom to ask about lengths under this belief."""
+    """The forecaster of this belief."""
     return belief if isinstance(belief, Forecaster) else _KNOWN
 
 
-class Forecasting(Around):
-    """A belief about speeds with somebody else's opinion about lengths."""
+class Forecasting(ModelWrapper):
+    """A belief about speeds, with lengths from a separate forecaster."""
 
     def __init__(self, model: InterleavingModel, lengths: Forecaster) -> None:
         super().__init__(model)

@@ -1,19 +1,19 @@
-"""Losses that simulated jobs report, and what can be believed of their ends by them.
+"""Losses that simulated jobs report, and predictions of their ends from these losses.
 
-A job's losses are hidden truth: a curve by seed, family and job, whose end is the job's own. A
-family is told by the model's name: "predictable-17" falls as 1 / (β0·k + β1) + β2;
-"unpredictable-3" either stays level and then drops, or swings, or diverges until its owner gives
-up. Jobs of a family share their curve, give or take 5 %. Any other job declares its steps and
-reports nothing.
+A job's losses are hidden truth: a curve drawn from the seed, the family and the job, which ends
+when the job does. The model's name gives the family: "predictable-17" falls as
+1 / (β0·k + β1) + β2; "unpredictable-3" stays level and then drops, or swings, or diverges until its
+owner gives up. Jobs of a family share their curve within 5 %. Any other job declares its steps and
+reports no losses.
 
-`LossForecasts` is what a policy may ask. It looks at losses up to the iteration that a job has
-reached, and at what its owner declared: the loss to reach, and a limit of steps that is generous.
-What it answers between two refits rests on the last of them.
+Policies use `LossForecasts`. It sees the losses up to the iteration that a job has reached, and
+what its owner declared: the loss to reach, and a generous limit of steps. Between two refits it
+answers from the last one.
 
-`trusting` is the same for Optimus (Peng et al., EuroSys'18), which knows nothing of predictability:
-one form of curve for every job, believed as it comes. Of a job whose curve does not get to the
-target in time, or that has too few losses for a curve, its authors' code expects 20 epochs more,
-where the most are 100; of the declared limit that is a fifth.
+`trusting` is the same for Optimus (Peng et al., EuroSys'18), which has no notion of predictability:
+it fits one form of curve to every job and believes it. If the curve does not reach the target in
+time, or there are too few losses for a curve, the authors' code expects 20 more epochs of at most
+100; that is a fifth of the declared limit.
 """
 
 from collections.abc import Iterable
@@ -25,19 +25,19 @@ from typing import Literal
 import numpy as np
 
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.models.draws import draw_normals, draw_numbers
 from treadle.models.early_stop import LEAST, StopAdvice, stop_advice
 from treadle.models.forecasts import Forecast
 from treadle.models.losses import POINTS_MIN as CURVE_POINTS_MIN
 from treadle.models.losses import Fit, Numbers, fit, fit_inverse
 from treadle.models.predictability import POINTS_MIN, Evidence, Standing
+from treadle.models.seeded_random import draw_normals, draw_numbers
 
 Kind = Literal["predictable", "plateau", "oscillation", "divergence"]
 UNPREDICTABLE: tuple[Kind, ...] = ("plateau", "oscillation", "divergence")
 REPORTS = 200  # losses within the declared limit of steps
 REFIT = 1.3  # times as many losses as at the last refit
-REFIT_SETTLED = 1.6  # the same for a predictable job; at 2, one that diverges may never be noticed
-TRUSTED_REST = 0.2  # of the limit: what is left to Optimus where no curve says
+REFIT_SETTLED = 1.6  # the same for a predictable job; with 2, a divergence may never be noticed
+TRUSTED_REST = 0.2  # of the limit: what Optimus expects to be left without a usable curve
 _LIMIT = (1.2, 3.0)  # declared steps over true ones
 _FAMILY_SPREAD = 0.05
 
@@ -50,7 +50,7 @@ class Stream:
     end: float  # iterations after which the job ends, whatever its loss
     limit: float  # of iterations, as declared
     begin_loss: float
-    gap: float  # what is left above the floor at the end, of the gap at the begin
+    gap: float  # the gap to the floor at the end, as a share of the gap at the start
     floor: float  # over the gap that is left
     turn: float  # share of the run at which it drops or turns, or swings a run
     swing: float
@@ -68,11 +68,11 @@ class Stream:
         return float(self._smooth(np.array([1.0]))[0]) if self.kind != "divergence" else self._low
 
     def count(self, iterations: float) -> int:
-        """How many losses a job has reported that has done so much."""
+        """The number of losses reported after this many iterations."""
         return int(iterations / self.interval + 1e-9)
 
     def losses(self, count: int) -> tuple[Numbers, Numbers]:
-        """The first so many iterations and losses."""
+        """The first `count` iterations and losses."""
         iterations = self.interval * np.arange(1, count + 1, dtype=np.float64)
         noise = np.exp(self.noise * draw_normals(self.seed, count))
         return iterations, self._smooth(iterations / self.end) * noise
@@ -131,7 +131,7 @@ def stream(spec: JobSpec, seed: int) -> Stream | None:
 
 
 class _Refit:
-    """What is known after so many losses."""
+    """What is known after `count` losses."""
 
     __slots__ = ("count", "due", "end", "fit", "standing")
 
@@ -148,20 +148,20 @@ class _Refit:
 
 
 class LossForecasts:
-    """The ends of jobs by the losses that they have reported so far."""
+    """Predicts the ends of jobs from the losses reported so far."""
 
     def __init__(self, jobs: Iterable[JobSpec], seed: int) -> None:
         found = ((spec.id, stream(spec, seed)) for spec in jobs)
         self._streams: dict[JobId, Stream] = {i: losses for i, losses in found if losses}
-        # By job, in order; what was found out stays true, also if a job falls back.
+        # By job, in order; a refit stays valid even if a job falls back to a checkpoint.
         self._refits: dict[JobId, list[_Refit]] = {}
-        # The last answer about each job: most of those asked about wait and do not move.
+        # The last answer for each job: most queries are about waiting jobs, which do not change.
         self._asked: dict[JobId, tuple[float, Forecast]] = {}
-        # By job: where the form that Optimus trusts ended last, after how many losses.
+        # By job: the last end predicted by Optimus' curve, and after how many losses.
         self._trusted: dict[JobId, tuple[int, float]] = {}
 
     def announced(self, spec: JobSpec) -> JobSpec:
-        """The job as its owner describes it: with a limit where its length is not known."""
+        """The job as its owner declares it: with a step limit if its length is unknown."""
         losses = self._streams.get(spec.id)
         return spec if losses is None else replace(spec, iterations=losses.limit)
 
@@ -216,7 +216,7 @@ class LossForecasts:
         return min(max(low - done, 0.0), most), min(max(high - done, 0.0), most)
 
     def stop_advice(self, job: Job, now: float, *, least: float = LEAST) -> StopAdvice | None:
-        """Whether a running job's losses say that the rest of it is not worth its devices."""
+        """Advice to stop a running job early, from its losses."""
         losses = self._streams.get(job.id)
         done = job.iterations_at(now)
         refit = None if losses is None else self._last(job.id, losses, done)
@@ -240,7 +240,7 @@ class LossForecasts:
         return Standing().reason if refit is None else refit.standing.reason
 
     def _last(self, identity: JobId, losses: Stream, done: float) -> _Refit | None:
-        """The last refit of a job that has done so much."""
+        """The last refit of a job after this many iterations."""
         count = losses.count(done)
         if count < POINTS_MIN:
             return None
@@ -254,7 +254,7 @@ class LossForecasts:
 
 
 def _fitted_after(count: int) -> int:
-    """The last number of losses, up to this one, after which Optimus' curve is fitted; or 0."""
+    """The largest loss count up to `count` at which Optimus' curve is refitted; 0 if none."""
     fitted, following = 0, CURVE_POINTS_MIN
     while following <= count:
         fitted, following = following, max(following + 1, int(following * REFIT))

@@ -1,11 +1,11 @@
-"""Loss curves: fitted to what was seen, they say when a target would be reached and how surely.
+"""Loss curves: fitted to observed losses, they predict when a target is reached, with an interval.
 
 The form is Optimus' (Peng et al., EuroSys'18): ℓ(k) = 1 / (β0·k + β1) + β2, no β below 0. For a
-given floor β2 the rest is a straight line through 1 / (ℓ − β2), so the floor is searched on a grid
-that is drawn closer once, and the line is weighted so that errors count in ℓ and not in 1 / ℓ, and
-newer points count more. Where that form does badly on points that were held out, others are tried:
-a power law, an exponential, and the same form again behind the last steep fall. Each is two terms
-for one shape, so all are solved alike, and many resampled curves at once.
+given floor β2 the rest is a straight line through 1 / (ℓ − β2). So the floor is searched on a grid
+that is refined once, and the line is weighted so that errors count in ℓ and not in 1 / ℓ, and newer
+points count more. If that form does badly on held-out points, others are tried: a power law, an
+exponential, and the same form from the last steep fall on. Each has two terms for a given shape, so
+one solver handles all of them, and many resampled curves at once.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.core.errors import InvalidInputError
-from treadle.models.draws import draw_numbers
+from treadle.models.seeded_random import draw_numbers
 
 Numbers = NDArray[np.float64]
 Form = Literal["inverse", "power", "exponential"]
@@ -26,7 +26,7 @@ POINTS_MIN = 4  # to fit anything
 HELD_OUT = 0.3  # newest share of the points, on which a fit is scored
 GOOD = 0.10  # relative error held out; a worse fit lets other forms be tried
 DRAWS = 30  # resampled curves of an interval
-_POINTS_MAX = 40  # more are averaged in neighbourhoods
+_POINTS_MAX = 40  # more points are averaged in groups of neighbours
 _OUTLIER = 3.0  # median deviations of its window
 _WINDOW = 5  # points
 _RECENCY = 0.98  # weight of a point over that of the next
@@ -56,13 +56,13 @@ class Curve:
         return self.scale * float(_values(self.form, steps, self._terms())[0, 0])
 
     def reaches(self, loss: float) -> float:
-        """The iteration at which the curve is down to this loss; infinite if it never is."""
+        """The iteration at which the curve reaches this loss; infinite if never."""
         return float(
             self.origin + self.unit * _reached(self.form, self._terms(), loss / self.scale)[0]
         )
 
     def settles(self, *, drop: float, patience: int, epoch: float) -> float:
-        """The iteration after so many epochs in a row that each lowered the loss by less."""
+        """The iteration after `patience` epochs in a row that each lower the loss by less."""
         if not (0 < drop < 1 and patience >= 1 and epoch > 0):
             raise InvalidInputError(
                 f"a curve settles by a drop within 0..1, epochs and their length, "
@@ -89,7 +89,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A curve, the points that it was fitted to, and how it did on those held out."""
+    """A curve, the points it was fitted to, and its error on held-out points."""
 
     curve: Curve
     iterations: Numbers  # of the points as they were prepared
@@ -98,13 +98,13 @@ class Fit:
 
     @property
     def residuals(self) -> Numbers:
-        """What was seen over what the curve says, less one."""
+        """Observed over fitted losses, minus one."""
         return np.asarray(self.losses / self._fitted() - 1.0, dtype=np.float64)
 
     def interval(self, target: float, *, seed: int = 0) -> tuple[float, float]:
-        """Where the target is reached in all but the lowest and highest tenth of resampled curves.
+        """The 10th to 90th percentile of where resampled curves reach the target.
 
-        Residuals are drawn by the seed alone and laid on the curve; each such curve is fitted.
+        Residuals are drawn from the seed and added to the curve; each such series is fitted.
         """
         curve, fitted, residuals = self.curve, self._fitted(), self.residuals
         drawn = draw_numbers(seed, DRAWS * len(residuals))
@@ -141,14 +141,14 @@ def fit(iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers
 
 
 def fit_inverse(iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers) -> Curve:
-    """Optimus' form through these points, however badly it does."""
+    """Optimus' form fitted to these points, however large the error."""
     return _scored("inverse", *prepared(iterations, losses)).curve
 
 
 def prepared(
     iterations: Sequence[float] | Numbers, losses: Sequence[float] | Numbers
 ) -> tuple[Numbers, Numbers]:
-    """The points without outliers, and no more of them than are needed."""
+    """The points without outliers, averaged down to a limited number."""
     steps = np.asarray(iterations, dtype=np.float64)
     seen = np.asarray(losses, dtype=np.float64)
     if len(steps) != len(seen) or len(seen) < POINTS_MIN:
@@ -161,14 +161,14 @@ def prepared(
     seen = _without_outliers(seen)
     many = ceil(len(seen) / _POINTS_MAX)
     if many > 1:
-        edges = np.arange(len(seen) % many, len(seen), many)  # The oldest few are left out.
+        edges = np.arange(len(seen) % many, len(seen), many)  # The oldest few are dropped.
         steps = np.add.reduceat(steps, edges) / many
         seen = np.add.reduceat(seen, edges) / many
     return steps, seen
 
 
 class _Terms(NamedTuple):
-    """Of curves of one form, one after another."""
+    """The terms of several curves of one form."""
 
     shape: Numbers
     slope: Numbers
@@ -176,7 +176,7 @@ class _Terms(NamedTuple):
 
 
 def _scored(form: Form, steps: Numbers, seen: Numbers, *, origin: float = 0.0) -> Fit:
-    """A curve through all points, with the error of one through the older ones on the newer."""
+    """A curve fitted to all points, with the error on the newer points of a fit to the older."""
     scale, unit = float(seen.max()), float(steps[-1] - origin)
     across, down = (steps - origin) / unit, seen / scale
     known = max(POINTS_MIN - 1, len(seen) - max(1, round(HELD_OUT * len(seen))))
@@ -195,7 +195,7 @@ def _recency(count: int) -> Numbers:
 
 
 def _solve(form: Form, steps: Numbers, losses: Numbers, weights: Numbers) -> _Terms:
-    """The best curves of a form through rows of losses; points of no weight are not looked at."""
+    """The best curves of a form for rows of losses; points of weight 0 are ignored."""
     if form == "inverse":
         low = np.zeros(len(losses))
         high = 0.99 * np.where(weights > 0, losses, inf).min(axis=1)
@@ -221,7 +221,7 @@ def _lines(
     """Slope and intercept, neither below 0, for every row of losses and each of its shapes."""
     if form == "inverse":
         gaps = np.maximum(losses[:, None, :] - shapes[:, :, None], _TINY)
-        heights = weights * gaps * gaps * gaps  # A power of an array takes far longer.
+        heights = weights * gaps * gaps * gaps  # Much faster than a power.
         widths = heights * gaps
         total, first, second = widths.sum(axis=-1), widths @ steps, widths @ (steps * steps)
         level, product = heights.sum(axis=-1), heights @ steps
@@ -235,7 +235,7 @@ def _lines(
     spread = np.maximum(total * second - first * first, _TINY * total * second)
     slopes = (total * product - first * level) / spread
     intercepts = (level - slopes * first) / total
-    flat, steep = slopes < 0, intercepts < 0  # Never both: what is fitted is above 0.
+    flat, steep = slopes < 0, intercepts < 0  # Never both: the values are above 0.
     slopes = np.where(flat, 0.0, np.where(steep, product / second, slopes))
     return slopes, np.where(flat, level / total, np.where(steep, 0.0, intercepts))
 
@@ -256,7 +256,7 @@ def _values(form: Form, steps: Numbers, terms: _Terms) -> Numbers:
 
 
 def _reached(form: Form, terms: _Terms, loss: float) -> Numbers:
-    """The step at which each curve is down to the loss, or infinity."""
+    """The step at which each curve reaches the loss, or infinity."""
     shape, slope, intercept = terms
     floor = shape if form == "inverse" else intercept
     gap = loss - floor
@@ -272,7 +272,7 @@ def _reached(form: Form, terms: _Terms, loss: float) -> Numbers:
 
 
 def _without_outliers(losses: Numbers) -> Numbers:
-    """Points far from the median of their neighbourhood, replaced by its mean."""
+    """Replace points far from the median of their window by its mean."""
     if len(losses) < _WINDOW:
         return losses
     half, count = _WINDOW // 2, len(losses) - _WINDOW + 1

@@ -1,4 +1,4 @@
-"""Errors in what is believed: of speeds, by a constant factor for each job, and of lengths."""
+"""Errors in beliefs: a constant factor on each job's speed, and on its length."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -9,15 +9,15 @@ from treadle.core.allocation import Allocation
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 
-_EXPONENT_MAX = 20.0  # whatever the spread, nothing is misjudged by more than this power of e
+_EXPONENT_MAX = 20.0  # no error is larger than this power of e, whatever the spread
 
 
 def log_normal(spread: float, *, seed: int, name: str) -> float:
-    """A factor that is as often above 1 as below, by the seed and the name alone.
+    """A log-normal factor with median 1 that depends on the seed and the name alone.
 
     Two of three lie between e^-spread and e^spread.
     """
-    # A hash and not a generator: the draw must not depend on who asks first.
+    # A hash and not a generator: the draw must not depend on the order of calls.
     digest = blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
     first = (int.from_bytes(digest[:8], "big") + 1) / 2**64
     second = int.from_bytes(digest[8:], "big") / 2**64
@@ -26,13 +26,13 @@ def log_normal(spread: float, *, seed: int, name: str) -> float:
 
 
 def misjudged(spec: JobSpec, *, spread: float, seed: int) -> JobSpec:
-    """The job as somebody describes it who is wrong about its length."""
+    """The job with an error in its length."""
     error = log_normal(spread, seed=seed, name=f"{spec.id}/length")
     return replace(spec, iterations=spec.iterations * error, estimate_s=spec.estimate_s * error)
 
 
 class Noisy:
-    """Another model seen through a log-normal error, drawn once for each job id and seed."""
+    """Another model with a log-normal error, drawn once for each job id and seed."""
 
     def __init__(self, model: InterleavingModel, *, spread: float, seed: int) -> None:
         self._model = model
@@ -58,7 +58,7 @@ class Noisy:
         return self._model.efficiency(specs)
 
     def basis(self, spec: JobSpec) -> JobId:
-        """Jobs of one profile are misjudged each in its own way."""
+        """Each job has its own error, also among jobs of one profile."""
         return spec.id
 
     def _error(self, spec: JobSpec) -> float:

@@ -1,11 +1,11 @@
-"""Whether the end of a job can be predicted: a rule on evidence, with a way back.
+"""Whether the end of a job can be predicted from its losses.
 
-A job counts as predictable once all of these hold: enough loss points and enough of the declared
-steps; the newest points lie near a curve through the older ones; the predicted end has settled; the
-newest residuals lean to no side; the loss falls overall. It stops being so when the error on
-held-out points is large twice in a row, or when the loss diverges: curves break, by a drop of the
-learning rate or worse. Whoever declares a number of steps, and no loss to reach, is predictable by
-construction and is not judged at all.
+A job counts as predictable once all of these hold: there are enough losses and enough of the
+declared steps are done; the newest losses lie near a curve through the older ones; the predicted
+end is stable; the newest residuals show no drift; the loss falls overall. It stops being
+predictable when the error on held-out losses is large twice in a row, or when the loss diverges:
+curves change, by a drop of the learning rate or worse. A job that declares a number of steps and no
+target loss is always predictable and is not judged.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _ENDS = 5  # points of which a level is the mean
 
 
 class Evidence(NamedTuple):
-    """What one refit says."""
+    """The results of one refit."""
 
     points: int
     done: float  # share of the declared steps
@@ -57,7 +57,7 @@ class Evidence(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What the rule has come to think of a job."""
+    """The current judgement of a job."""
 
     predictable: bool = False
     ends: tuple[float, ...] = ()  # as predicted by the last refits, the newest last
@@ -65,7 +65,7 @@ class Standing(NamedTuple):
     reason: str = "too few losses were seen"
 
     def after(self, evidence: Evidence) -> "Standing":
-        """What it thinks with one refit more."""
+        """The judgement after one more refit."""
         ends = (*self.ends, evidence.end)[-REFITS:]
         misses = self.misses + 1 if evidence.error > LOST_ERROR else 0
         reason = _lost(evidence, misses) if self.predictable else _missing(evidence, ends)
@@ -79,14 +79,14 @@ def kendall(values: Numbers) -> float:
 
 
 def drifts(residuals: Numbers) -> bool:
-    """Whether the newest residuals lean to one side more than chance would let them."""
+    """Whether the newest residuals lean to one side more than by chance."""
     newest = residuals[-max(1, round(HELD_OUT * len(residuals))) :]
     above = int(np.count_nonzero(newest > 0))
     return min(above, len(newest) - above) < _fewest(len(newest))
 
 
 def diverges(losses: Numbers) -> bool:
-    """Whether the newest losses lie far above what was reached before."""
+    """Whether the newest losses lie far above the lowest before them."""
     if len(losses) < 2 * _ENDS:
         return False
     levels = np.convolve(losses, np.full(_ENDS, 1.0 / _ENDS), mode="valid")
@@ -95,14 +95,14 @@ def diverges(losses: Numbers) -> bool:
 
 @lru_cache(maxsize=256)
 def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The places of all pairs, earlier and later."""
+    """The indexes of all pairs, earlier and later."""
     earlier, later = np.triu_indices(count, 1)
     return earlier, later
 
 
 @lru_cache(maxsize=256)
 def _fewest(count: int) -> int:
-    """The fewest signs of the rarer kind that so many residuals have by chance."""
+    """The fewest residuals of the rarer sign that are still likely by chance."""
     tail, fewest = 0.0, 0
     while True:
         tail += comb(count, fewest) / 2**count
@@ -112,7 +112,7 @@ def _fewest(count: int) -> int:
 
 
 def _missing(evidence: Evidence, ends: Sequence[float]) -> str:
-    """What is missing for a job to count as predictable; empty if nothing is."""
+    """Why a job does not yet count as predictable; empty if it does."""
     if evidence.points < POINTS_MIN or evidence.done < DONE_MIN:
         return "too few losses were seen"
     if evidence.error > ERROR_MAX:
@@ -127,7 +127,7 @@ def _missing(evidence: Evidence, ends: Sequence[float]) -> str:
 
 
 def _lost(evidence: Evidence, misses: int) -> str:
-    """Why a predictable job is one no more; empty if it still is."""
+    """Why a predictable job stops being predictable; empty if it still is."""
     if evidence.diverges:
         return "the loss diverges"
     if misses >= LOST_WINDOWS:

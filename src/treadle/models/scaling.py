@@ -1,4 +1,4 @@
-"""Speed by size, by where the devices are and by who shares them.
+"""Speed by size, placement and sharing.
 
 Speed by size comes from a measured curve where a job has one, interpolated in the iteration time
 between measured sizes and flat beyond the last; else speed-up over one device is
@@ -20,7 +20,7 @@ from treadle.core.job import JobSpec, Profile
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a placement does to speed, as factors of the speed on the tightest placement."""
+    """Effects of placement and sharing, as factors of the speed on the tightest placement."""
 
     across_nodes: float = 1.0
     across_racks: float = 1.0  # on top of across_nodes
@@ -36,12 +36,12 @@ PHILLY = Effects(across_nodes=0.85, across_racks=0.76, shared=0.77)
 
 
 def speedup(size: int, serial: float) -> float:
-    """Speed on so many devices over speed on one."""
+    """Speed on `size` devices over speed on one."""
     return size / (1.0 + serial * (size - 1))
 
 
 def relative_speed(profile: Profile, size: int) -> float:
-    """Speed on so many devices, in a unit that only compares sizes of this profile."""
+    """Speed on `size` devices, in a unit that is only comparable within this profile."""
     if profile.curve:
         return 1.0 / interpolate(profile.curve, size)
     return speedup(size, profile.serial)
@@ -113,7 +113,7 @@ class ScalingModel:
         return self.effects.shared ** (len(specs) - 1)
 
     def _spread(self, allocation: Allocation) -> float:
-        """The price of lying on more nodes, or racks, than the size needs."""
+        """The factor for using more nodes or racks than the size needs."""
         nodes = allocation.nodes()
         needed = -(-allocation.size // self.largest_node) if self.largest_node else 1
         factor = self.effects.across_nodes if len(nodes) > needed else 1.0

@@ -1,8 +1,8 @@
-"""Where the stage times of a job come from: its profile, or a model of the catalogue in its place.
+"""The stage times of a job: from its profile, or from a model of the catalogue.
 
-Most traces know how long a job ran and not what it did meanwhile. To study sharing on them, such a
-job is given the stages of a catalogue model: the one that it names, or else one drawn by seed and
-job id. They are stretched to the job's own iteration, so its time alone stays what the trace says.
+Most traces have durations but no stage times. To study sharing on them, such a job gets the stages
+of a catalogue model: the one it names, or one drawn by seed and job id. The stages are scaled to
+the job's own iteration, so its time alone stays as in the trace.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ _REMEMBERED_MAX = 100_000  # jobs
 
 
 class Stages(NamedTuple):
-    """Seconds of one iteration at each resource, and of the whole iteration when alone.
+    """Seconds of one iteration at each resource, and of the whole iteration alone.
 
-    The stages need not add up to the whole: a job may overlap them, or do something else between.
+    The stages need not add up to the whole: a job may overlap them, or pause between them.
     """
 
     load_s: float  # storage
@@ -28,14 +28,14 @@ class Stages(NamedTuple):
 
 
 class StageTimes:
-    """The stages of every job; equal stages are one object, so few kinds stay few."""
+    """The stages of every job; equal stages are the same object, which keeps kinds few."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        self.drawn: dict[JobId, str] = {}  # job -> model, where nothing but chance chose it
+        self.drawn: dict[JobId, str] = {}  # job -> model, for jobs whose model was drawn at random
         self._stages: dict[Stages, Stages] = {}
-        # By job; the rest of the key is kept beside the answer, because hashing a profile at every
-        # question costs more than the rest of it.
+        # By job; the rest of the key is stored with the answer, because hashing a profile at every
+        # call costs more than everything else.
         self._known: dict[JobId, tuple[Profile, int, Stages]] = {}
 
     def of(self, spec: JobSpec) -> Stages:
@@ -62,7 +62,7 @@ class StageTimes:
 
 
 def knows_stages(profile: Profile) -> bool:
-    """False if the stages are the default: what traces leave that know only durations."""
+    """False if the stages are the default, as in traces with durations only."""
     stages = (profile.load_s, profile.prepare_s, profile.compute_s, profile.sync_s)
     return stages != (0.0, 0.0, 1.0, 0.0)
 
@@ -71,13 +71,13 @@ def draw(seed: int, job: JobId) -> str:
     """One of the catalogue's models, each as likely as any other."""
     from hashlib import blake2b  # noqa: PLC0415  # loads slowly, and most runs never draw
 
-    # A hash and not a generator: the draw must not depend on who asks first.
+    # A hash and not a generator: the draw must not depend on the order of calls.
     digest = blake2b(f"{seed}/{job}".encode(), digest_size=8).digest()
     return MODELS[int.from_bytes(digest, "big") % len(MODELS)]
 
 
 def catalogue_size(model: str, asked: int) -> int:
-    """The smallest measured size that is not below the asked one, or the largest there is."""
+    """The smallest measured size that is at least the asked one, else the largest measured."""
     sizes = MURI[model]
     return min((size for size in sizes if size >= asked), default=max(sizes))
 

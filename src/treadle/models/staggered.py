@@ -2,11 +2,11 @@
 
 A cycle has four slots, and each job does one iteration in a cycle, one slot behind the job before
 it: reading and preparing data over two slots, computing in the next, synchronising in the last. A
-slot ends when the longest stage in it has, so every job of a group runs at the group's pace. Which
-job stands where matters, so the best order (or the worst, to see how much) is tried out.
+slot ends with the longest stage in it, so every job of a group runs at the group's pace. The order
+of the jobs matters, so every order is tried and the best one used (or the worst, for comparison).
 
-Jobs also hurt each other in ways that slots do not show; the authors multiply the cycle by measured
-penalties, and everybody's time alone by 1.015.
+Jobs also slow each other in ways that slots do not model. The authors multiply the cycle by
+measured penalties, and each job's time alone by 1.015.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +49,8 @@ class StaggeredModel:
         self._alone = alone
         self._ordering = ordering
         self._times = stages.StageTimes() if times is None else times
-        # By the identities of stages, for equal ones are one object; they are kept beside the
-        # answer, so that an identity stays theirs.
+        # Keyed by the ids of stages, because equal ones are the same object; the stages are stored
+        # with the answer, so that their ids stay valid.
         self._known: dict[tuple[int, ...], tuple[float, list[stages.Stages]]] = {}
 
     def ordered(self, ordering: str) -> "StaggeredModel":
@@ -105,22 +105,22 @@ class StaggeredModel:
 
     def _bare_cycle_s(self, group: Sequence[stages.Stages]) -> float:
         if len(group) > SLOTS:
-            return sum(member.alone_s for member in group)  # There are no slots for so many.
+            return sum(member.alone_s for member in group)  # More jobs than slots.
         members = [fused(member) for member in group]
         times = [cycle(order) for order in set(permutations(members))]
         if len(members) == 2:
             times.append(_with_a_gap(*members))
-        # Jobs of which no stage is known keep to the slowest's pace.
+        # Jobs without known stages run at the pace of the slowest.
         return self._choose(times) or max(member.alone_s for member in group)
 
 
 def fused(whole: stages.Stages) -> Stages:
-    """Muri knows three stages: reading and preparing are one."""
+    """Muri's three stages: reading and preparing are one."""
     return (whole.load_s + whole.prepare_s, whole.compute_s, whole.sync_s)
 
 
 def cycle(order: Sequence[Stages]) -> float:
-    """Seconds from one cycle to the next, once the jobs in that order have fallen into step."""
+    """Seconds of one cycle, once the jobs in that order run in lock step."""
     places = [*order, *[_NOBODY] * (SLOTS - len(order))] * 3
     bounds = [0.0]  # of slots
     before_s = -inf  # the bound before the last

@@ -1,14 +1,15 @@
-"""Treadle's interleaving: every resource serves its waiting jobs in fair turns, and nobody keeps
+"""Treadle's model of sharing: every resource serves its waiting jobs in fair turns, without lock
 step.
 
 A job loads from storage, prepares on the CPU, computes on the device and synchronises over the
-network. Each resource has tokens (one, or as many as it has lanes), a job takes one for the stage
-it is in, and whoever waits gets it in turn. Jobs with different bottlenecks hardly meet; jobs with
-the same one halve each other; a short job is not held to the pace of a long one.
+network. Each resource has tokens (one, or as many as it has lanes). A job needs a token for the
+stage it is in, and waiting jobs get it in turn. Jobs with different bottlenecks hardly slow each
+other; jobs with the same one halve each other's speed; a short job does not wait for a long one's
+pace.
 
-How long a job waits is mean value analysis (Reiser and Lavenberg, 1980). A job that comes to a
-resource finds the others there as often as they would be there without it, so the speeds in a group
-follow from those in every smaller group, from pairs up:
+Waits come from mean value analysis (Reiser and Lavenberg, 1980). A job that arrives at a resource
+finds the others there as often as they would be there without it, so the speeds in a group follow
+from those in every smaller group, from pairs up:
 
     time in a group  =  time alone + the waits at every resource
     wait for another =  how often it is there × the longer of one's own stage and half its turn
@@ -34,7 +35,7 @@ from treadle.models.stages import Stages, StageTimes
 
 # Fitted to five groups measured on one H200 (tests/exact/test_measured_sharing.py).
 TURN_S = 0.032
-# Larger groups are worked out approximately, because the cost doubles with every member.
+# Larger groups use an approximation, because the exact cost doubles with every member.
 EXACT_MAX = 6
 ROUNDS_MAX = 100  # for larger groups; a dozen or two are usual
 TOLERANCE = 1e-6
@@ -42,7 +43,7 @@ _REMEMBERED_MAX = 100_000  # groups
 
 
 class Lanes(NamedTuple):
-    """How many jobs each resource serves at once without any of them noticing the others."""
+    """How many jobs each resource serves at once without slowing any of them."""
 
     storage: int = 1
     cpu: int = 4
@@ -54,7 +55,7 @@ LANES = Lanes()
 
 
 class TokenModel:
-    """Speeds of jobs that take turns at each resource; `base` says how fast they are alone."""
+    """Speeds of jobs that take turns at each resource; `base` gives their speed alone."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class TokenModel:
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        """Speeds relative to alone, added up; above 1, sharing beats one job after another."""
+        """The sum of speeds relative to alone; above 1, sharing beats running in sequence."""
         return sum(self._relative(specs))
 
     def _relative(self, specs: Sequence[JobSpec]) -> list[float]:
@@ -111,7 +112,7 @@ class TokenModel:
 
 
 class _Resource(NamedTuple):
-    """A resource that more members of a group use than it has lanes."""
+    """A resource with more users in the group than lanes."""
 
     lanes: int
     service_s: tuple[float, ...]  # of each member, in one iteration
@@ -123,7 +124,7 @@ _Presence = list[list[float]]
 
 
 def iteration_times(group: Sequence[Stages], *, lanes: Lanes, turn_s: float) -> list[float]:
-    """Seconds that one iteration of each member takes in this company."""
+    """Seconds that one iteration of each member takes in this group."""
     alone = [stages.alone_s for stages in group]
     resources = _contended(group, lanes, turn_s)
     if not resources:
@@ -136,7 +137,7 @@ def _contended(group: Sequence[Stages], lanes: Lanes, turn_s: float) -> list[_Re
     resources = []
     for width, stage in zip(lanes, stages, strict=True):
         if len(stage) - stage.count(0.0) > width:
-            # No stage is longer than the iteration it is part of, whatever a profile says.
+            # No stage is longer than its iteration, whatever a profile says.
             service = tuple(map(min, stage, alone))
             half_turns = [min(turn_s, service_s) / 2 for service_s in service]
             waits = [_waits(member, service, half_turns) for member in range(len(group))]
@@ -154,7 +155,7 @@ def _waits(member: int, service: Sequence[float], half_turns: Sequence[float]) -
 
 
 def _exact(alone: Sequence[float], resources: Sequence[_Resource]) -> list[float]:
-    """From every group to the groups with one member more; a group is a mask of its members."""
+    """Solve every group, then the groups with one more member; a group is a bit mask."""
     members = range(len(alone))
     visits = [
         [
@@ -192,9 +193,9 @@ def _nobody(alone: Sequence[float], resources: Sequence[_Resource]) -> _Presence
 
 
 def _crowd(alone: Sequence[float], resources: Sequence[_Resource]) -> list[float]:
-    """Repeat until it settles, guessing what the others would do without a member.
+    """Iterate to a fixed point, with an estimate of the others' speeds without a member.
 
-    The guess is what they do with it, less their own waits for it: too slow by some per cent.
+    The estimate is their time with it, less their waits for it; this is a few per cent too slow.
     """
     members = range(len(alone))
     # [resource][i][j]: seconds that i waits for j.
@@ -249,9 +250,9 @@ def _delays(resource: _Resource, member: int, present: Sequence[float]) -> list[
 
 
 def _crowding(present: Sequence[float], lanes: int) -> float:
-    """How much of the wait at one lane is left with several.
+    """The wait with several lanes, as a share of the wait with one.
 
-    With so many others there, everybody's share of a lane is lanes / (others + 1), up to 1.
+    With n others there, each job's share of a lane is lanes / (n + 1), up to 1.
     """
     chances = [1.0]  # of finding none, one, two, ... others
     for share in present:

@@ -1,7 +1,7 @@
 """Speed on GPUs and CPU slots together.
 
-One step of a job on w_g GPUs and w_c CPU slots takes as long as its slowest worker, plus the price
-of keeping all of them in step:
+One step of a job on w_g GPUs and w_c CPU slots takes as long as its slowest worker, plus the cost
+of synchronising all of them:
 
     max over kinds(θ0·x + θ1) + sync·(w − 1),    w_g·x_g + w_c·x_c = batch, in whole samples
 
@@ -9,9 +9,9 @@ Each kind has its own θ0 and θ1, none below 0, and the batch is split so that 
 together. A CPU slot is a few cores; more cores of one slot help less and less, as d − a·e^(−b·c). A
 slot that would get less than one sample is left idle.
 
-`WorkersModel` gives such workers to every job: on GPUs alone a job goes as another model says, and
-a CPU slot is weaker than a GPU by a ratio that its family draws. A job whose model's name begins
-with "cpu-" has no use for a GPU: on a device of either kind it runs alike.
+`WorkersModel` gives every job such workers: its speed on GPUs alone comes from another model, and a
+CPU slot is slower than a GPU by a ratio drawn for the job's family. A job whose model's name begins
+with "cpu-" does not benefit from a GPU: it runs at the same speed on both kinds.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
-from treadle.models.draws import draw_numbers
 from treadle.models.fitted import non_negative_least_squares
+from treadle.models.seeded_random import draw_numbers
 
 CPU = "cpu"  # the type of a node whose devices are CPU slots
 SLOT_CORES = 5
-GPU_OVER_CORE = (4.0, 200.0)  # how many cores a GPU is worth, from family to family
+GPU_OVER_CORE = (4.0, 200.0)  # how many cores equal one GPU; varies by family
 CONFIGURATIONS_MIN = 7  # to trust a fit beyond its neighbourhood
 _SAMPLES_PER_DEVICE = 32
 _SLOT_SYNC = 0.005  # of a step on one GPU, for each CPU slot beside others
@@ -58,7 +58,7 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One kind of worker: seconds for a sample, and for a step whatever its samples."""
+    """One kind of worker: seconds for each sample, and fixed seconds for each step."""
 
     sample_s: float
     step_s: float = 0.0
@@ -98,7 +98,7 @@ class Workers:
         return -(-rest // count.gpus), for_slot
 
     def step_s(self, count: Count) -> float:
-        """Seconds of one step; slots that would get nothing to do are not waited for."""
+        """Seconds of one step; slots without samples do not count."""
         for_gpu, for_slot = self.split(count)
         compute_s = sync_s = 0.0
         if for_gpu:
@@ -110,7 +110,7 @@ class Workers:
         return compute_s + sync_s
 
     def _even_s(self, count: Count) -> float:
-        """The time in which both kinds together do the batch, in fractions of samples."""
+        """The time in which both kinds together do the batch, with fractional samples."""
         kinds = [
             (self.gpu.step_s, count.gpus / max(self.gpu.sample_s, _LEAST_S)),
             (self.cpu.step_s, count.slots / max(self.cpu.sample_s, _LEAST_S)),
@@ -123,7 +123,7 @@ class Workers:
 
 
 def fit_workers(rows: Sequence[tuple[Count, float]], batch: int) -> tuple[Workers, float]:
-    """Workers by measured steps on GPUs alone and on slots alone; and the worst relative error."""
+    """Workers fitted to steps on GPUs alone and on slots alone, and the worst relative error."""
     terms: list[tuple[float, ...]] = []
     for kind in (0, 1):
         points = [(count[kind], s) for count, s in rows if count[kind] and not count[1 - kind]]
@@ -139,12 +139,12 @@ def fit_workers(rows: Sequence[tuple[Count, float]], batch: int) -> tuple[Worker
 
 
 def is_cpu_only(spec: JobSpec) -> bool:
-    """Whether the job has no use for a GPU."""
+    """Whether the job does not benefit from a GPU."""
     return spec.profile.model.startswith("cpu-")
 
 
 class WorkersModel:
-    """Another model's speeds on GPUs, and what CPU slots add to them."""
+    """Another model's speeds on GPUs, plus what CPU slots add."""
 
     def __init__(self, base: PerformanceModel, cluster: Cluster, *, seed: int = 0) -> None:
         self._base = base
@@ -161,7 +161,7 @@ class WorkersModel:
         return self._base.alone(spec, size)
 
     def mixed(self, spec: JobSpec, count: Count) -> float:
-        """Iterations a second on so many of each, placed as well as can be."""
+        """Iterations a second on these counts of GPUs and slots, in the best placement."""
         if not count.slots or is_cpu_only(spec):
             return self._base.alone(spec, count.gpus + count.slots)
         key = (id(spec.profile), count)
@@ -185,7 +185,7 @@ class WorkersModel:
         return there * self.mixed(spec, count) / self._base.alone(spec, count.gpus)
 
     def workers(self, spec: JobSpec) -> Workers:
-        """The workers of a job, by its profile and its family's draw."""
+        """The workers of a job, from its profile and its family's ratio."""
         known = self._workers.get(id(spec.profile))
         if known is None:
             if len(self._workers) >= _REMEMBERED_MAX:
@@ -194,14 +194,14 @@ class WorkersModel:
         return known[1]
 
     def _mixed(self, spec: JobSpec, count: Count) -> float:
-        """By the gain over the same GPUs alone; over one GPU where there is none."""
+        """By the gain over the same GPUs alone, or over one GPU if it has none."""
         workers = self.workers(spec)
         gpus = Count(max(count.gpus, 1), 0)
         gain = workers.step_s(gpus) / workers.step_s(count)
         return self._base.alone(spec, gpus.gpus) * (max(gain, 1.0) if count.gpus else gain)
 
     def _drawn(self, spec: JobSpec) -> Workers:
-        """What scales is a GPU's time for samples; what does not is its time for a step."""
+        """The parallel share is a GPU's time per sample, the serial share its time per step."""
         single_s = 1.0 / self._base.alone(spec, 1)
         pair_s = 1.0 / self._base.alone(spec, 2)
         fixed_s = min(max(2.0 * pair_s - single_s, 0.0), single_s)
@@ -214,7 +214,7 @@ class WorkersModel:
 
 
 def slot_ratio(spec: JobSpec, seed: int) -> float:
-    """How many slots a GPU is worth to the job's family."""
+    """How many slots equal one GPU for the job's family."""
     from hashlib import blake2b  # noqa: PLC0415  # loads slowly, and most runs never draw
 
     name = spec.profile.model or spec.id

@@ -1,1 +1,1 @@
-"""Published experiments, run again: measured beside published, with the difference."""
+"""Replications of published experiments: measured and published figures, with the difference."""

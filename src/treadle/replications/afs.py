@@ -52,14 +52,14 @@ PUBLISHED: dict[str, tuple[float, dict[str, float]]] = {
         },
     ),
 }
-# Hours of AFS-L if every start and resize costs 10, 30 or 60 s, and if growing jobs train on.
+# Hours of AFS-L if every start and resize costs 10, 30 or 60 s, and if jobs train while growing.
 COSTS: dict[str, dict[str, tuple[float, float, float]]] = {
     "afs_vc_103959": {"starts": (3.15, 3.18, 3.22), "warm": (3.15, 3.16, 3.17)},
     "afs_vc_e13805": {"starts": (15.38, 15.42, 15.47), "warm": (15.37, 15.38, 15.40)},
 }
 COST_BAND = 0.01
 LEGAL_LIMIT = 1.01  # whole-node counts cost at most a hundredth
-# Treadle's own way: devices near each other, and half a minute wherever an allocation changes.
+# Treadle's own settings: consolidated placement, and 30 s at every change of an allocation.
 HONEST = Settings(restart_cost="30")
 
 

@@ -1,25 +1,24 @@
-"""AITurbo (Zhao et al., HPDC'21): how much it helps to know whose end can be predicted.
+"""AITurbo (Zhao et al., HPDC'21): what it is worth to know which ends can be predicted.
 
 The paper's traces are not public. Jobs are drawn like those of the authors' released job table
-(`generate:aiturbo`), with other shares of unpredictable ones. In the table those are short, so with
-more of them the whole workload becomes another; this is what is judged. Shown beside it is the same
-with jobs that stay while only their losses change, where nothing but what can be known is why a gap
-grows or shrinks.
+(`generate:aiturbo`), with varying shares of unpredictable jobs. Those are short in the table, so a
+larger share changes the whole workload; this variant is judged. A second variant keeps the jobs and
+changes only their losses; there a gap changes only because of what can be predicted.
 
-Jobs may grow to twice the size they ask for, a tenth of their work does not scale, and whatever
-changes a running job costs 30 s. Nobody is told how long jobs are: a policy that asks gets what can
-be told from the losses so far. The published figures are read off plots of a successor of the
-system, some of which look entered by hand: they show a direction and are not judged.
+Jobs may grow to twice the size they ask for, a tenth of their work does not scale, and every change
+of a running job costs 30 s. Job lengths are hidden: policies get predictions from the losses so
+far. The published figures are read off plots of a successor of the system, some of which look
+entered by hand: they show a direction and are not judged.
 
 Cluster and load are like the successor's: two nodes, fifteen jobs for each GPU, and so full that
-jobs under `aiturbo` wait for about as much of their time as they did there (27 %). They were chosen
-among several after figures had been seen; docs/aiturbo.md has the others.
+jobs under `aiturbo` wait for about the same share of their time as there (27 %). They were chosen
+from several after the results were seen; docs/aiturbo.md has the others.
 
 Each baseline is judged as its own paper runs it: Optimus in rounds, here of 300 s, and Tiresias
-whenever a job comes, ends or falls into another queue. The authors ran both in rounds; each is
-shown the other way as well. A gap grows or shrinks by what it is with all jobs unpredictable over
-what it is with none. What does not hold is in docs/aiturbo.md: in rounds Tiresias' gap grows, and
-with jobs that stay Optimus' does not.
+whenever a job arrives, ends or changes its queue. The authors ran both in rounds; the other way is
+shown too. The growth of a gap is its size with all jobs unpredictable over its size with none.
+docs/aiturbo.md says what does not hold: in rounds Tiresias' gap grows, and with unchanged jobs
+Optimus' does not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +93,7 @@ class Runs:
         return self._of(case)[1]
 
     def times(self, case: Case) -> float:
-        """How many times faster `aiturbo` is where a baseline is run like this."""
+        """How many times faster `aiturbo` is than a baseline that is run like this."""
         return self.mean_h(case) / self.mean_h(replace(case, policy="aiturbo", time=EVENT))
 
     def _of(self, case: Case) -> tuple[float, float]:
@@ -126,7 +125,7 @@ class Runs:
 
 
 def settings(name: str, options: Mapping[str, str]) -> Settings:  # noqa: ARG001  # it has none
-    """How a policy is run where it is judged; others than Optimus decide at every event."""
+    """The settings under which a policy is judged; all but Optimus decide at every event."""
     return replace(SETTINGS, policy=name, time=JUDGED.get(name.partition("?")[0], EVENT))
 
 

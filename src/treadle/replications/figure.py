@@ -1,11 +1,11 @@
-"""Measured beside published, drawn: one figure for each table that has published figures."""
+"""Bar charts of measured and published values: one for each table that has published values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle.replications.rows import Row
 from treadle.reports.export import make_directory
-from treadle.reports.picture import add_legend, check_available, file_name, new_picture, save
+from treadle.reports.figure_files import add_legend, check_available, file_name, new_picture, save
 
 _BAR = 0.38  # of a row's height
 _LOG_FROM = 50.0  # largest over smallest

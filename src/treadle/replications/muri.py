@@ -1,10 +1,10 @@
 """Muri (Zhao et al., SIGCOMM'22): the simulator's figures, its ablations, and the real cluster's.
 
-ARTIFACT is how the authors' simulator works: every running job pays its start-up time again in
-every interval between two events, whether it was touched or not, and in a group everybody's;
-predicted ends ignore that; the cluster is packed first-fit; groups run in lock step. HONEST charges
-a start where an allocation changes and nowhere else. The published figures are those of the
-authors' figure scripts; most of them were made with autopack off.
+ARTIFACT follows the authors' simulator: every running job pays its start-up time again in every
+interval between two events, changed or not, and in a group the start-up times of all members;
+predicted ends ignore that; placement is first-fit; groups run in lock step. HONEST charges a
+start-up only when an allocation changes. The published figures are those of the authors' figure
+scripts; most of them were made with autopack off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -116,7 +116,7 @@ _GAINS = (
 
 
 def settings(name: str, options: Mapping[str, str]) -> Settings:
-    """How the artifact runs a policy; it may carry parameters, as `muri-s?group=2`."""
+    """The artifact's settings for a policy; it may have parameters, as in `muri-s?group=2`."""
     base, _, query = name.partition("?")
     known = _SETTINGS.get(base, replace(ARTIFACT, policy=base))
     parameters = [known.policy.partition("?")[2], query]
@@ -172,7 +172,7 @@ def _as_published(
 def _honestly(
     name: str, workload: Workload, cluster: Cluster, table: Mapping[str, tuple[float, float]]
 ) -> Iterator[tuple[str, Row]]:
-    """What remains of the gains: first with the artifact's idea of sharing, then with Treadle's."""
+    """The gains with honest restart costs: with the artifact's model of sharing, then Treadle's."""
     measured: dict[str, float] = {}
     for how, sharing, chosen in (
         ("groups in lock step", "staggered", table),

@@ -1,5 +1,4 @@
-"""What `treadle replicate` needs to know of a paper: how to run it again, and on any other
-trace."""
+"""What `treadle replicate` needs for a paper: its figures, and its settings for other traces."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ class Paper:
     """A paper's experiments."""
 
     cluster: str
-    policies: Sequence[str]  # run on a trace of one's own unless others are named
-    # Every figure with the heading that it stands under, as it is measured.
+    policies: Sequence[str]  # default policies for a user's trace
+    # Yields every figure with its heading, as it is measured.
     figures: Callable[[Find, Cluster], Iterator[tuple[str, Row]]]
     count: int  # of figures
     # The paper's settings for a policy by its name here or in the registry, and for options.

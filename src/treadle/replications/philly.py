@@ -1,16 +1,16 @@
 """Philly (Jeon et al., ATC'19): why jobs wait, how servers fill up, what failures cost.
 
-The study's log is not released with placements and reasons, so everything here runs on generated
-workloads like it. The first part is the scheduler of the study on the machines that its log of
-utilisation shows. With two thirds of its devices in use, hardly a server of the study was empty, so
-its small jobs cannot have been packed well: here every job goes to the server with the smallest
-share in use. Quotas are not published. Single-device jobs of the log waited for long while devices
-were idle, so quotas here are limits and nothing is lent: what a tenant asks for in the generated
-workload, times what another simulator gives it for each device that it asked for in the log, times
-one factor for all, which was chosen for the outcome.
+The study's log was released without placements and reasons, so everything here runs on generated
+workloads like it. The first part is the study's scheduler on the machines in its utilisation log.
+With two thirds of its devices in use, hardly any server of the study was empty, so its small jobs
+cannot have been packed well: here every job goes to the server with the smallest share in use.
+Quotas are not published. Single-device jobs of the log waited for long while devices were idle, so
+quotas here are limits and nothing is lent. A tenant's quota is its demand in the generated
+workload, times the devices that another simulator gives it for each device it asked for in the log,
+times one factor for all, which was chosen for the outcome.
 
-The others take one guideline at a time, with and without, on a sixteenth of the cluster: there a
-job that crosses nodes or racks runs slower as in the study, and a job that is moved pays for it.
+The other parts compare one guideline at a time with none, on a sixteenth of the cluster. There a
+job that crosses nodes or racks runs slower as in the study, and a moved job pays a restart cost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ ASKED = {
 }  # fmt: skip
 _NODE = 8  # devices of a node of `PHILLY_NODES`
 _TIGHT = 0.775
-_LEAST = 1.1  # times what it asks for; with less a tenant's queue would grow for ever
+_LEAST = 1.1  # times its demand; with less, a tenant's queue would grow without limit
 
 
 def _quotas() -> dict[str, float]:
@@ -55,18 +55,18 @@ def _limits() -> str:
     return f"quotas={weights}&granted={sum(quotas.values()):.4f}&most=1"
 
 
-# Places are tried for again after three minutes, and half of all waits are that long: it took one
-# failed try to settle for less.
+# A job retries after three minutes, and half of all waits are that long: one failed try was enough
+# to relax locality.
 PHILLY = Settings(policy=f"philly?{_limits()}&r1=1&r2=3", placement="balance")
 GUIDELINES = Settings(policy="backfill", effects="philly", restart_cost="60")
 FAILURES = replace(GUIDELINES, retries=3, faults=FaultSettings(job_failures=1.0))
 
-# A week is the longest job, as the runs are of days. Waits come in bursts, so several weeks of them
-# are put together. Load, quotas, placement, thresholds and how a wait is counted were chosen on
-# seeds 0 to 31, and 24 more are taken with them; docs/philly.md says what those say alone.
+# The longest job takes a week, because a run covers days. Waits come in bursts, so many runs are
+# combined. Load, quotas, placement, thresholds and how a wait is counted were chosen on seeds 0 to
+# 31, and 24 more are added; docs/philly.md has the results of those alone.
 _STUDY = f"generate:philly?jobs=20000&load={_LOAD}&longest=604800&seed={{}}"
 _SEEDS = range(56)
-_WARM = 0.4  # of the arrivals' span, in which the cluster fills up, is not looked at
+_WARM = 0.4  # of the arrivals' span: warm-up, not counted
 _SWEPT = "generate:philly?jobs=8000&load=0.7&longest=172800"
 _TRIES = ((0, 0), (1, 3), (1, 8), (3, 8), (1000, 1000))  # the last never relaxes
 _MINI = "philly-mini"
@@ -87,12 +87,12 @@ _WAIT_MIN_BY_TENANT = {
     "b436b2": (154.0, 76.0),
     "ee9e8c": (8.4, 27.0),
 }
-_EMPTY = 4.5  # at most so many of 100 servers are empty at two thirds of the load
-# Of 100 failed trials: with a deterministic reason; within five minutes, of all and of those of
-# several devices. From table 7, by interpolation between its quantiles.
+_EMPTY = 4.5  # at most this % of servers are empty at two thirds of the load
+# In % of failed trials: those with a deterministic reason; those within five minutes, of all and of
+# multi-device ones. From table 7, interpolated between its quantiles.
 _DETERMINISTIC, _WITHIN_5, _WITHIN_5_MULTI = 82.0, 47.0, 53.0
 
-_WORN = {
+_WRAPPERS = {
     "alone": "",
     "wait for locality": "+locality?share=0.1",
     "dedicated servers": "+dedicated?from=4",
@@ -110,14 +110,14 @@ _RETRIES = {
 
 
 def settings(name: str, options: Mapping[str, str]) -> Settings:  # noqa: ARG001  # it has none
-    """The study's quotas for its scheduler, its slow-downs for any other."""
+    """The study's quotas for its own scheduler, its slow-downs for any other policy."""
     if name == "philly":
         return PHILLY
     return replace(GUIDELINES, policy=name)
 
 
 def figures(find: Find, cluster: Cluster) -> Iterator[tuple[str, Row]]:  # noqa: ARG001
-    """Every figure under its heading; the workloads are generated and not looked for."""
+    """Every figure under its heading; all workloads are generated."""
     yield from _scheduler((load(_STUDY.format(s), cluster=cluster) for s in _SEEDS), cluster)
     yield from _relaxing(load(_SWEPT, cluster=cluster), cluster)
     mini = parse_cluster(_MINI)
@@ -151,9 +151,9 @@ def _scheduler(workloads: Iterable[Workload], cluster: Cluster) -> Iterator[tupl
 
 
 def _relaxing(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
-    """What the two thresholds do: how long large jobs wait, and over how many nodes they spread.
+    """The effect of the two thresholds on the waits and the node counts of large jobs.
 
-    Idle devices are lent without a limit here, so that hardly anybody waits for a share.
+    Idle devices are lent without a limit here, so that hardly any job waits for a share.
     """
     found: dict[str, Waits] = {}
     for r1, r2 in _TRIES:
@@ -174,7 +174,7 @@ def _relaxing(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
 def _watched_arrivals(
     workload: Workload, cluster: Cluster, chosen: Settings, *watchers: "Waits | Empty"
 ) -> None:
-    """Run while jobs arrive, and watch once the cluster has filled up."""
+    """Run while jobs arrive, and observe after the warm-up."""
     experiment = ready(workload, cluster, chosen)
     last_at = max(job.submit_at for job in workload.jobs)
     for watcher in watchers:
@@ -184,21 +184,21 @@ def _watched_arrivals(
 
 
 def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
-    """Each guideline beside none: what fragmentation costs, and what the guideline does."""
+    """Each guideline against none: what fragmentation costs, and what the guideline changes."""
     measured: dict[str, tuple[Recorder, Summary, float]] = {}
-    for name, worn in _WORN.items():
+    for name, wrappers in _WRAPPERS.items():
         empty = Empty()
-        chosen = replace(GUIDELINES, policy=GUIDELINES.policy + worn)
+        chosen = replace(GUIDELINES, policy=GUIDELINES.policy + wrappers)
         measured[name] = (*_watched(workload, cluster, chosen, empty), empty.share)
     alone_h = measured["alone"][0].waited_s("fragmentation") / 3600 / len(workload.jobs)
     for name, (recorder, _, _) in measured.items():
         hours_each = recorder.waited_s("fragmentation") / 3600 / len(workload.jobs)
-        # These two are there to shorten it; the others pay with it for something else.
+        # These two exist to shorten it; the others trade it for something else.
         shorter = name in {"wait for locality", "defragmentation"}
         row = Row(name, hours_each, alone_h if shorter else None, at_most=shorter)
         yield "guidelines: wait for want of a place, hours a job", row
     for name, (recorder, _, _) in measured.items():
-        waits_h = sorted(s.waited_s / 3600 for s in recorder.stories.values() if s.spec.asked > 8)
+        waits_h = sorted(s.waited_s / 3600 for s in recorder.histories.values() if s.spec.asked > 8)
         longest = percentile(waits_h, 95) or 0.0
         yield "guidelines: wait of jobs above 8 devices, p95 hours", Row(name, longest, None)
     for name, (_, summary, _) in measured.items():
@@ -208,7 +208,7 @@ def _guidelines(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row
 
 
 def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
-    """What failures waste under each rule: device-hours of attempts that ended in one."""
+    """What failures waste under each rule: device-hours of failed attempts."""
     wasted: dict[str, Trials] = {}
     for name, chosen in _RETRIES.items():
         recorder, _ = _watched(workload, cluster, chosen)
@@ -216,11 +216,11 @@ def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
     base = wasted["three retries"]
     heading = "failures: failed trials, %"
     yield heading, Row("with a deterministic reason", base.deterministic(), _DETERMINISTIC, 0.15)
-    # More than in the study: a failure drawn for after a job's end never comes, and ours are short.
+    # More than in the study: a failure drawn after a job's end never happens, and jobs are short.
     yield heading, Row("within 5 minutes", base.early(1), _WITHIN_5)
     yield heading, Row("within 5 minutes, several devices", base.early(2), _WITHIN_5_MULTI)
     for name, one in wasted.items():
-        # No rule saves a trial that a retry would not have repeated.
+        # No rule can avoid a trial that would not have failed again.
         fewer = 100 * (1 - one.count / max(base.count, 1))
         bounded = name == "classified"
         row = Row(name, fewer, _DETERMINISTIC if bounded else None, at_most=bounded)
@@ -230,7 +230,7 @@ def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
     heading = "failures: trials of several devices that failed on all of them, % fewer"
     for name, one in wasted.items():
         fewer = 100 * (1 - one.on_all / max(base.on_all, 1))
-        # A trial of five minutes catches no more than fails in five minutes.
+        # A trial of five minutes catches only failures within five minutes.
         bounded = name == "three retries, try small"
         bound = base.early(2) if bounded else None
         yield heading, Row(name, fewer, bound, at_most=bounded)
@@ -255,7 +255,7 @@ PAPER = Paper(
     + 2 * len(_WAIT_MIN_BY_TENANT)
     + 5
     + 4 * len(_TRIES)
-    + 4 * len(_WORN)
+    + 4 * len(_WRAPPERS)
     + 3
     + 3 * len(_RETRIES),
     settings=settings,

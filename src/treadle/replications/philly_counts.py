@@ -1,4 +1,4 @@
-"""What the Philly study counted: waits by cause, empty servers, and trials that failed."""
+"""The counts of the Philly study: waits by cause, empty servers, and failed trials."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class _Wait(NamedTuple):
 
 
 class Waits:
-    """Waits from a submission or failure to the start, by what their tries failed for."""
+    """Waits from a submission or failure to the start, by the cause of their failed tries."""
 
     def __init__(self) -> None:
         self._begin_at = 0.0
@@ -66,9 +66,10 @@ class Waits:
         return sum(1 for wait in self._over.get(bucket, ()) if wait.tries)
 
     def fragmentation(self, bucket: str) -> float:
-        """Of 100 spells of waiting for one cause, by jobs of a size, those for want of a place.
+        """The percentage of waiting spells of a size that fragmentation caused.
 
-        A wait whose tries fail for one cause, then the other, then the first again is three.
+        A spell is a run of failed tries with one cause. A wait whose cause changes twice is three
+        spells.
         """
         spells = Counter(
             cause for wait in self._over.get(bucket, ()) for cause, _ in groupby(wait.tries)
@@ -76,7 +77,7 @@ class Waits:
         return 100 * spells[False] / max(spells.total(), 1)
 
     def minutes(self, bucket: str, percent: float, tenant: str | None = None) -> float:
-        """Of all starts, at once or not; of one tenant or of everybody."""
+        """A percentile over all starts, immediate ones included; of one tenant or of all."""
         waited_s = sorted(
             wait.seconds
             for wait in self._over.get(bucket, ())
@@ -85,12 +86,12 @@ class Waits:
         return (percentile(waited_s, percent) or 0.0) / 60
 
     def nodes(self, bucket: str) -> float:
-        """Of the average start."""
+        """The mean node count of a start."""
         counts = self._nodes.get(bucket, [])
         return sum(counts) / max(len(counts), 1)
 
     def median_min(self, *, waited: bool = False) -> float:
-        """Of jobs of several devices: of all of them, or of those that waited."""
+        """The median wait of multi-device jobs: of all, or of those that waited."""
         several = [wait for bucket, over in self._over.items() if bucket != "1" for wait in over]
         waited_s = sorted(wait.seconds for wait in several if wait.tries or not waited)
         return (percentile(waited_s, 50) or 0.0) / 60
@@ -137,16 +138,16 @@ class Empty:
 
     @property
     def share(self) -> float:
-        """Of 100 servers; 0 if the load was never near."""
+        """In percent; 0 if the load was never near two thirds."""
         return sum(self._shares) / max(len(self._shares), 1)
 
 
 class Trials:
-    """What a record says of attempts that ended in a failure."""
+    """Statistics of the failed attempts in a record."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._failures = recorder.failures
-        self._asked = {job: story.spec.asked for job, story in recorder.stories.items()}
+        self._asked = {job: history.spec.asked for job, history in recorder.histories.items()}
 
     @property
     def count(self) -> int:
@@ -154,7 +155,7 @@ class Trials:
 
     @property
     def on_all(self) -> int:
-        """Those of several devices that failed while they held all of them."""
+        """Multi-device attempts that failed while they held all their devices."""
         return sum(1 < self._asked[failed.job] <= failed.size for failed in self._failures)
 
     @property
@@ -162,13 +163,13 @@ class Trials:
         return sum(failed.device_s for failed in self._failures) / 3600
 
     def deterministic(self) -> float:
-        """Of 100, those that would fail the same way again."""
+        """The percentage that would fail the same way again."""
         classes = [CLASSES[failed.reason] for failed in self._failures]
         again = sum(kind in {"deterministic", "resource"} for kind in classes)
         return 100 * again / max(self.count, 1)
 
     def early(self, least: int) -> float:
-        """Of 100 of jobs of at least so many devices, those that failed in 5 minutes."""
+        """The percentage that failed within 5 minutes, of jobs of at least `least` devices."""
         asked = self._asked
         ran_s = [f.device_s / asked[f.job] for f in self._failures if asked[f.job] >= least]
         return 100 * sum(s <= 300.0 for s in ran_s) / max(len(ran_s), 1)

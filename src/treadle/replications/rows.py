@@ -1,4 +1,4 @@
-"""A figure that was measured, beside the one that was published."""
+"""A measured figure and the published one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. A tolerance is relative; without one the figure is shown and not judged."""
+    """One figure. The tolerance is relative; without one the figure is shown, not judged."""
 
     what: str
     measured: float
@@ -17,7 +17,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Measured over published, less one."""
+        """Measured over published, minus one."""
         return None if not self.published else self.measured / self.published - 1.0
 
     @property

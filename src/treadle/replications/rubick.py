@@ -1,15 +1,15 @@
 """Rubick (Zhang et al., MLSys'25), Table 4: 406 jobs on eight servers of eight A800 GPUs.
 
-The published figures are of a real cluster. Here every policy runs in the simulator, where a step
-takes what the plan model of `treadle plan` says and every change of a running job costs 78 s, the
-paper's average. The authors' own simulator is no measure: it runs jobs whose devices were taken
-away, up to 344 GPUs' worth of them on 64.
+The published figures are from a real cluster. Here every policy runs in the simulator: the plan
+model of `treadle plan` gives the time of a step, and every change of a running job costs 78 s, the
+paper's average. The authors' own simulator is not a reference: it keeps running jobs whose devices
+were taken away, up to 344 GPUs' worth of them on 64.
 
-Times are shorter than published, for every policy. Three things differ: a first start costs
-nothing; Synergy lets jobs that fit pass those that do not, which the authors do
-not say of theirs (strictly in order it is several times slower, and the published figure lies
-between the two); and in the authors' files of these two traces no job has a guarantee, so all are
-best-effort. What promises cost is shown beside.
+Times are shorter than published, for every policy. Three things differ: a first start is free;
+Synergy lets jobs that fit overtake those that do not, and the authors do not say whether theirs
+does (in strict order it is several times slower, and the published figure lies between the two);
+and in the authors' files of these two traces no job has a guarantee, so all are best-effort. The
+cost of promises is shown too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,9 +45,9 @@ _PUBLISHED: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     },
 }
 _CALLED = {BASE: "random plans (Base)", BEST_PLANS: "best plans (BP)"}
-# Shown beside the published policies, and not published.
+# Shown for comparison; not published.
 _BESIDE = ("rubick?promises=on", "synergy?strict=on")
-# Less than the paper's ratios, which a real cluster showed; and its ablations in the paper's order.
+# Lower limits below the paper's ratios, which are from a real cluster; ablations in its order.
 _EXPECTED = (
     ("synergy", "rubick", 2.2),
     ("sia", "rubick", 1.6),
@@ -68,7 +68,7 @@ _WHAT = ("average completion time", "99th percentile of completion times", "make
 
 
 def settings(name: str, options: Mapping[str, str]) -> Settings:  # noqa: ARG001
-    """The paper's settings for a policy. Rubick promises nothing unless told to."""
+    """The paper's settings for a policy. Rubick's promises are off unless the name sets them."""
     base, _, query = name.partition("?")
     if base.startswith("rubick") and "promises=" not in query:
         query = f"{query}&promises=off" if query else "promises=off"
@@ -106,7 +106,7 @@ def figures(find: Find, cluster: Cluster) -> Iterator[tuple[str, Row]]:
 
 
 def _tenants(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
-    """Half the jobs are one tenant's, with a quota of the whole cluster; the others have none."""
+    """One tenant has half the jobs and a quota of the whole cluster; the other has no quota."""
     called = "two tenants (MT)"
     shared = replace(workload, jobs=tuple(_divided(workload.jobs)))
     measured: dict[str, tuple[float, float, float]] = {}
@@ -115,9 +115,9 @@ def _tenants(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
         experiment = ready(shared, cluster, settings(name, {}))
         if name.startswith("rubick"):
             experiment.simulation.observe(promises)
-        everybody = hours(experiment.finish())
+        all_jobs = hours(experiment.finish())
         groups = {group.name: group for group in by_tenant(experiment.recorder)}
-        found = (everybody, _mean_h(groups["A"]), _mean_h(groups["B"]))
+        found = (all_jobs, _mean_h(groups["A"]), _mean_h(groups["B"]))
         measured[name] = found
         for whose, value, known in zip(_WHOSE, found, published, strict=True):
             yield (

@@ -1,8 +1,8 @@
-"""Whether promises are kept: watches a simulation and counts guaranteed jobs that get too little.
+"""Check a simulation for broken promises: guaranteed jobs that run slower than promised.
 
-A guaranteed job is owed the speed of what its user asked for as soon as its tenant's quota allows
-for the fewest devices that give it. It may lack that at one decision, while others make room; what
-counts is who still lacks it when the next decision has been carried out and time has passed.
+A guaranteed job is promised the speed of what its user asked for, as soon as its tenant's quota
+covers the fewest devices that give this speed. It may be slower for one decision, while other jobs
+make room. A promise is broken if it still is after the next decision and some time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ class Promises:
         self._quotas = quotas
         self._curves = Curves(ScalingModel())
         self._decisions = 0
-        self._since: dict[JobId, float] = {}  # jobs that were owed something at the last decision
+        self._since: dict[JobId, float] = {}  # jobs below their promise, and since when
         self.broken: set[JobId] = set()
-        self.kept = 0  # times that a guaranteed job had what it was owed
+        self.kept = 0  # times that a guaranteed job had its promised speed
 
     def __call__(
         self,
@@ -60,7 +60,7 @@ class Promises:
                 self.kept += job.allocation is not None
 
     def _has_promise(self, job: Job) -> bool:
-        """One that the empty cluster and the whole quota could keep."""
+        """Whether the empty cluster and the whole quota could give the promised speed."""
         curve = self._curves.of(job.spec)
         quota = self._quotas.get(job.spec.tenant, 0.0)
         return job.spec.guaranteed and curve.keeps and curve.minimum <= quota
@@ -68,6 +68,6 @@ class Promises:
     def _is_slow(self, job: Job) -> bool:
         assert job.allocation is not None, "asked only for jobs that hold devices"
         if job.size >= job.spec.asked:
-            return False  # It has all that its user wanted.
+            return False  # It has the size its user asked for.
         speed = self._curves.speed(job.spec, shape(counted(job.allocation.devices)))
         return speed is None or speed.value < ENOUGH

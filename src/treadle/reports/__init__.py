@@ -1,1 +1,1 @@
-"""What happened, in numbers, tables, figures and one page."""
+"""The results of runs: metrics, tables, figures and an HTML page."""

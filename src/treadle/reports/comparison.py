@@ -1,4 +1,4 @@
-"""Runs of one workload under several policies, ready to be shown side by side."""
+"""Runs of one workload under several policies, for tables and charts side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from treadle.core.job import JobId
 from treadle.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
 from treadle.reports.recorder import WAIT_CAUSES, Recorder
 
-# Okabe and Ito's colours, told apart by colour-blind readers; page and figures share them.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; page and figures share them.
 # Yellow is left out (too faint on white) and so is black (lost on a dark page).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#aa4499")
 
@@ -27,17 +27,17 @@ class Run:
     def completion_s(self) -> list[float]:
         """Submission to finish, of each finished job."""
         return [
-            story.ended_at - story.submitted_at
-            for story in self.recorder.stories.values()
-            if story.status == "finished" and story.ended_at is not None
+            history.ended_at - history.submitted_at
+            for history in self.recorder.histories.values()
+            if history.status == "finished" and history.ended_at is not None
         ]
 
     def fairness(self) -> list[float]:
         """Finish-time fairness of each finished job."""
         return [
-            finish_time_fairness(story, self.summary.devices)
-            for story in self.recorder.stories.values()
-            if story.status == "finished"
+            finish_time_fairness(history, self.summary.devices)
+            for history in self.recorder.histories.values()
+            if history.status == "finished"
         ]
 
     def waiting(self) -> Sequence[float]:
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was run, how to run it again, and what came out."""
+    """Several runs, and the command that reproduces them."""
 
     title: str
     command: str  # the exact command that reproduces it
@@ -66,18 +66,18 @@ class Comparison:
     def span(self) -> tuple[float, float]:
         """The first submission and the last event of all runs."""
         recorders = [run.recorder for run in self.runs]
-        starts = [story.submitted_at for one in recorders for story in one.stories.values()]
+        starts = [history.submitted_at for one in recorders for history in one.histories.values()]
         ends = [one.series.at[-1] for one in recorders if one.series.at]
         from_at = min(starts, default=0.0)
         return from_at, max([from_at, *ends])
 
     def causes(self) -> list[str]:
-        """Why jobs waited; fair share only where a policy knows of one."""
+        """The causes of waiting; fair share only if some policy has fair shares."""
         shares = (run.summary.wait_causes or {} for run in self.runs)
         fair = any(some.get("fair share") for some in shares)
         return [cause for cause in WAIT_CAUSES if fair or cause != "fair share"]
 
 
 def colour(index: int) -> str:
-    """The colour of the run at that place."""
+    """The colour of the run with that index."""
     return PALETTE[index % len(PALETTE)]

@@ -1,4 +1,4 @@
-"""A report as words and tables: written once, shown in a terminal and as a page."""
+"""A report of text and tables, to print in a terminal or as a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MISSING = "-"
 
 
 class Cell(NamedTuple):
-    """What a table says in one place."""
+    """One cell of a table."""
 
     text: str
     change: str = ""  # against the first row
@@ -23,7 +23,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Cell | None]]  # None: there is no such number
     note: str = ""
-    # What a page draws beside each row: shares of 1, one after another, of these parts.
+    # A page draws a stacked bar beside each row: the shares of these parts, which add up to 1.
     parts: Sequence[str] = ()
     shares: Sequence[Sequence[float]] = ()
 
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One subject: what it is about, what was found, and its tables."""
+    """One section: an introduction, findings and tables."""
 
     title: str
     lead: str
@@ -43,7 +43,7 @@ class Section:
 
 
 class Tile(NamedTuple):
-    """A number to remember."""
+    """A key number."""
 
     title: str
     value: str
@@ -54,14 +54,14 @@ class Tile(NamedTuple):
 class Document:
     title: str
     facts: str
-    command: str  # that makes it again
+    command: str  # that reproduces it
     tiles: Sequence[Tile]
     sections: Sequence[Section]
     notes: Sequence[str]
 
 
 def cell(value: str | Cell | None) -> Cell:
-    """A cell, whatever was written."""
+    """Convert text or None to a cell."""
     if isinstance(value, Cell):
         return value
     return Cell(MISSING if value is None else value)

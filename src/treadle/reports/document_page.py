@@ -1,7 +1,7 @@
 """A document as one self-contained HTML page, without a script.
 
-Every text is escaped, whoever wrote it. Bars are SVG, whose widths are attributes: the page's
-policy forbids style attributes.
+All text is escaped. Bars are SVG, whose widths are attributes: the page's content policy forbids
+style attributes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def _change(text: str, tone: str) -> str:
 
 
 def _key(table: Table) -> str:
-    """Which colour is which part; one part needs none."""
+    """The legend of the bars; one part needs none."""
     if len(table.parts) < 2:
         return ""
     names = "".join(
@@ -94,7 +94,7 @@ def _key(table: Table) -> str:
 
 
 def _bar(shares: Sequence[float]) -> str:
-    """The numbers stand beside it, so that nobody needs to see it."""
+    """A bar, hidden from screen readers: the numbers are in the table."""
     return (
         f'<svg class="share" viewBox="0 0 {_WIDE} 10" preserveAspectRatio="none" '
         f'aria-hidden="true">{"".join(_rectangles(shares))}</svg>'

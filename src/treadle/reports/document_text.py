@@ -8,7 +8,7 @@ from treadle.reports.table import WIDTH_MAX
 
 
 def document_text(document: Document) -> str:
-    """The whole of it; the leads, which explain, are for the page."""
+    """The whole document, without the introductions of sections; those are for the page."""
     lines = [document.title, _wrapped(document.facts), ""]
     for section in document.sections:
         lines += [*_section(section), ""]

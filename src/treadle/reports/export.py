@@ -1,4 +1,4 @@
-"""Results as files: whole or not at all."""
+"""Write results to files, atomically."""
 
 import csv
 import json
@@ -12,10 +12,10 @@ from treadle.core.errors import InvalidInputError
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.metrics import finish_time_fairness
 from treadle.reports.recorder import WAIT_CAUSES
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 
 _ROWS_AT_ONCE = 2000
-_WHOLE_MAX = 1e15  # larger ones stay floats: 1e308 and not 308 zeros
+_WHOLE_MAX = 1e15  # larger numbers stay floats: 1e308, not 308 zeros
 _JOB_COLUMNS = (
     *("policy", "id", "tenant", "size", "submit_s", "first_start_s", "end_s", "jct_s", "waited_s"),
     *("gpu_s", "status", "starts", "restarts", "preemptions", "interruptions", "resizes", "moves"),
@@ -32,7 +32,7 @@ _SERIES_COLUMNS = (
 
 
 def write_tables(comparison: Comparison, directory: Path) -> list[Path]:
-    """Write summary.csv, summary.json, jobs.csv and series.csv; the directory is made if needed."""
+    """Write summary.csv, summary.json, jobs.csv and series.csv; creates the directory."""
     make_directory(directory)
     contents: dict[str, Iterable[str]] = {
         "summary.csv": _summary_csv(comparison),
@@ -48,17 +48,17 @@ def write_tables(comparison: Comparison, directory: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole: a reader sees the old one or the new one, never half of it."""
+    """Write a file atomically: a reader sees the old file or the new one, never a part."""
     _write(path, [text])
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole, as `write_text` does."""
+    """Write a file atomically, like `write_text`."""
     _write(path, [content])
 
 
 def check_writable(path: Path) -> None:
-    """Refuse, before any work is done, a path that could not be written afterwards."""
+    """Refuse a path that cannot be written, before any work is done."""
     if path.is_dir():
         raise InvalidInputError(f"cannot write {path}: it is a directory; name a file in it")
     parent = path.parent
@@ -74,7 +74,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse, before any work is done, a directory that could not be made or written in."""
+    """Refuse a directory that cannot be created or written to, before any work is done."""
     nearest = directory
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
@@ -85,7 +85,7 @@ def check_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory for results, unless it is there."""
+    """Create a directory for results if it does not exist."""
     check_directory(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def _summary_csv(comparison: Comparison) -> Iterator[str]:
 
 
 def _flat(run: Run) -> dict[str, object]:
-    """A summary with one column for each cause of waiting; causes by size are in the JSON."""
+    """A summary as flat columns, one for each cause of waiting; the JSON has causes by size."""
     row = run.summary.as_dict()
     causes = run.summary.wait_causes
     del row["wait_causes"], row["wait_causes_by_size"]
@@ -126,24 +126,30 @@ def _flat(run: Run) -> dict[str, object]:
 
 def _job_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     for run in comparison.runs:
-        for story in run.recorder.stories.values():
-            yield _job_row(run, story)
+        for history in run.recorder.histories.values():
+            yield _job_row(run, history)
 
 
-def _job_row(run: Run, story: Story) -> Sequence[object]:
-    spec, end_at = story.spec, story.ended_at
-    finished = story.status == "finished"
-    is_aside = spec.id in run.never_fit and not story.starts
-    status = "never_fit" if is_aside else story.status
+def _job_row(run: Run, history: JobHistory) -> Sequence[object]:
+    spec, end_at = history.spec, history.ended_at
+    finished = history.status == "finished"
+    is_aside = spec.id in run.never_fit and not history.starts
+    status = "never_fit" if is_aside else history.status
     return (
         *(run.policy, spec.id, spec.tenant, spec.asked),
-        *(story.submitted_at, story.first_start_at, end_at),
-        end_at - story.submitted_at if finished and end_at is not None else None,
-        *(story.waited_s, story.service_s, status, story.starts, max(story.starts - 1, 0)),
-        *(story.preemptions, story.interruptions, story.resizes, story.moves, story.failures),
-        story.lost_s,
-        finish_time_fairness(story, run.summary.devices) if finished else None,
-        story.overtaken,
+        *(history.submitted_at, history.first_start_at, end_at),
+        end_at - history.submitted_at if finished and end_at is not None else None,
+        *(history.waited_s, history.service_s, status, history.starts, max(history.starts - 1, 0)),
+        *(
+            history.preemptions,
+            history.interruptions,
+            history.resizes,
+            history.moves,
+            history.failures,
+        ),
+        history.lost_s,
+        finish_time_fairness(history, run.summary.devices) if finished else None,
+        history.overtaken,
     )
 
 
@@ -171,7 +177,7 @@ def _csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
 
 def _cell(value: object) -> object:
-    """Whole numbers without a point: 60 and not 60.0. Those that are not finite are empty."""
+    """Whole numbers without a decimal point: 60, not 60.0. Empty if not finite."""
     if not isinstance(value, float):
         return value
     if not isfinite(value):
@@ -200,7 +206,7 @@ def _write(path: Path, chunks: Iterable[str | bytes]) -> None:
 
 
 def _encoded(chunk: str | bytes) -> bytes:
-    # A lone surrogate in a job's id must not cost the whole report.
+    # A lone surrogate in a job's id must not break the whole report.
     return chunk if isinstance(chunk, bytes) else chunk.encode(errors="backslashreplace")
 
 

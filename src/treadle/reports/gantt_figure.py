@@ -1,13 +1,13 @@
-"""The chart of devices as a figure: time across, devices down, one rectangle for each hold."""
+"""The Gantt chart as a figure: time across, devices down, one rectangle for each hold."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from treadle.reports.chart_span import ChartSpan
 from treadle.reports.comparison import Comparison, Run
-from treadle.reports.focus import Focus
-from treadle.reports.holds import HOLDS_MAX, Rows, largest, shown_share
+from treadle.reports.gantt_rows import HOLDS_MAX, Rows, largest, shown_share
 from treadle.reports.metrics import SIZE_BUCKETS, size_bucket
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +23,12 @@ _Corners = list[tuple[float, float]]
 def draw_gantt(
     axes: "Axes",
     comparison: Comparison,
-    shown_first: Focus,
+    shown_first: ChartSpan,
     *,
     run: Run,
     holds_max: int = HOLDS_MAX,
 ) -> None:
-    """Draw who held what under one policy, coloured by the size that was asked for."""
+    """Draw which job held which devices under one policy, coloured by asked size."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
 
     holds = run.recorder.holds
@@ -50,8 +50,8 @@ def draw_gantt(
     axes.set_title(_title(run, shown, holds), loc="left", fontsize=9)
 
 
-def time_title(shown_first: Focus) -> str:
-    """The title of an axis of time, which says what was cut."""
+def time_title(shown_first: ChartSpan) -> str:
+    """The title of a time axis, with what was cut."""
     title = "time since the first submission (h)"
     if not shown_first.cut_s:
         return title
@@ -68,7 +68,7 @@ def _corners(
     corners: dict[str, list[_Corners]] = {name: [] for name in SIZE_BUCKETS}
     turns = max((hold.allocation.turn for hold in shown), default=0) + 1
     for hold in shown:
-        bucket = corners[size_bucket(run.recorder.stories[hold.job].spec.asked)]
+        bucket = corners[size_bucket(run.recorder.histories[hold.job].spec.asked)]
         left, right = (hold.from_at - from_at) / _HOUR_S, (hold.to_at - from_at) / _HOUR_S
         spans = rows.spans(hold.allocation)
         for first, count in zip(spans[::2], spans[1::2], strict=True):

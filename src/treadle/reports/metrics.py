@@ -1,7 +1,7 @@
-"""From what a run left behind to the numbers that compare policies.
+"""The metrics of a run, by which policies are compared.
 
-Every mean and percentile is over finished jobs; where none finished the number is None, never a
-zero that looks like a result. Seconds are trace seconds.
+Every mean and percentile is over finished jobs. If no job finished, it is None, never a zero that
+looks like a result. Seconds are trace seconds.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,13 +11,13 @@ from math import floor
 from operator import mul, sub
 
 from treadle.core.job import JobId
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.reports.recorder import WAIT_CAUSES, Recorder
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 
 SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")
 _TENANTS_MAX = 20
-_FAIR = 1.0 + 1e-9  # rounding alone makes nobody unfairly treated
+_FAIR = 1.0 + 1e-9  # rounding alone does not make a job unfairly treated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Summary:
     finished: int
     failed: int
     cancelled: int
-    never_fit: int  # jobs that the cluster could not run even empty, and never ran
+    never_fit: int  # jobs that never ran because even the empty cluster is too small
     unfinished: int  # still waiting or running when the record ended, never_fit not counted
     jct_mean_s: float | None
     jct_p50_s: float | None
     jct_p90_s: float | None
     jct_p99_s: float | None
-    queue_mean_s: float | None  # all waiting of a job, before its first start and after
+    queue_mean_s: float | None  # waiting before the first start and after it
     queue_p50_s: float | None
     queue_p90_s: float | None
     queue_p99_s: float | None
@@ -64,7 +64,7 @@ class Summary:
     decide_cpu_s: float
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON object; a number that is not finite is null in it."""
+        """The JSON object; a number that is not finite becomes null."""
         return {field.name: finite(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -91,24 +91,24 @@ def summarise(
     decide_cpu_s: float,
     never_fit: Mapping[JobId, str],
 ) -> Summary:
-    """The numbers of one run; `never_fit` says why, for jobs that the cluster cannot hold."""
-    stories = recorder.stories
-    finished = [story for story in stories.values() if story.status == "finished"]
+    """The metrics of one run; `never_fit`: jobs that the cluster cannot hold."""
+    histories = recorder.histories
+    finished = [history for history in histories.values() if history.status == "finished"]
     aside = never_started(recorder, never_fit)
-    left_out = {story.spec.id for story in aside}
-    queued = [story for identity, story in stories.items() if identity not in left_out]
+    left_out = {history.spec.id for history in aside}
+    queued = [history for identity, history in histories.items() if identity not in left_out]
     ended = {name: _count(queued, name) for name in ("failed", "cancelled")}
-    fairness = sorted(finish_time_fairness(story, devices) for story in finished)
-    jct_s = sorted(_jct_s(story) for story in finished)
-    queue_s = sorted(story.waited_s for story in finished)
+    fairness = sorted(finish_time_fairness(history, devices) for history in finished)
+    jct_s = sorted(_jct_s(history) for history in finished)
+    queue_s = sorted(history.waited_s for history in finished)
     causes, causes_by_size = _wait_causes(recorder, aside)
-    first_at = min((story.submitted_at for story in stories.values()), default=None)
-    end_at = max((_ended_at(story) for story in finished), default=None)
+    first_at = min((history.submitted_at for history in histories.values()), default=None)
+    end_at = max((_ended_at(history) for history in finished), default=None)
     usage = _usage(recorder, aside, devices=devices, first_at=first_at, end_at=end_at)
     return Summary(
         policy=policy,
         devices=devices,
-        jobs=len(stories),
+        jobs=len(histories),
         finished=len(finished),
         **ended,
         never_fit=len(aside),
@@ -129,40 +129,40 @@ def summarise(
         efficiency=usage.efficiency,
         queue_length_mean=usage.queue_length_mean,
         queue_length_max=usage.queue_length_max,
-        blocking_index=_ratio(_sum(queued, "blocked"), _sum(queued, "waited_s")),
+        blocking_index=_ratio(_sum(queued, "blocking"), _sum(queued, "waited_s")),
         fairness_mean=mean(fairness),
         fairness_p99=percentile(fairness, 99),
         fairness_max=fairness[-1] if fairness else None,
         unfair_share=_ratio(sum(1 for rho in fairness if rho > _FAIR), len(fairness)),
-        preemptions=int(_sum(stories.values(), "preemptions")),
-        interruptions=int(_sum(stories.values(), "interruptions")),
-        resizes=int(_sum(stories.values(), "resizes")),
-        moves=int(_sum(stories.values(), "moves")),
-        restarts=sum(max(story.starts - 1, 0) for story in stories.values()),
-        failures=int(_sum(stories.values(), "failures")),
-        lost_gpu_h=_sum(stories.values(), "lost_s") / 3600.0,
+        preemptions=int(_sum(histories.values(), "preemptions")),
+        interruptions=int(_sum(histories.values(), "interruptions")),
+        resizes=int(_sum(histories.values(), "resizes")),
+        moves=int(_sum(histories.values(), "moves")),
+        restarts=sum(max(history.starts - 1, 0) for history in histories.values()),
+        failures=int(_sum(histories.values(), "failures")),
+        lost_gpu_h=_sum(histories.values(), "lost_s") / 3600.0,
         decisions=decisions,
         decide_cpu_s=decide_cpu_s,
     )
 
 
-def never_started(recorder: Recorder, never_fit: Iterable[JobId]) -> list[Story]:
-    """Of the jobs that the cluster cannot hold, those that it never held.
+def never_started(recorder: Recorder, never_fit: Iterable[JobId]) -> list[JobHistory]:
+    """The jobs of `never_fit` that never ran.
 
-    One that ran until its node was lost had its place in the queue and is unfinished.
+    A job that ran until its node was lost counts as unfinished instead.
     """
-    found = (recorder.stories.get(identity) for identity in never_fit)
-    return [story for story in found if story is not None and not story.starts]
+    found = (recorder.histories.get(identity) for identity in never_fit)
+    return [history for history in found if history is not None and not history.starts]
 
 
 def by_size(recorder: Recorder) -> list[Group]:
     """One group for each size bucket that has jobs, small to large."""
-    members = _grouped(recorder, lambda story: size_bucket(story.spec.asked))
+    members = _grouped(recorder, lambda history: size_bucket(history.spec.asked))
     return [_group(name, members[name]) for name in SIZE_BUCKETS if name in members]
 
 
 def by_tenant(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[Group]:
-    """One group for each tenant, the largest user first; the smallest share one group."""
+    """One group for each tenant, the largest first; the smallest tenants share one group."""
     return by_tenants(recorder, largest_tenants(recorder, groups_max=groups_max))
 
 
@@ -172,13 +172,14 @@ def by_tenants(recorder: Recorder, names: Sequence[str]) -> list[Group]:
     others = [name for name in members if name not in names]
     groups = [_group(name, members[name]) for name in names if name in members]
     if others:
-        rest = [story for name in others for story in members[name]]
+        rest = [history for name in others for history in members[name]]
         groups.append(_group(f"({len(others)} other tenants)", rest))
     return groups
 
 
 def largest_tenants(recorder: Recorder, *, groups_max: int = _TENANTS_MAX) -> list[str]:
-    """The tenants that used most, so many that with one group for the rest it is groups_max."""
+    """The tenants with the most device time, so that with one group for the rest there are
+    `groups_max` groups."""
     members = _grouped(recorder, _tenant)
     names = sorted(members, key=lambda name: (-_sum(members[name], "service_s"), name))
     return names if len(names) <= groups_max else names[: groups_max - 1]
@@ -193,18 +194,18 @@ def size_bucket(size: int) -> str:
     return "5-8" if size <= 8 else ">8"
 
 
-def finish_time_fairness(story: Story, devices: int) -> float:
-    """How much longer a finished job took than on its own fair share of the cluster.
+def finish_time_fairness(history: JobHistory, devices: int) -> float:
+    """Completion time over the time that the job would take on an equal share of the cluster.
 
-    Its share is the devices over the mean number of unfinished jobs during its life. Alone on the
-    share it would take its running time, stretched where the share is less than what it asked
-    for. Above 1 it would have been better off with the share.
+    The share is the devices over the mean number of unfinished jobs during its life. On the share
+    the job takes its running time, stretched if the share is less than what it asked for. Above 1
+    the job would have been better off with the share.
     """
-    jct_s = _jct_s(story)
-    spec = story.spec
+    jct_s = _jct_s(history)
+    spec = history.spec
     if jct_s <= 0.0:
         return 0.0
-    neighbours = max(story.contention / jct_s, 1.0)
+    neighbours = max(history.contention / jct_s, 1.0)
     stretch = min(1.0, devices / neighbours / spec.asked)
     return jct_s * stretch / (spec.iterations * spec.profile.iteration_s)
 
@@ -223,9 +224,9 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def queue_lengths(recorder: Recorder, aside: Iterable[Story]) -> Sequence[float]:
-    """Waiting jobs after each moment, without those that wait for a cluster that fits them."""
-    since = sorted(story.submitted_at for story in aside)
+def queue_lengths(recorder: Recorder, aside: Iterable[JobHistory]) -> Sequence[float]:
+    """Waiting jobs after each moment, without jobs that can never fit."""
+    since = sorted(history.submitted_at for history in aside)
     series = recorder.series
     if not since:
         return series.waiting
@@ -248,7 +249,7 @@ class _Usage:
 
 def _usage(
     recorder: Recorder,
-    aside: Sequence[Story],
+    aside: Sequence[JobHistory],
     *,
     devices: int,
     first_at: float | None,
@@ -272,7 +273,7 @@ def _usage(
     whole_s = devices * makespan_s
     return _Usage(
         utilization=busy_s / whole_s,
-        # Devices were busy and nothing was useful: nobody told the recorder about speed-ups.
+        # Devices were busy and nothing was useful: the recorder had no speed-ups.
         efficiency=(useful_s - redone_s) / whole_s if useful_s or not busy_s else None,
         queue_length_mean=waiting_s / makespan_s,
         queue_length_max=longest,
@@ -280,7 +281,7 @@ def _usage(
 
 
 def _wait_causes(
-    recorder: Recorder, aside: Sequence[Story]
+    recorder: Recorder, aside: Sequence[JobHistory]
 ) -> tuple[Mapping[str, float] | None, Mapping[str, Mapping[str, float] | None]]:
     """Shares of waiting seconds by cause: of all jobs, and within each size bucket."""
     buckets = waited_by_cause(recorder, aside)
@@ -288,13 +289,13 @@ def _wait_causes(
     return _shares(total), {name: _shares(bucket) for name, bucket in buckets.items()}
 
 
-def waited_by_cause(recorder: Recorder, aside: Iterable[Story]) -> dict[str, dict[str, float]]:
-    """Seconds waited in each size bucket by cause, without those of the jobs set aside."""
+def waited_by_cause(recorder: Recorder, aside: Iterable[JobHistory]) -> dict[str, dict[str, float]]:
+    """Seconds waited in each size bucket by cause, without the jobs in `aside`."""
     seconds = dict(recorder.wait_s)
-    for story in aside:
-        # A job too large for the cluster waits for devices; it is no part of the queue.
-        key = ("devices", story.spec.asked)
-        seconds[key] = max(seconds.get(key, 0.0) - story.waited_s, 0.0)
+    for history in aside:
+        # A job too large for the cluster waits for devices, but is not in the queue.
+        key = ("devices", history.spec.asked)
+        seconds[key] = max(seconds.get(key, 0.0) - history.waited_s, 0.0)
     buckets = {name: dict.fromkeys(WAIT_CAUSES, 0.0) for name in SIZE_BUCKETS}
     for (cause, size), waited_s in seconds.items():
         buckets[size_bucket(size)][cause] += waited_s
@@ -309,47 +310,47 @@ def _shares(parts: Mapping[str, float]) -> Mapping[str, float] | None:
 # -- over jobs ----------------------------------------------------------------------------------
 
 
-def _grouped(recorder: Recorder, name: Callable[[Story], str]) -> dict[str, list[Story]]:
-    members: dict[str, list[Story]] = {}
-    for story in recorder.stories.values():
-        members.setdefault(name(story), []).append(story)
+def _grouped(recorder: Recorder, name: Callable[[JobHistory], str]) -> dict[str, list[JobHistory]]:
+    members: dict[str, list[JobHistory]] = {}
+    for history in recorder.histories.values():
+        members.setdefault(name(history), []).append(history)
     return members
 
 
-def _tenant(story: Story) -> str:
-    return story.spec.tenant or "(no tenant)"
+def _tenant(history: JobHistory) -> str:
+    return history.spec.tenant or "(no tenant)"
 
 
-def _group(name: str, stories: Sequence[Story]) -> Group:
-    finished = [story for story in stories if story.status == "finished"]
-    jct_s = sorted(_jct_s(story) for story in finished)
+def _group(name: str, histories: Sequence[JobHistory]) -> Group:
+    finished = [history for history in histories if history.status == "finished"]
+    jct_s = sorted(_jct_s(history) for history in finished)
     return Group(
         name=name,
-        jobs=len(stories),
+        jobs=len(histories),
         finished=len(finished),
         jct_mean_s=mean(jct_s),
         jct_p50_s=percentile(jct_s, 50),
         jct_p99_s=percentile(jct_s, 99),
-        queue_mean_s=mean([story.waited_s for story in finished]),
-        gpu_h=_sum(stories, "service_s") / 3600.0,
+        queue_mean_s=mean([history.waited_s for history in finished]),
+        gpu_h=_sum(histories, "service_s") / 3600.0,
     )
 
 
-def _jct_s(story: Story) -> float:
-    return _ended_at(story) - story.submitted_at
+def _jct_s(history: JobHistory) -> float:
+    return _ended_at(history) - history.submitted_at
 
 
-def _ended_at(story: Story) -> float:
-    assert story.ended_at is not None, f"job {story.spec.id} is {story.status} and has no end"
-    return story.ended_at
+def _ended_at(history: JobHistory) -> float:
+    assert history.ended_at is not None, f"job {history.spec.id} is {history.status} and has no end"
+    return history.ended_at
 
 
-def _count(stories: Iterable[Story], status: str) -> int:
-    return sum(1 for story in stories if story.status == status)
+def _count(histories: Iterable[JobHistory], status: str) -> int:
+    return sum(1 for history in histories if history.status == status)
 
 
-def _sum(stories: Iterable[Story], name: str) -> float:
-    return float(sum(getattr(story, name) for story in stories))
+def _sum(histories: Iterable[JobHistory], name: str) -> float:
+    return float(sum(getattr(history, name) for history in histories))
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -1,8 +1,8 @@
-"""How often jobs were overtaken: how many that came later started while they waited.
+"""How often a job was overtaken: how many later jobs started while it waited.
 
-Counting at every start everybody who waits would cost what the queue is long. Instead starts are
-kept in a tree of partial sums by who came when, and a job that waits looks twice: when it begins
-and when it is asked.
+Updating every waiting job at every start would take time in proportion to the queue. Instead a
+Fenwick tree counts starts by order of arrival, and a waiting job reads it twice: when it begins to
+wait, and when it is asked.
 """
 
 
@@ -14,7 +14,7 @@ class Overtakes:
         self._total = 0
 
     def join(self) -> int:
-        """The place of somebody who comes now."""
+        """The place of a job that arrives now."""
         place = len(self._sums)
         self._sums.append(self._before(place - 1) - self._before(place - (place & -place)))
         return place
@@ -26,7 +26,7 @@ class Overtakes:
             place += place & -place
 
     def after(self, place: int) -> int:
-        """Starts so far of those who came later."""
+        """Starts so far of jobs that arrived later."""
         return self._total - self._before(place)
 
     def _before(self, place: int) -> int:

@@ -1,20 +1,20 @@
 """One self-contained HTML page: the comparison, its figures and how to run it again.
 
-The page asks nothing of the network (`template.py`). Data travels as JSON and reaches the document
-as text nodes only.
+The page makes no network requests (`template.py`). Data is embedded as JSON and inserted into the
+document as text nodes only.
 """
 
 import json
 from html import escape
 
 from treadle.reports.comparison import Comparison
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.reports.page_data import page_data
 from treadle.reports.table import comparison_table
 from treadle.reports.template import asset, content_policy, filled
 from treadle.version import __version__
 
-# In the order in which one needs the other.
+# In order of dependency.
 _SCRIPTS = (
     *("base.js", "axes.js", "chart.js", "summary.js", "more.js", "bars.js", "gantt.js"),
     "main.js",
@@ -41,6 +41,6 @@ def page(comparison: Comparison) -> str:
 
 
 def as_script_data(value: object) -> str:
-    """JSON that no HTML parser can leave early: no angle bracket and no ampersand is literal."""
+    """JSON that is safe inside a script element: angle brackets and ampersands are escaped."""
     text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

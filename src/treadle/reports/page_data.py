@@ -1,16 +1,16 @@
-"""What the page shows, as one JSON value: sampled and packed, so that large runs stay small."""
+"""The page's data as one JSON value: sampled and packed, so that large runs stay small."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from treadle.reports.chart_span import ChartSpan, chart_span
 from treadle.reports.comparison import Comparison, Run, colour
-from treadle.reports.curves import BINS_MAX, binned, peaks, sampled, short
-from treadle.reports.focus import Focus, focus
-from treadle.reports.holds import HOLDS_MAX, Rows, largest, shown_share
+from treadle.reports.downsample import BINS_MAX, binned, peaks, sampled, short
+from treadle.reports.gantt_rows import HOLDS_MAX, Rows, largest, shown_share
 from treadle.reports.metrics import SIZE_BUCKETS, by_size, by_tenants, largest_tenants, size_bucket
 from treadle.reports.recorder import Recorder
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 _CUT_BINS = 300  # points of a curve over the time that is not shown at first
 
@@ -18,7 +18,7 @@ _CUT_BINS = 300  # points of a curve over the time that is not shown at first
 def page_data(comparison: Comparison, *, holds_max: int = HOLDS_MAX) -> dict[str, object]:
     """The value that the page's script reads."""
     from_at, end_at = comparison.span()
-    shown_first = focus(comparison)
+    shown_first = chart_span(comparison)
     pieces = _pieces(shown_first, from_at)
     jobs = _Jobs()
     tenants = largest_tenants(comparison.runs[0].recorder)
@@ -67,7 +67,7 @@ class _Piece(NamedTuple):
     bins: int
 
 
-def _pieces(shown_first: Focus, from_at: float) -> list[_Piece]:
+def _pieces(shown_first: ChartSpan, from_at: float) -> list[_Piece]:
     """Fine bins for what is shown first, coarse ones for the rest."""
     pieces = [_Piece(from_at, shown_first.length_s / BINS_MAX or 1.0, BINS_MAX)]
     if shown_first.cut_s:
@@ -101,7 +101,7 @@ class _Jobs:
     def index(self, hold: Hold, recorder: Recorder) -> int:
         found = self._index.get(hold.job)
         if found is None:
-            spec = recorder.stories[hold.job].spec
+            spec = recorder.histories[hold.job].spec
             found = self._index[hold.job] = len(self._sizes)
             self._sizes.append(spec.asked)
             tenant = self._tenant_index.setdefault(spec.tenant, len(self._tenant_index))

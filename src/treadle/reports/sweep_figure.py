@@ -1,4 +1,4 @@
-"""Mean completion time against a number that was varied: one line for each of the other choices."""
+"""Mean completion time over a varied number: one line for each combination of other options."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from treadle.reports.comparison import colour
 from treadle.reports.export import make_directory
-from treadle.reports.picture import add_legend, check_available, new_picture, save
+from treadle.reports.figure_files import add_legend, check_available, new_picture, save
 
 _HOUR_S = 3600.0
 
@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 
 def sweep_figure(lines: Sequence[Line], varied: str, directory: Path) -> list[Path]:
-    """Draw means as lines, and from the least to the most of all seeds a band; PNG and SVG."""
+    """Draw means as lines, with a band from minimum to maximum over the seeds; PNG and SVG."""
     check_available()
     make_directory(directory)
     picture = new_picture()

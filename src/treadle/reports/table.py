@@ -8,7 +8,7 @@ from treadle.reports.metrics import Summary
 
 WIDTH_MAX = 100
 _UNKNOWN = "-"
-_PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
+_PLAIN_MAX = 1e9  # larger numbers are written as powers of ten
 _BOLD, _GREEN, _RED, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
@@ -49,14 +49,14 @@ def summary_text(summary: Summary) -> str:
 
 
 def duration(seconds: float | None) -> str | None:
-    """A length of time in the unit that a person would choose."""
+    """A length of time in a readable unit."""
     if seconds is None or not isfinite(seconds):
         return None
     return _in_unit(seconds, *_unit(seconds))
 
 
 def durations(values: Sequence[float | None]) -> list[str | None]:
-    """Lengths of time in one unit where they are close enough to be compared at a glance."""
+    """Lengths of time, in one unit if they are of similar magnitude."""
     known = [abs(value) for value in values if value and isfinite(value)]
     if not known:
         return [duration(value) for value in values]
@@ -92,14 +92,14 @@ def _columns(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One row; a name that is too long goes on below, since its end may be what matters."""
+    """One row; a long name is wrapped, since its end may be what matters."""
     first, *more = _wrapped(cells[0], widths[0])
     rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
     return "\n".join(["  ".join([first.ljust(widths[0]), *rest]), *more])
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """A name in pieces, broken after ?, & or a comma where it has one."""
+    """A name in pieces, broken after ?, & or a comma if possible."""
     pieces = []
     indent = ""
     while len(indent + name) > width:
@@ -144,7 +144,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
 
 
 def _not_finished(summary: Summary) -> str:
-    """Who is missing from the means, if anyone."""
+    """The jobs that the means leave out, if any."""
     parts = [
         f"{count:,} {what}"
         for count, what in (
@@ -199,7 +199,7 @@ def _causes(summary: Summary) -> str | None:
         return None
     shares = dict(summary.wait_causes)
     if not shares.get("fair share"):
-        shares.pop("fair share", None)  # Most policies know of none.
+        shares.pop("fair share", None)  # Most policies have no fair shares.
     return ", ".join(f"{cause} {percent(share) or _UNKNOWN}" for cause, share in shares.items())
 
 
@@ -255,13 +255,13 @@ def _in_unit(seconds: float, name: str, unit_s: int) -> str:
 
 
 def digits(value: float) -> str:
-    """Three digits that count; more where the whole part needs them."""
+    """Three significant digits, or more if the whole part needs them."""
     size = abs(value)
     return _short(value, ".2f" if size < 9.995 else ".1f" if size < 99.95 else ",.0f")
 
 
 def _short(value: float, form: str) -> str:
-    """A number in that form, or in powers of ten where it would fill the line."""
+    """A number in that format, or as a power of ten if it would be too long."""
     if not isfinite(value):
         return _UNKNOWN
     return format(value, form if abs(value) < _PLAIN_MAX else ".3g")

@@ -1,7 +1,7 @@
-"""Pages that ask nothing of the network: templates to fill, and a policy that allows no more.
+"""Templates of self-contained pages, with a content security policy that allows nothing else.
 
-The policy (the CSP tag) names the page's own script and style sheet by their hashes, so that even a
-hostile job id that found its way into the markup could not run.
+The policy (the CSP tag) names the page's own script and style sheet by their hashes, so that a
+hostile job id could not run even if it got into the markup.
 """
 
 import re
@@ -17,12 +17,12 @@ def asset(name: str) -> str:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """Put values into {{places}} in one pass, so that no value is itself read for places."""
+    """Replace {{names}} with values in one pass, so that values are not expanded again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
 
 
 def content_policy(style: str, script: str | None = None) -> str:
-    """What a browser may do with the page: apply this style, run this script if any."""
+    """The content policy: apply this style, run this script if any, and nothing else."""
     runs = "" if script is None else f"script-src {_hash_source(script)}; "
     return (
         f"default-src 'none'; {runs}style-src {_hash_source(style)}; "

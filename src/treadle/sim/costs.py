@@ -1,7 +1,7 @@
-"""What a restart costs: seconds with devices held and no progress made.
+"""Restart costs: seconds in which a job holds devices and makes no progress.
 
-Charged when a job's allocation changes after its first start: a trace's durations already contain
-the first one.
+Charged when a job's allocation changes after its first start: a trace's durations already include
+the first start.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Constant:
 
 
 class AsProfiled:
-    """What the job's own profile says, at any size."""
+    """The restart time in the job's own profile, at any size."""
 
     def seconds(self, spec: JobSpec, size: int) -> float:  # noqa: ARG002
         return spec.profile.restart_s
@@ -34,7 +34,7 @@ class AsProfiled:
 
 @dataclass(frozen=True, slots=True)
 class ByModel:
-    """By the job's model and size; between two sizes of the table the larger one's."""
+    """By the job's model and size; between two sizes of the table, that of the larger one."""
 
     table: Mapping[str, Mapping[int, float]]  # model -> size -> seconds
     default_s: float = 10.0

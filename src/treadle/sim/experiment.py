@@ -1,4 +1,4 @@
-"""A whole experiment: a workload on a cluster under settings, with its record."""
+"""An experiment: a workload simulated on a cluster with given settings, and its recorder."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from treadle.reports.recorder import Recorder
 from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
-from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
 from treadle.sim.run import Simulation
 from treadle.sim.settings import (
     Settings,
@@ -32,7 +32,7 @@ from treadle.sim.settings import (
     retry_rule,
     sharing,
 )
-from treadle.sim.warm import WarmEngine
+from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ Stopwatch = Callable[[], float]
 
 _NOBODY: Mapping[int, int] = {}
 
-# What a restart cost is charged to: changes of an allocation, the first start as well, the same
-# with growing made free, everything at every decision, or that with everybody's cost in a group.
+# When the restart cost is charged: at changes of an allocation; also at the first start; the same
+# with free growth; to every running job at every decision; or that with the whole group's cost.
 _ENGINES: Mapping[str, type[SimulatedEngine]] = {
     "changes": SimulatedEngine,
     "starts": SimulatedEngine,
@@ -56,7 +56,7 @@ _ENGINES: Mapping[str, type[SimulatedEngine]] = {
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A simulation that is ready to run, and what watches it."""
+    """A simulation that is ready to run, with its recorder and beliefs."""
 
     settings: Settings
     simulation: Simulation
@@ -64,16 +64,16 @@ class Experiment:
     cluster: Cluster
     spent: "Spent"
     times: StageTimes
-    lengths: "LossForecasts | None"  # where jobs' ends are told by their losses
-    plans: "PlanBelief | None"  # where execution plans are not known for certain
+    lengths: "LossForecasts | None"  # if lengths are predicted from losses
+    plans: "PlanBelief | None"  # if the plan models are learned
 
     def notes(self) -> list[str]:
-        """What was assumed on the way, and learned."""
+        """What the run assumed and learned, as sentences."""
         notes: list[str] = []
         if self.times.drawn:
             notes.append(
-                f"{len(self.times.drawn)} jobs came without stage times and share devices as "
-                f"models of the catalogue would, drawn by seed {self.times.seed}"
+                f"{len(self.times.drawn)} jobs have no stage times; they share devices like "
+                f"models of the catalogue, drawn with seed {self.times.seed}"
             )
         if self.plans is not None:
             notes.append(
@@ -83,12 +83,12 @@ class Experiment:
         return notes
 
     def finish(self) -> Summary:
-        """Run to the end and sum up."""
+        """Run to the end and summarise."""
         self.simulation.run()
         return self.summary()
 
     def summary(self) -> Summary:
-        """Close the record at this moment and sum up."""
+        """Close the record at this moment and summarise."""
         scheduler = self.simulation.scheduler
         self.recorder.close(self.simulation.now)
         return summarise(
@@ -102,7 +102,7 @@ class Experiment:
 
 
 class Spent:
-    """A policy that times another; live and simulated decisions are timed the same way."""
+    """A policy that measures the CPU time of another, live and simulated alike."""
 
     def __init__(self, inner: Policy, name: str, stopwatch: Stopwatch) -> None:
         self._inner = inner
@@ -120,15 +120,15 @@ class Spent:
         try:
             schedule = self._inner.decide(snapshot)
         except Exception as error:
-            # A third party's policy may raise anything; the user gets a sentence and no traceback.
+            # A third party's policy may raise anything; the user gets a message, not a traceback.
             raise PolicyError(
                 f"policy {self._name} failed at {snapshot.now:g} s: {error!r}"
             ) from error
         self.decide_s += self._stopwatch() - begun_s
         if not isinstance(schedule, Schedule):
             raise PolicyError(
-                f"policy {self._name} gave {schedule!r} at {snapshot.now:g} s, "
-                "where a Schedule was expected"
+                f"policy {self._name} returned {schedule!r} at {snapshot.now:g} s; "
+                "expected a Schedule"
             )
         return schedule
 
@@ -141,7 +141,7 @@ def prepare(
     stopwatch: Stopwatch,
     observers: Sequence[Observer] = (),
 ) -> Experiment:
-    """Build scheduler, engine and recorder; every mistake in the settings shows here."""
+    """Build scheduler, engine and recorder; invalid settings raise here."""
     times = StageTimes(settings.seed)
     truth = sharing(settings.sharing, base_model(cluster, settings), times)
     plans = plan_belief(cluster, settings, times)
@@ -167,7 +167,7 @@ def prepare(
         faults=Faults(settings.faults, cluster),
         told=told,
     )
-    # One rule each: it may remember what it was told.
+    # One instance each, because a retry rule may have state.
     recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
     scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
     watch = recording(recorder, None if told is None else _by_id(jobs))
@@ -178,7 +178,7 @@ def prepare(
 
 
 def _policy_text(settings: Settings) -> str:
-    """The policy, around it the wrapper that keeps what classified retries ask for."""
+    """The policy, wrapped by what classified retries need."""
     text = settings.policy
     if settings.retry == "classified" and "elsewhere" not in worn(text):
         text += "+elsewhere"
@@ -190,14 +190,14 @@ def _by_id(jobs: Iterable[JobSpec]) -> dict[JobId, JobSpec]:
 
 
 def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
-    """A job's speed over its speed on one device; jobs alike are asked about once."""
+    """A job's speed over its speed on one device; cached by profile."""
     single: dict[int, tuple[JobSpec, float]] = {}  # the job keeps the profile's identity alive
 
     def speedup(spec: JobSpec, speed: float) -> float:
         known = single.get(id(spec.profile))
         if known is None:
             one = truth.alone(spec, 1)
-            if not one:  # It does not run on one device: its smallest size's share of one.
+            if not one:  # It cannot run on one device: use its smallest size, divided.
                 one = truth.alone(spec, spec.sizes[0]) / spec.sizes[0] or 1.0
             known = single[id(spec.profile)] = (spec, one)
         return speed / known[1]
@@ -206,7 +206,7 @@ def _speedup(truth: PerformanceModel) -> Callable[[JobSpec, float], float]:
 
 
 def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -> Observer:
-    """Feed a recorder from a loop; `jobs`: as they are, where they are announced differently."""
+    """Feed a recorder from a loop; `jobs`: the true specs, if jobs are announced differently."""
 
     def observe(
         now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
@@ -214,7 +214,7 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
         held_back = _NOBODY
-        # A snapshot at every step is a hundredth of a run; most policies hold nobody back.
+        # A snapshot at every step costs 1 % of a run; most policies hold no job back.
         state = scheduler.state
         asked = state.policy.held_back
         if state.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
@@ -255,7 +255,7 @@ def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
 
 
 def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
-    """Deal with jobs larger than the whole cluster: refuse, skip or cut them."""
+    """Refuse, skip or cut jobs that are larger than the whole cluster."""
     devices = cluster.device_count
     large = [job for job in workload.jobs if job.sizes[0] > devices]
     if not large:
@@ -298,7 +298,7 @@ def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[
     if serial is None:
         return jobs
     if settings.speeds == "plans":
-        raise InvalidInputError("speeds by plans say what sizes jobs have: leave elastic out")
+        raise InvalidInputError("with speeds by plans, plans set the sizes of jobs: omit elastic")
     if not 0 <= serial <= 1:
         raise InvalidInputError(f"the serial share of elastic jobs is 0 to 1, not {serial:g}")
     return [

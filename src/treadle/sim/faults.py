@@ -1,10 +1,10 @@
-"""Things that go wrong, drawn from a seed: nodes that vanish and return, jobs that fail.
+"""Simulated faults, drawn from a seed: nodes that are lost and return, jobs that fail.
 
-Job failures follow the Philly study (Jeon et al., ATC'19, table 7): a job meets a failure with a
-probability that depends on its size, the reason is drawn by how many jobs met it, the time to
-failure from the reason's quantiles. Deterministic reasons strike every attempt, transient ones
-again with probability 0.2. Every draw hangs on the seed and the job alone, so the same job fails
-the same way under every policy.
+Job failures follow the Philly study (Jeon et al., ATC'19, table 7): a job fails with a probability
+that depends on its size. The reason is drawn by how many jobs it hit, the time to failure from the
+reason's quantiles. Deterministic reasons hit every attempt, transient ones again with probability
+0.2. Every draw depends on the seed and the job alone, so the same job fails the same way under
+every policy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,10 +79,10 @@ REASONS: Sequence[Reason] = (
 # Jobs of each size bucket in the study's window (96,260 jobs; shares of the released log), so
 # that failures of a bucket divide by jobs of a bucket.
 _JOBS = (96_260 * 0.872, 96_260 * 0.070, 96_260 * 0.058)
-_RECURS = 0.2  # a transient reason strikes the next attempt too
+_RECURS = 0.2  # probability that a transient reason hits the next attempt too
 
-# What a classifier of logs would say of a reason. It sees the same in every core dump and crash,
-# whatever the cause; and a job out of memory may have met a full node.
+# The class that a log classifier would give to a reason. It cannot tell core dumps and crashes
+# apart, whatever the cause; and a job out of memory may have been on a full node.
 CLASSES: Mapping[str, FailureClass] = {
     **{r.name: "deterministic" if r.deterministic else "transient" for r in REASONS},
     "CPU out of memory": "resource",
@@ -96,13 +96,13 @@ CLASSES: Mapping[str, FailureClass] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultSettings:
-    """What to let go wrong; all off by default."""
+    """Which faults to simulate; all off by default."""
 
     seed: int = 0
     job_failures: float = 0.0  # 1 fails jobs as often as in the Philly study; 0 never
     node_mtbf_s: float = inf  # mean time between failures of one node
     node_repair_s: float = 3600.0
-    checkpoint_every_s: float = 1800.0  # work since the last one is lost; inf keeps nothing
+    checkpoint_every_s: float = 1800.0  # work since the last one is lost; inf: no checkpoints
 
 
 class Faults:
@@ -118,7 +118,7 @@ class Faults:
             self._nodes = {node.name: node for node in cluster.nodes}
             self._losses = [(self._uptime_s(), node.name) for node in cluster.nodes]
             heapify(self._losses)
-        # Plain attributes, because the engine asks several times an event.
+        # Plain attributes, because the engine reads them several times an event.
         self.next_return_at = inf
         self.next_at = inf
         self._look_ahead()
@@ -158,7 +158,7 @@ class Faults:
     # -- jobs -----------------------------------------------------------------------------------
 
     def strikes(self, spec: JobSpec, attempt: int, now: float) -> tuple[float, str]:
-        """When this attempt will fail, and of what; infinity if it will not."""
+        """When this attempt will fail, and the reason; infinity if it will not."""
         if not self._settings.job_failures:
             return inf, ""
         draw = Random(f"job/{self._settings.seed}/{spec.id}")
@@ -181,7 +181,7 @@ class Faults:
         return None
 
     def kept(self, spec: JobSpec, iterations: float) -> float:
-        """Of so many iterations, those up to the last checkpoint."""
+        """The iterations up to the last checkpoint."""
         every_s = self._settings.checkpoint_every_s
         if every_s == inf:
             return 0.0

@@ -9,22 +9,22 @@ from treadle.sim.engine import SimulatedEngine
 
 Look = Callable[[float], float]
 
-WAKES_MAX = 16  # times in a row that a policy may be woken in vain for each job that waits
+WAKES_MAX = 16  # wake-ups without effect in a row that a policy may have, for each waiting job
 
 
 def exactly(moment: float) -> float:
-    """Look when something happens."""
+    """Decide at the time of each event."""
     return moment
 
 
 def rounds(every_s: float) -> Look:
-    """Look only at round ends: whatever happens within a round is seen, and dated, at its end."""
+    """Decide only at the end of rounds: events within a round are seen, and dated, at its end."""
 
     def look(moment: float) -> float:
         if moment == inf:
             return inf
         number = ceil(moment / every_s)
-        # The division may be a hair too large: 3 x 0.1 / 0.1 is above 3.
+        # Rounding may make the quotient too large: 3 x 0.1 / 0.1 is above 3.
         return number * every_s if (number - 1) * every_s < moment else (number - 1) * every_s
 
     return look
@@ -48,7 +48,7 @@ class Simulation:
         self._observers = tuple(observers)
 
     def run(self, until: float = inf) -> None:
-        """Go on until nothing is left to happen, or up to and including a moment."""
+        """Run until no event is left, or up to and including a moment."""
         scheduler, engine, look = self.scheduler, self.engine, self._look
         state = scheduler.state
         idle = 0
@@ -61,14 +61,14 @@ class Simulation:
                 observe(now, events, actions, scheduler)
             idle = 0 if events or actions or engine.next_at < inf else idle + 1
             if idle > WAKES_MAX * len(state.ranking.queue):
-                break  # The policy wants to be asked again and again, and nothing ever changes.
+                break  # The policy keeps waking up and nothing changes.
 
     def observe(self, observer: Observer) -> None:
-        """Let somebody else watch from now on."""
+        """Add an observer."""
         self._observers = (*self._observers, observer)
 
     def fork(self, observers: Sequence[Observer] = ()) -> Self:
-        """An independent twin from this moment on."""
+        """An independent copy from this moment on."""
         twin = type(self)(
             self.scheduler.fork(), self.engine.fork(), look=self._look, observers=observers
         )

@@ -1,4 +1,4 @@
-"""How to run a simulation, as words a person can type, and what those words mean."""
+"""The settings of a simulation, as text from the command line, and their parsers."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.core.retry import RetryRule, fixed
-from treadle.models.gaps import GapsModel
+from treadle.models.antman_gaps import GapsModel
 from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
@@ -43,9 +43,9 @@ def _gaps(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
     return GapsModel(base, times=times)
 
 
-# Treadle's own, and what published simulators assume: Muri's lock step, with its jobs in the best
-# or the worst order, and with the penalty that the authors took for groups formed without matching;
-# and opportunistic jobs in the gaps of guaranteed ones.
+# Treadle's own model (tokens), and what published simulators assume: Muri's lock step with jobs in
+# the best or the worst order, or with the authors' penalty for groups formed without matching; and
+# opportunistic jobs in the gaps of guaranteed ones.
 SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
     "tokens": _tokens,
     "staggered": _staggered,
@@ -54,23 +54,23 @@ SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel
     "gaps": _gaps,
 }
 
-# What policies know of speeds: the truth; what they have seen; nothing, ever.
+# What policies know about speeds: the truth; what they have observed; or nothing.
 BELIEFS = ("known", "learned", "prior")
-# What they know of lengths: what jobs say, or what can be told from the losses so far.
+# What they know about lengths: what jobs declare, or a prediction from the losses so far.
 LENGTHS = ("known", "losses")
 
 # How speed follows from devices: by each job's scaling curve, or by execution plans where a job's
 # model is one of the plan catalogue's.
 SPEEDS = ("scaling", "plans")
 
-# A job that failed is tried again as often as it allows; or only where that may help.
-# The reasons are those of the study, or, in a live run's journal, names of rules.
+# Retry a failed job as often as it allows, or only if that may help. Failure reasons are those of
+# the Philly study or, in the journal of a live run, names of rules.
 RETRY = ("fixed", "classified", "rules")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything but the trace and the cluster that a run's outcome depends on."""
+    """Everything that a run depends on, except the trace and the cluster."""
 
     policy: str = "fifo"
     placement: str = "consolidate"
@@ -79,14 +79,14 @@ class Settings:
     restart_charge: str = "changes"  # changes, starts, warm, decisions, or groups
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
     speeds: str = "scaling"  # how speed follows from devices: one of SPEEDS
-    sharing: str = "tokens"  # how jobs on the same devices go: one of SHARING
-    belief: str = "known"  # of policies about speeds: one of BELIEFS
+    sharing: str = "tokens"  # speeds of jobs on the same devices: one of SHARING
+    belief: str = "known"  # what policies know about speeds: one of BELIEFS
     belief_error: float = 0.0  # spread of the log-normal error in it, or in what it learns from
-    lengths: str = "known"  # of jobs, to policies: one of LENGTHS
-    length_error: float = 0.0  # spread of the log-normal error in the lengths policies are told
-    elastic: float | None = None  # let jobs grow and shrink, with this serial share
-    retries: int | None = None  # of every job; None leaves the trace's own
-    retry: str = "fixed"  # which failures are worth another try: one of RETRY
+    lengths: str = "known"  # what policies know about job lengths: one of LENGTHS
+    length_error: float = 0.0  # spread of the log-normal error in the lengths that policies see
+    elastic: float | None = None  # jobs may grow and shrink, with this serial share
+    retries: int | None = None  # of every job; None: as in the trace
+    retry: str = "fixed"  # which failures to retry: one of RETRY
     faults: FaultSettings = field(default_factory=FaultSettings)
     seed: int = 0
 
@@ -153,7 +153,7 @@ def sharing(text: str, base: PerformanceModel, times: StageTimes) -> Interleavin
 
 
 def retry_rule(text: str) -> RetryRule:
-    """A new rule for failed jobs: as often as they allow, or by what failed and failed before."""
+    """A new retry rule: as often as the job allows, or by failure class and history."""
     if text == "fixed":
         return fixed
     if text not in RETRY:
@@ -163,7 +163,7 @@ def retry_rule(text: str) -> RetryRule:
         from treadle.failures.rules import shipped  # noqa: PLC0415
 
         return Classified(live_verdicts(shipped()))
-    from treadle.sim.verdicts import classified  # noqa: PLC0415  # rules of logs load slowly
+    from treadle.sim.simulated_verdicts import classified  # noqa: PLC0415  # rules of logs load slowly
 
     return classified()
 

@@ -1,4 +1,4 @@
-"""Many simulations over all cores."""
+"""Run many simulations on all cores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from treadle.traces.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One simulation, as words that any process can read."""
+    """One simulation, as text that can be sent to another process."""
 
     trace: str
     cluster: str
@@ -28,24 +28,24 @@ class Task:
 
 
 def sweep(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, Summary | TreadleError]]:
-    """Run all; yields the place of a task and its summary, or what went wrong, as each ends."""
+    """Run all; yields the index of a task and its summary or error, as each ends."""
     numbered = list(enumerate(tasks))
     if workers == 1 or len(tasks) == 1:
         yield from map(_run, numbered)
         return
-    # Fresh processes rather than forks: nothing of this one's state can leak into a result. They
-    # are stopped at once when this generator is closed or interrupted.
+    # Fresh processes rather than forks, so that no state of this process leaks into a result. They
+    # are stopped when this generator is closed or interrupted.
     with get_context("spawn").Pool(min(workers, len(tasks)), _leave_interrupts) as pool:
         yield from pool.imap_unordered(_run, numbered)
 
 
 def _leave_interrupts() -> None:
-    """Let the parent deal with Ctrl-C; it stops the workers."""
+    """Ignore Ctrl-C here; the parent handles it and stops the workers."""
     signal(SIGINT, SIG_IGN)
 
 
 def _run(numbered: tuple[int, Task]) -> tuple[int, Summary | TreadleError]:
-    """One simulation from its words; a mistake in one does not cost the others."""
+    """Run one simulation; an error in one does not stop the others."""
     place, task = numbered
     try:
         workload, machines = _read(task.trace, task.cluster, task.oversize)

@@ -1,12 +1,13 @@
-"""The Philly study for anybody's cluster: what a record says, and what each guideline would save.
+"""The Philly study for any cluster: statistics of a run, and what each guideline would save.
 
-record.py       what happened: simulated, or replayed from a journal
-as_recorded.py  the same from a trace that says when its jobs ran, and where
-waits.py        how long jobs waited, by size and cause
-usage.py        what became of device time, by size and spread
-failing.py      what attempts cost that failed, by class and reason
-convergence.py  what was spent after the loss had all but settled
-analysis.py     all of it, as one value
-guidelines.py   the same jobs with and without each guideline, by simulation
-telling.py      the value in words and tables
+record.py             the record of one run: simulated, or replayed from a journal
+as_recorded.py        the record of a trace that says when, and perhaps where, its jobs ran
+waits.py              how long jobs waited, by size and cause
+usage.py              how device time was used, by size and spread
+failure_costs.py      the cost of failed attempts, by class and reason
+convergence.py        device time spent after the loss had settled
+analysis.py           all of this, as one value
+guidelines.py         the same jobs with and without each guideline, by simulation
+analysis_document.py  the analysis as text and tables
+whatif.py             a recorded live run, simulated under another policy
 """

@@ -1,14 +1,14 @@
-"""The study of one record, as one value."""
+"""The analysis of one record, as one value."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.rules import RuleTable
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.reports.metrics import summarise
 from treadle.study.convergence import Convergence, Losses, convergence
-from treadle.study.failing import Failures, failures
+from treadle.study.failure_costs import Failures, failures
 from treadle.study.record import Record
 from treadle.study.usage import Usage, usage
 from treadle.study.waits import Waits, waits
@@ -16,7 +16,7 @@ from treadle.study.waits import Waits, waits
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Jobs that ended alike."""
+    """Jobs with the same final status."""
 
     status: str
     jobs: int
@@ -27,12 +27,12 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What the record says. The field names are the keys of the JSON object."""
+    """The statistics of a record. The field names are the keys of the JSON object."""
 
     name: str
     how: str
     jobs: int
-    nodes: int | None  # of the cluster that they ran on; None: not recorded
+    nodes: int | None  # of the cluster that the jobs ran on; None: not recorded
     devices: int | None
     span_s: float  # first submission to the last moment of the record
     ends: tuple[End, ...]  # most device time first
@@ -43,17 +43,17 @@ class Analysis:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON object; a number that is not finite is null in it."""
+        """The JSON object; a number that is not finite becomes null."""
         return {key: finite(value) for key, value in asdict(self).items()}
 
 
 def analyse(
     record: Record, *, rules: RuleTable | None = None, losses: Losses | None = None
 ) -> Analysis:
-    """A pure function of what was recorded."""
+    """Analyse a record; a pure function."""
     recorder = record.recorder
-    stories = recorder.stories
-    if not stories:
+    histories = recorder.histories
+    if not histories:
         raise InvalidInputError(f"{record.workload.source} holds no jobs to analyse")
     summary = summarise(
         recorder,
@@ -63,11 +63,11 @@ def analyse(
         decide_cpu_s=0.0,
         never_fit=dict.fromkeys(record.unfit, ""),
     )
-    first_at = min(story.submitted_at for story in stories.values())
+    first_at = min(history.submitted_at for history in histories.values())
     return Analysis(
         name=record.workload.name,
         how=record.how,
-        jobs=len(stories),
+        jobs=len(histories),
         nodes=len(record.cluster.nodes) if record.has_cluster else None,
         devices=record.cluster.device_count if record.has_cluster else None,
         span_s=max(recorder.series.at[-1] - first_at, 0.0),
@@ -81,19 +81,19 @@ def analyse(
 
 
 def _ends(record: Record) -> tuple[End, ...]:
-    """By how jobs ended according to the trace, or else in the run."""
-    stories = record.recorder.stories
+    """Jobs by final status: the trace's if it has one, else the run's."""
+    histories = record.recorder.histories
     counts: dict[str, int] = {}
     device_s: dict[str, float] = {}
-    for identity, story in stories.items():
-        status = record.statuses.get(identity, story.status)
+    for identity, history in histories.items():
+        status = record.statuses.get(identity, history.status)
         counts[status] = counts.get(status, 0) + 1
-        device_s[status] = device_s.get(status, 0.0) + story.service_s
+        device_s[status] = device_s.get(status, 0.0) + history.service_s
     return tuple(
         End(
             status,
             counts[status],
-            counts[status] / len(stories),
+            counts[status] / len(histories),
             device_s[status] / 3600.0,
             _share(device_s, status),
         )

@@ -1,8 +1,8 @@
-"""A trace that says when its jobs ran, and perhaps where, as if somebody had watched.
+"""The record of a trace that says when, and perhaps where, its jobs ran.
 
-Of several attempts of a job all but the last have failed, or it would not have been tried again;
-how the last one ended is what the trace says of the job. Why jobs waited or failed, and how far
-they got, no trace says.
+Of several attempts of a job all but the last failed, or there would have been no retry. The last
+one has the status that the trace gives for the job. Traces do not say why jobs waited or failed,
+or how far they got.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,18 +30,18 @@ class _Fact(NamedTuple):
     """What happened at a moment."""
 
     at: float
-    number: int  # makes the order of those of one moment certain
+    number: int  # makes the order of facts at the same time deterministic
     event: Event | None
     action: Action | None
 
 
 def as_recorded(workload: Workload, cluster: Cluster, settings: Settings) -> Record:
-    """The record of the jobs whose runs are known; cluster and settings are for simulations."""
+    """The record of the jobs with known runs; cluster and settings are for later simulations."""
     known = ((job, _in_order(job, workload.runs.get(job.id, ()))) for job in workload.jobs)
     runs = {job.id: attempts for job, attempts in known if attempts}
     jobs = tuple(job for job in workload.jobs if job.id in runs)
     if not jobs:
-        raise InvalidInputError(f"{workload.source} says of no job when it ran")
+        raise InvalidInputError(f"{workload.source} does not say when its jobs ran")
 
     def again(failure: Failure) -> Answer:
         return Answer(failure.number < len(runs[failure.spec.id]))
@@ -91,13 +91,13 @@ def _facts(
 
 
 def _allocation(job: JobSpec, ran: Ran) -> Allocation:
-    """The devices it had; with no word on nodes, as many as it asked for, nowhere."""
+    """The devices of an attempt; if its nodes are not recorded, the asked number on no node."""
     nodes = ran.nodes or ((NOWHERE, job.asked),)
     return Allocation(tuple(Device(name, n) for name, devices in nodes for n in range(devices)))
 
 
 def _in_order(job: JobSpec, attempts: Sequence[Ran]) -> list[Ran]:
-    """Attempts one after another, none before the job was submitted; clocks of logs disagree."""
+    """Attempts in sequence, none before the submission, because clocks in logs disagree."""
     found: list[Ran] = []
     free_at = job.submit_at
     for ran in attempts:

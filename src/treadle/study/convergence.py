@@ -1,8 +1,8 @@
-"""What was spent after a job's loss had all but settled.
+"""Device time spent after a job's loss had settled.
 
-A loss has settled once it is within 0.1 % of the lowest that the job ever reported. Noise makes the
-lowest loss a matter of luck and late, so what is found here is the least that was spent after it.
-A job's device time is taken to be spread evenly over its iterations.
+A loss has settled once it is within 0.1 % of the lowest that the job ever reported. With noise the
+lowest loss comes late and by chance, so the result is a lower bound. Device time is assumed to be
+spread evenly over a job's iterations.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ import numpy as np
 
 from treadle.models.loss_streams import stream
 from treadle.models.losses import Numbers
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.study.record import Record
 
 WITHIN = 0.001
-# The share of a job's device time that bought the last 0.1 % in the Philly study, by how it ended.
+# The share of device time spent on the last 0.1 % in the Philly study, by final status.
 STUDIED: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
 _ALIKE = {"finished": "passed", "succeeded": "passed", "cancelled": "killed"}
 
-Losses = Callable[[Story], tuple[Numbers, Numbers] | None]
+Losses = Callable[[JobHistory], tuple[Numbers, Numbers] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,23 @@ class Convergence:
 
 
 def convergence(record: Record, losses: Losses | None = None) -> Convergence:
-    """`losses`: iterations and losses that a job reported; simulated ones unless given."""
+    """`losses`: iterations and losses that a job reported; default: simulated ones."""
     losses = losses or _generated(record.settings.seed)
     jobs = silent = 0
     held_s = settled_s = silent_s = studied_s = 0.0
-    for identity, story in record.recorder.stories.items():
-        if not story.service_s:
+    for identity, history in record.recorder.histories.items():
+        if not history.service_s:
             continue
-        reported = losses(story)
+        reported = losses(history)
         if reported is None:
             silent += 1
-            silent_s += story.service_s
-            status = record.statuses.get(identity, story.status)
-            studied_s += story.service_s * STUDIED.get(_ALIKE.get(status, status), 0.0)
+            silent_s += history.service_s
+            status = record.statuses.get(identity, history.status)
+            studied_s += history.service_s * STUDIED.get(_ALIKE.get(status, status), 0.0)
         else:
             jobs += 1
-            held_s += story.service_s
-            settled_s += story.service_s * settled_share(*reported)
+            held_s += history.service_s
+            settled_s += history.service_s * settled_share(*reported)
     return Convergence(
         jobs=jobs,
         gpu_h=held_s / 3600.0,
@@ -72,16 +72,16 @@ def settled_share(iterations: Numbers, losses: Numbers) -> float:
 
 
 def _generated(seed: int) -> Losses:
-    """The losses of AITurbo-like jobs; nobody else reports any yet."""
+    """The losses of AITurbo-like jobs; other jobs report none yet."""
 
-    def losses(story: Story) -> tuple[Numbers, Numbers] | None:
-        if story.status != "finished" or not story.done:
+    def losses(history: JobHistory) -> tuple[Numbers, Numbers] | None:
+        if history.status != "finished" or not history.done:
             return None
-        # A job may have announced a limit of steps; where it ended is what it really took.
-        reports = stream(replace(story.spec, iterations=story.done), seed)
+        # A job may declare a limit of steps; the steps it really took count.
+        reports = stream(replace(history.spec, iterations=history.done), seed)
         if reports is None:
             return None
-        count = reports.count(story.done)
+        count = reports.count(history.done)
         return reports.losses(count) if count else None
 
     return losses

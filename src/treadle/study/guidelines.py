@@ -1,8 +1,8 @@
-"""What each guideline of the Philly study would save here, by simulating with it and without.
+"""What each guideline of the Philly study would save: simulations with and without it.
 
-Where jobs run matters only if crossing nodes costs speed, and failures only if there are some.
-Where the settings say nothing of either, both are taken from the study, for the run without a
-guideline as well: what is compared differs by the guideline alone.
+Placement matters only if crossing nodes costs speed, and retries only if jobs fail. If the settings
+have neither, both are taken from the study, also for the run without a guideline, so that the runs
+differ by the guideline alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from treadle.core.job import JobSpec
 from treadle.core.scheduler import Observer
 from treadle.policies.registry import worn
 from treadle.reports.metrics import percentile
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import Experiment, Stopwatch, prepare
 from treadle.sim.settings import Settings
 from treadle.study.record import Record
@@ -37,7 +37,7 @@ _TRY_SMALL = "try-small?devices=4"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One simulation: a guideline, or none, and how it is worn."""
+    """One simulation: a guideline or none, and its settings."""
 
     group: str  # "placing" or "failing"
     guideline: str
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What came out of one simulation."""
+    """The result of one simulation."""
 
     group: str
     guideline: str
@@ -55,11 +55,11 @@ class Effect:
     completion_mean_s: float | None  # over finished jobs
     wait_mean_s: float | None  # over all jobs
     wait_large_p95_s: float | None  # of jobs of more than 8 devices
-    place_wait_h: float  # waited for want of a place while enough devices were free
+    place_wait_h: float  # waited while enough devices were free, in unusable places
     gpu_h: float  # held by all jobs
     failed_attempts: int
     failed_gpu_h: float  # held by attempts that failed
-    refused: str = ""  # why it cannot be worn here
+    refused: str = ""  # why the guideline cannot be applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,16 @@ class Window:
     @property
     def sentence(self) -> str:
         if self.chosen == self.of_jobs:
-            return "Simulated with all of its jobs."
+            return "Simulated with all jobs."
         return (
-            f"Simulated with {self.chosen:,} of {self.of_jobs:,} jobs, those in a row that waited "
-            f"longest, and the rest of the {self.carried:,} that ran when the first of them came."
+            f"Simulated with {self.chosen:,} of {self.of_jobs:,} jobs, the consecutive ones that "
+            f"waited longest, and with what was left of the {self.carried:,} running at the start."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Guidelines:
-    """All effects; in each group the first is without a guideline."""
+    """All results; the first of each group is without a guideline."""
 
     jobs: int
     of_jobs: int
@@ -95,37 +95,37 @@ class Guidelines:
 
 
 def window(record: Record, jobs_max: int) -> Window:
-    """So many jobs at most: those in a row that waited longest, and who ran when they came.
+    """At most `jobs_max` consecutive jobs, those that waited longest, and the jobs then running.
 
-    Who ran by then keeps the time that it still had to run, so that the cluster is not empty.
+    A job that was running keeps its remaining time, so that the cluster is not empty at the start.
     """
-    jobs, stories = record.workload.jobs, record.recorder.stories
+    jobs, histories = record.workload.jobs, record.recorder.histories
     if len(jobs) <= jobs_max:
         return Window(record.workload, len(jobs), 0, len(jobs))
-    waited_s = [stories[job.id].waited_s if job.id in stories else 0.0 for job in jobs]
+    waited_s = [histories[job.id].waited_s if job.id in histories else 0.0 for job in jobs]
     first = _longest(waited_s, jobs_max)
     chosen = jobs[first : first + jobs_max]
     begin_at = chosen[0].submit_at
-    earlier = (stories[job.id] for job in jobs[:first] if job.id in stories)
-    carried = [rest for story in earlier if (rest := _rest(story, begin_at)) is not None]
+    earlier = (histories[job.id] for job in jobs[:first] if job.id in histories)
+    carried = [rest for history in earlier if (rest := _rest(history, begin_at)) is not None]
     workload = replace(record.workload, jobs=(*carried, *chosen))
     return Window(workload, len(chosen), len(carried), len(jobs))
 
 
 def trials(settings: Settings) -> list[Trial]:
-    """Every simulation that is needed; a guideline that is worn already is left out."""
+    """Every simulation to run; a guideline that the policy already has is left out."""
     placed, failing = _placed(settings), _failing(settings)
     already = worn(settings.policy)
     found = [Trial("placing", WITHOUT, placed)]
     found += [
-        Trial("placing", name, _wearing(placed, wrapper))
+        Trial("placing", name, _wrapped(placed, wrapper))
         for name, wrapper in _PLACING.items()
         if wrapper.partition("?")[0] not in already
     ]
     found.append(Trial("failing", WITHOUT, failing))
     found.append(Trial("failing", "classified retry", replace(failing, retry="classified")))
     if "try-small" not in already:
-        tried = _wearing(failing, _TRY_SMALL)
+        tried = _wrapped(failing, _TRY_SMALL)
         found.append(Trial("failing", "try small first", tried))
         found.append(Trial("failing", BOTH, replace(tried, retry="classified")))
     return found
@@ -159,7 +159,7 @@ def measured(
 
 
 def assumptions(record: Record) -> tuple[str, ...]:
-    """What the simulations rest on that the record does not say."""
+    """What the simulations assume beyond the record."""
     settings, cluster, found = record.settings, record.cluster, []
     if not record.has_cluster:
         nodes, devices = len(cluster.nodes), cluster.device_count
@@ -167,11 +167,11 @@ def assumptions(record: Record) -> tuple[str, ...]:
     if settings.effects == "none":
         found.append("Assumed: jobs that cross nodes or racks run slower, as in the Philly study.")
     if settings.restart_cost == "none":
-        found.append(f"Assumed: a job that is stopped or moved stands still for {_RESTART_S} s.")
+        found.append(f"Assumed: a job that is stopped or moved loses {_RESTART_S} s.")
     if not settings.faults.job_failures:
         found.append(
             "Assumed, for the guidelines about failures: jobs fail as in the Philly study and are "
-            f"tried again up to {_RETRIES} times."
+            f"retried up to {_RETRIES} times."
         )
     return tuple(found)
 
@@ -185,19 +185,19 @@ def _placed(settings: Settings) -> Settings:
 
 
 def _failing(settings: Settings) -> Settings:
-    """With failures, and a retry that does not ask why."""
+    """With failures, and retries whatever failed."""
     placed = replace(_placed(settings), retry="fixed")
     if settings.faults.job_failures:
         return placed
     return replace(placed, retries=_RETRIES, faults=replace(settings.faults, job_failures=1.0))
 
 
-def _wearing(settings: Settings, wrapper: str) -> Settings:
+def _wrapped(settings: Settings, wrapper: str) -> Settings:
     return replace(settings, policy=f"{settings.policy}+{wrapper}")
 
 
 def _longest(waited_s: Sequence[float], count: int) -> int:
-    """Where the so many numbers in a row begin that add up to most; the first such place."""
+    """The first index of the `count` consecutive numbers with the largest sum."""
     best = total = sum(waited_s[:count])
     first = 0
     for begin in range(1, len(waited_s) - count + 1):
@@ -207,35 +207,35 @@ def _longest(waited_s: Sequence[float], count: int) -> int:
     return first
 
 
-def _rest(story: Story, begin_at: float) -> JobSpec | None:
-    """What is left of a job that ran at that moment."""
-    started_at, ended_at = story.first_start_at, story.ended_at
+def _rest(history: JobHistory, begin_at: float) -> JobSpec | None:
+    """The remaining part of a job that was running at that moment."""
+    started_at, ended_at = history.first_start_at, history.ended_at
     if started_at is None or started_at >= begin_at or ended_at is None or ended_at <= begin_at:
         return None
-    each_s = story.spec.profile.iteration_s
-    left = min((ended_at - begin_at) / each_s, story.spec.iterations)
-    return replace(story.spec, iterations=left, submit_at=begin_at)
+    each_s = history.spec.profile.iteration_s
+    left = min((ended_at - begin_at) / each_s, history.spec.iterations)
+    return replace(history.spec, iterations=left, submit_at=begin_at)
 
 
 def _effect(trial: Trial, experiment: Experiment) -> Effect:
     recorder = experiment.recorder
-    stories = recorder.stories.values()
+    histories = recorder.histories.values()
     finished = [
-        story.ended_at - story.submitted_at
-        for story in stories
-        if story.status == "finished" and story.ended_at is not None
+        history.ended_at - history.submitted_at
+        for history in histories
+        if history.status == "finished" and history.ended_at is not None
     ]
-    large = sorted(story.waited_s for story in stories if story.spec.asked > 8)
+    large = sorted(history.waited_s for history in histories if history.spec.asked > 8)
     return Effect(
         trial.group,
         trial.guideline,
         trial.settings.policy,
         jobs_finished=len(finished),
         completion_mean_s=sum(finished) / len(finished) if finished else None,
-        wait_mean_s=sum(story.waited_s for story in stories) / len(stories),
+        wait_mean_s=sum(history.waited_s for history in histories) / len(histories),
         wait_large_p95_s=percentile(large, 95),
         place_wait_h=recorder.waited_s("fragmentation") / 3600.0,
-        gpu_h=sum(story.service_s for story in stories) / 3600.0,
+        gpu_h=sum(history.service_s for history in histories) / 3600.0,
         failed_attempts=len(recorder.failures),
         failed_gpu_h=sum(failure.device_s for failure in recorder.failures) / 3600.0,
     )

@@ -1,4 +1,4 @@
-"""What happened, and how it came to be known: everything that an analysis rests on."""
+"""The record of one run, simulated or replayed from a journal: the input of an analysis."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,30 +18,30 @@ from treadle.sim.experiment import Experiment, Stopwatch, prepare, record_step
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
-NOWHERE = ""  # the node of devices of which nobody says where they are
+NOWHERE = ""  # the node name of devices whose node is not recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One run of a workload."""
 
-    how: str  # where it comes from, in half a sentence
+    how: str  # where the record comes from, as part of a sentence
     workload: Workload
     cluster: Cluster
     settings: Settings
     recorder: Recorder  # closed
     unfit: Collection[JobId] = ()  # jobs that the cluster cannot hold
-    # How jobs ended according to the trace, where a simulation knows less.
+    # How jobs ended according to the trace; a simulation does not know that.
     statuses: Mapping[JobId, str] = field(default_factory=dict)
     has_causes: bool = True  # why jobs waited is known
-    has_cluster: bool = True  # it is the one that they ran on, and not one to simulate on
-    has_progress: bool = True  # how far they got in which time is known
+    has_cluster: bool = True  # the jobs really ran on it; False: it is only for simulations
+    has_progress: bool = True  # how fast jobs progressed is known
     has_failures: bool = True  # attempts that failed are known, if there were any
     notes: tuple[str, ...] = ()
 
 
 def simulated(experiment: Experiment, workload: Workload) -> Record:
-    """The record of an experiment that has been run to its end."""
+    """The record of a finished experiment."""
     settings = experiment.settings
     experiment.recorder.close(experiment.simulation.now)
     return Record(
@@ -85,10 +85,10 @@ def _replay(path: Path, journal: Journal, experiment: Experiment) -> None:
         try:
             _take(step, held_back, experiment)
         except (TreadleError, AssertionError, LookupError):
-            # What somebody else wrote is no mistake of ours, whatever we trip over.
+            # The journal is input: any error it causes is the user's, not a bug.
             raise InvalidInputError(
-                f"{path} line {step.line}: what happened at second {step.now:g} cannot follow what "
-                "is recorded before it; are lines of it missing?"
+                f"{path} line {step.line}: the events at second {step.now:g} contradict the lines "
+                "before them; are lines missing?"
             ) from None
     experiment.recorder.close(journal.steps[-1].now)
 
@@ -112,7 +112,7 @@ def _workload(path: Path, journal: Journal) -> Workload:
 
 
 def _settings(path: Path, written: Mapping[str, object]) -> Settings:
-    """The settings of then; what a later or another writer adds is not asked for."""
+    """The settings of the run; unknown keys are ignored."""
     faults = written.get("faults")
     if isinstance(faults, Mapping):  # JSON has no infinity, and no setting of faults may be empty.
         whole = {key: inf if value is None else value for key, value in faults.items()}

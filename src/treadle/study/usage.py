@@ -1,8 +1,8 @@
-"""What became of device time, by how many devices a job held and over how many nodes.
+"""How device time was used, by how many devices a job held and over how many nodes.
 
-Progress is what was done over what the held device time could have done alone on one node at the
-size that was measured: crossing nodes, sharing, restarts and work thrown back make it less than 1.
-It says nothing of how busy the devices' own counters were; those are not recorded.
+Progress is the work done, over what the same device time could have done alone on one node at the
+measured size. Crossing nodes, sharing, restarts and lost work make it less than 1. It does not say
+how busy the devices were; their counters are not recorded.
 """
 
 from collections import defaultdict
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.core.job import JobId
-from treadle.reports.holds import device_s
+from treadle.reports.gantt_rows import device_s
 from treadle.reports.metrics import SIZE_BUCKETS, Summary, size_bucket
-from treadle.reports.story import Hold, Story
+from treadle.reports.run_history import Hold, JobHistory
 from treadle.study.record import NOWHERE, Record
 
 SPREADS = ("1", "2", "3-4", "5-8", ">8")
@@ -21,7 +21,7 @@ UNKNOWN = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The holds of one size on so many nodes."""
+    """The holds of one size on one number of nodes."""
 
     size: str
     nodes: str
@@ -43,7 +43,7 @@ class Usage:
 
 
 def usage(record: Record, summary: Summary) -> Usage:
-    stories = record.recorder.stories
+    histories = record.recorder.histories
     parts: defaultdict[tuple[str, str], _Sum] = defaultdict(_Sum)
     sizes: defaultdict[str, _Sum] = defaultdict(_Sum)
     whole = _Sum()
@@ -51,7 +51,7 @@ def usage(record: Record, summary: Summary) -> Usage:
         size = size_bucket(hold.allocation.size)
         nodes = _spread(hold.allocation.nodes())
         for part in (whole, sizes[size], parts[size, nodes]):
-            part.add(hold, stories)
+            part.add(hold, histories)
     return Usage(
         in_use=summary.utilization if record.has_cluster else None,
         progress=whole.progress if record.has_progress else None,
@@ -76,8 +76,8 @@ class _Sum:
         self.held_s = 0.0
         self.useful_s = 0.0
 
-    def add(self, hold: Hold, stories: Mapping[JobId, Story]) -> None:
-        profile = stories[hold.job].spec.profile
+    def add(self, hold: Hold, histories: Mapping[JobId, JobHistory]) -> None:
+        profile = histories[hold.job].spec.profile
         self.holds += 1
         self.held_s += device_s(hold)
         self.useful_s += hold.iterations * profile.iteration_s * profile.size

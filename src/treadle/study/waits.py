@@ -12,7 +12,7 @@ from treadle.reports.metrics import (
     waited_by_cause,
 )
 from treadle.reports.recorder import WAIT_CAUSES
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.study.record import Record
 
 ALL = "all"
@@ -20,7 +20,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waiting of all jobs, or of those of a size. Means and percentiles are over all jobs."""
+    """The waits of all jobs, or of one size. Means and percentiles include waits of 0."""
 
     size: str
     jobs: int
@@ -33,25 +33,25 @@ class Waits:
     causes_s: Mapping[str, float] | None  # they add up to the total; None: not recorded
 
     def share(self, cause: str) -> float | None:
-        """Of the waiting, what that cause is to blame for."""
+        """The share of the waiting time with this cause."""
         if self.causes_s is None or not sum(self.causes_s.values()):
             return None
         return self.causes_s[cause] / sum(self.causes_s.values())
 
 
 def waits(record: Record) -> tuple[Waits, ...]:
-    """All jobs first, then those of each size that there is; jobs that never fit are left out."""
+    """All jobs first, then each size that occurs; jobs that never fit are left out."""
     aside = never_started(record.recorder, record.unfit)
-    left_out = {story.spec.id for story in aside}
-    members: dict[str, list[Story]] = {}
-    for identity, story in record.recorder.stories.items():
+    left_out = {history.spec.id for history in aside}
+    members: dict[str, list[JobHistory]] = {}
+    for identity, history in record.recorder.histories.items():
         if identity not in left_out:
-            members.setdefault(size_bucket(story.spec.asked), []).append(story)
+            members.setdefault(size_bucket(history.spec.asked), []).append(history)
     by_cause = waited_by_cause(record.recorder, aside)
     total = {cause: sum(part[cause] for part in by_cause.values()) for cause in WAIT_CAUSES}
     known = record.has_causes
-    everybody = [story for stories in members.values() for story in stories]
-    rows = [_waits(ALL, everybody, total if known else None)]
+    all_jobs = [history for histories in members.values() for history in histories]
+    rows = [_waits(ALL, all_jobs, total if known else None)]
     rows += [
         _waits(size, members[size], by_cause[size] if known else None)
         for size in SIZE_BUCKETS
@@ -60,8 +60,10 @@ def waits(record: Record) -> tuple[Waits, ...]:
     return tuple(rows)
 
 
-def _waits(size: str, stories: Sequence[Story], causes_s: Mapping[str, float] | None) -> Waits:
-    waited_s = sorted(story.waited_s for story in stories)
+def _waits(
+    size: str, histories: Sequence[JobHistory], causes_s: Mapping[str, float] | None
+) -> Waits:
+    waited_s = sorted(history.waited_s for history in histories)
     return Waits(
         size,
         jobs=len(waited_s),

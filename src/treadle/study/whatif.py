@@ -1,8 +1,8 @@
-"""What another policy would have made of a run that was recorded live.
+"""A recorded live run, simulated under another policy.
 
-Every job of the record becomes a job of a simulation: it comes when it came, and takes as long at
-each size as was observed. How long the whole takes at a size is told by its progress there, or by
-the run itself if it ran at one size only; what is left of its time is what a start costs it.
+Every job of the record becomes a simulated job with the same submission time and the observed
+length at each size. The length at a size comes from the progress reports at that size, or from the
+run itself if there was only one size. The rest of its time is its restart cost.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ from treadle.traces.workload import Workload
 
 @dataclass(slots=True)
 class Seen:
-    """What a record says of one job."""
+    """What a record says about one job."""
 
     spec: JobSpec
     submitted_at: float
@@ -65,10 +65,10 @@ def workload_of(journal: Journal, name: str = "recorded") -> Workload:
 
 
 def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[JobId, float]:
-    """Seconds from submission to end of each job that finished, had that policy decided."""
+    """Seconds from submission to end of each finished job, simulated under that policy."""
     workload = workload_of(journal)
     settings = Settings(policy=policy, restart_cost="profile", restart_charge="starts")
-    # Slots of the CPU are devices like others here: what runs on them was measured on them.
+    # CPU slots are ordinary devices here: jobs on them were measured on them.
     cluster = replace(
         journal.opened.cluster,
         nodes=tuple(replace(node, device_type="gpu") for node in journal.opened.cluster.nodes),
@@ -76,14 +76,14 @@ def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[Jo
     experiment = prepare(workload, cluster, settings, stopwatch=stopwatch)
     experiment.finish()
     return {
-        name: story.ended_at - story.submitted_at
-        for name, story in experiment.recorder.stories.items()
-        if story.ended_at is not None
+        name: history.ended_at - history.submitted_at
+        for name, history in experiment.recorder.histories.items()
+        if history.ended_at is not None
     }
 
 
 def recorded_s(journal: Journal) -> dict[JobId, float]:
-    """The same as it was."""
+    """Seconds from submission to end of each finished job, as recorded."""
     return {
         name: job.ended_at - job.submitted_at
         for name, job in observed(journal).items()
@@ -120,7 +120,7 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
 
 
 def _close(job: Seen, now: float, share: float) -> None:
-    """An attempt has ended; the job has come so far."""
+    """Record the end of an attempt and the share of work done."""
     if job.begun_at is None:
         return
     before = sum(part for _, _, part in job.ran)
@@ -129,7 +129,7 @@ def _close(job: Seen, now: float, share: float) -> None:
 
 
 def _spec(job: Seen) -> JobSpec:
-    """The job as it was: its length by size, and what a start costs it."""
+    """The job as observed: its length by size, and its restart cost."""
     spec = job.spec
     sizes = {size for size, _, _ in job.ran}
     lengths, restart_s = job.lengths, 0.0

@@ -1,4 +1,4 @@
-"""What plug-ins are held to: contracts to subclass, builders, strategies and clocks for tests.
+"""Test support for plug-ins: contracts to subclass, builders, strategies and clocks.
 
 Needs pytest and hypothesis: `pip install 'treadle[testing]'`.
 """

@@ -1,4 +1,4 @@
-"""What must be true of a scheduler at any moment; raises AssertionError with what is not."""
+"""Invariants of a scheduler; raises AssertionError that names the one that is broken."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ _HOLDS = {Phase.STARTING, Phase.RUNNING, Phase.CANCELLING}
 
 
 def check(scheduler: Scheduler) -> None:
-    """Nothing is booked twice, nothing is lost, and every view agrees with every other."""
+    """No device is booked twice, none is lost, and all indexes agree."""
     _check_tenancy(scheduler)
     _check_queue(scheduler)
 
@@ -39,11 +39,11 @@ def _check_tenancy(scheduler: Scheduler) -> None:
 def _check_queue(scheduler: Scheduler) -> None:
     queue = [identity for _, _, identity in scheduler.ranking.queue]
     waiting = {job.id for job in scheduler.jobs.values() if job.phase is Phase.WAITING}
-    assert len(queue) == len(set(queue)), "a job stands in the queue twice"
+    assert len(queue) == len(set(queue)), "a job is in the queue twice"
     aside = set(scheduler.unfit) | set(scheduler.blocked)
     assert set(queue) | aside >= waiting, "a waiting job is in no queue"
-    assert not aside & set(queue), "a job that was set aside stands in the queue"
-    assert not set(queue) - waiting, "a job stands in the queue and does not wait"
+    assert not aside & set(queue), "a job that was set aside is in the queue"
+    assert not set(queue) - waiting, "a job is in the queue and does not wait"
     for job in scheduler.jobs.values():
         assert not job.phase.ended, f"job {job.id} has ended and is still here"
         if job.allocation is not None:

@@ -1,4 +1,4 @@
-"""GPUs that tests make up: who is on them and what they use is whatever the test says."""
+"""Fake GPUs for tests: the test sets their processes and memory use."""
 
 from dataclasses import replace
 

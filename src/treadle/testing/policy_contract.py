@@ -1,4 +1,4 @@
-"""The contract of a policy: subclass PolicyContract, say how to make yours, and run pytest."""
+"""The contract of a policy: subclass PolicyContract, override `make`, and run pytest."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ _quick = settings(
 
 
 class PolicyContract:
-    """What every policy promises, whatever it optimises."""
+    """Rules that every policy must follow, whatever it optimises."""
 
     def make(self, placement: Placement, belief: InterleavingModel) -> Policy:
         """A fresh policy. Override this."""

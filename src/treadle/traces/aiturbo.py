@@ -5,9 +5,9 @@ model's name and, give or take 5 %, a duration. The model's name says whether it
 predicted ("predictable-17", "unpredictable-3"), and with "cpu-" before it that the family trains
 without GPUs.
 
-In the table unpredictable jobs are short, so with their share everything changes. Where durations
-are to be alike, all jobs are the table's whatever the share, and a family's kind says nothing of
-its size, duration or arrivals: more unpredictable ones are the same jobs with other losses.
+In the table, unpredictable jobs are short, so changing their share changes the whole workload. With
+`durations=alike` the jobs stay the same for every share: a family's kind does not depend on its
+size, duration or arrivals, and a larger unpredictable share changes only the losses.
 """
 
 from collections import Counter
@@ -59,9 +59,9 @@ def draw_aiturbo(
 ) -> Workload:
     """Jobs like the table's, in bursts like Philly's, by the hour of the day, or evenly.
 
-    `unpredictable` is the share of such jobs if it is not to be the table's, `cpu_only` that of
-    families without use for a GPU. With durations that are alike the share changes losses alone.
-    The load is what the jobs offer to the cluster's GPUs.
+    `unpredictable` overrides the table's share of unpredictable jobs. `cpu_only` is the share of
+    families that use no GPU. With durations `alike`, the share changes only the losses. The load
+    counts the cluster's GPUs.
     """
     for name, word, words in (
         ("arrivals", arrivals, ARRIVALS),
@@ -97,9 +97,9 @@ def draw_aiturbo(
 
 
 def _odd_shares(share: float | None) -> tuple[float, float]:
-    """Unpredictable among first and among repeated submissions, if that share of all jobs are.
+    """The unpredictable shares of first and of repeated submissions that give this overall share.
 
-    The odds of both grow by one factor: first submissions stay the less predictable ones.
+    Both odds are multiplied by the same factor, so first submissions stay less predictable.
     """
     table = (UNPREDICTABLE_FIRST, UNPREDICTABLE_REPEATED)
     if share is None:
@@ -116,9 +116,9 @@ def _odd_shares(share: float | None) -> tuple[float, float]:
 
 
 def _span_s(drawn: Sequence[tuple[_Family, int]], cluster: Cluster, load: float) -> float:
-    """In what time the jobs offer that load to the GPUs, or to the CPU slots if that is longer."""
+    """The span in which the jobs offer this load to the GPUs, or to the CPU slots if longer."""
     slots = sum(node.device_count for node in cluster.nodes if node.device_type == "cpu")
-    if not slots or slots == cluster.device_count:  # Then everybody runs on what there is.
+    if not slots or slots == cluster.device_count:  # Only one kind of device.
         work = sum(family.size * seconds for family, seconds in drawn)
         return work / (cluster.device_count * load)
     spans = []
@@ -179,7 +179,7 @@ def _families(
 
 
 def _without_gpus(random: Random, families: list[_Family], share: float) -> list[_Family]:
-    """The same families, that share of them on CPU slots alone."""
+    """The same families; this share of them uses CPU slots only."""
     count = round(share * len(families))
     slots = [size for size, many in quotas(count, CPU_SLOT_SHARES).items() for _ in range(many)]
     random.shuffle(slots)
@@ -197,14 +197,16 @@ def _without_gpus(random: Random, families: list[_Family], share: float) -> list
 def _relabelled(
     random: Random, drawn: list[tuple[_Family, int]], share: float
 ) -> list[tuple[_Family, int]]:
-    """The same jobs, about that share of them unpredictable; with a larger one, these and more."""
+    """The same jobs with about this share unpredictable; a larger share keeps those and adds."""
     counts = Counter(family for family, _ in drawn)
     families = sorted(counts, key=lambda family: family.profile.model)
     random.shuffle(families)
     renamed: dict[_Family, _Family] = {}
     before = 0
     for number, family in enumerate(families):
-        odd = before + counts[family] / 2 < share * len(drawn)  # its middle lies within the share
+        odd = before + counts[family] / 2 < share * len(
+            drawn
+        )  # the family's middle is inside the share
         before += counts[family]
         model = f"{'un' if odd else ''}predictable-{number}"
         if family.cpu_only:

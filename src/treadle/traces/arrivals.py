@@ -1,8 +1,8 @@
-"""When jobs arrive: bursts that keep their distance, in hours that are busy or quiet.
+"""When jobs arrive: separate bursts, more of them in busy hours.
 
-A burst is a run of jobs of one tenant at most a minute apart; two bursts of a tenant are kept
-further apart than that where the span has room, so that the bursts drawn are the bursts found again
-in the trace. Second 0 is a Monday's midnight.
+A burst is a run of jobs of one tenant at most a minute apart. Two bursts of a tenant are kept
+further apart than that if the span has room, so that counting bursts in the trace gives the bursts
+that were drawn. Second 0 is midnight on a Monday.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _SLOTS_MAX = 4096  # a longer span has longer slots
 _APART_S = BURST_GAP_S + 1
 _MEMBER_GAP_S = 4.0  # mean between two jobs of a burst
 _MEMBER_GAP_MAX_S = 50
-# A tenant is quiet, normal or busy, and draws so many bursts, for so many slots on average.
+# Activity levels of a tenant (quiet, normal, busy): its burst rate, and the mean slots it lasts.
 _STATES = (0.3, 1.0, 3.0)
 _STATE_SLOTS = 10
 _WEEK = [hour * day for day in DAYS for hour in HOURS]
@@ -60,7 +60,7 @@ def place_bursts(random: Random, sizes: Sequence[int], span_s: int) -> list[list
 def busy_moments(
     random: Random, count: int, span_s: int, *, states: Sequence[float] = (1.0,)
 ) -> list[int]:
-    """Moments within the span, more of them in busy hours and days, in no order."""
+    """Unsorted moments within the span, more of them in busy hours and days."""
     slot_s = max(span_s / _SLOTS_MAX, min(_HOUR_S, span_s / 8), 1.0)
     slot_count = max(1, ceil(span_s / slot_s))
     hours = slot_s / _HOUR_S

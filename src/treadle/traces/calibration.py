@@ -1,4 +1,4 @@
-"""Published and measured facts that the generators are calibrated on.
+"""Published and measured numbers that the generators are calibrated on.
 
 Philly: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads",
 USENIX ATC 2019, and statistics of the log released with it (CC-BY-4.0): 109,532 jobs of 2017 with

@@ -1,16 +1,16 @@
 """A cluster written in YAML.
 
     nodes:                       # in the order in which first-fit looks at them
-      - count: 8                 # so many equal nodes; 1 unless said
-        devices: 8               # devices on each; the only key that must be there
-        type: v100               # gpu unless said
-        cores: 96                # 0, or left out, means unknown
+      - count: 8                 # number of equal nodes; default 1
+        devices: 8               # devices on each; the only required key
+        type: v100               # default gpu
+        cores: 96                # 0 or omitted: unknown
         memory_gib: 1600
         rack: r0
       - name: big                # one node big; with a count, big-0, big-1, ...
         devices: 16
 
-Nodes without a name are called n0, n1, ... by their place in the whole list.
+Nodes without a name are called n0, n1, ... by their position in the whole list.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ Entry = dict[str, str | int | float]
 
 
 def yaml_nodes(name: str, text: str) -> Iterator[Node]:
-    """The nodes of a YAML file; mistakes are named by their line."""
+    """The nodes of a YAML file; an error names its line."""
     if len(text) > _TEXT_MAX:
         raise InvalidInputError(f"{name} is larger than {_TEXT_MAX:,} characters; use counts")
     number = 0
@@ -86,7 +86,7 @@ def _items(name: str, text: str) -> list[yaml.Node]:
 
 
 def _entry(name: str, item: yaml.Node) -> Entry:
-    """One entry's keys and values, each of its kind."""
+    """One entry's keys and values, each with the type its key requires."""
     if not isinstance(item, yaml.MappingNode):
         raise InvalidInputError(
             f"{name} line {item.start_mark.line + 1}: expected keys such as devices: 8"

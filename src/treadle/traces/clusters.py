@@ -1,4 +1,4 @@
-"""A cluster from a few characters, a preset's name or a file.
+"""A cluster from a short text, a preset's name or a file.
 
 8x8                     eight nodes of eight devices
 231x8+321x2             groups, in the order in which first-fit looks at them
@@ -38,7 +38,7 @@ NODE_LIST = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def cluster(text: str) -> Cluster:
-    """The cluster that a user means by this."""
+    """The cluster that this text, preset name or file describes."""
     if text in PRESETS:
         return Cluster(tuple(_groups(PRESETS[text], nodes_per_rack=_NODES_PER_RACK)))
     if _GROUPS.fullmatch(text) and len(text) <= _GROUPS_LENGTH_MAX:
@@ -114,14 +114,14 @@ def _checked(name: str, nodes: Iterable[Node]) -> Cluster:
 
 
 def _machines(table: Table) -> Iterator[Node]:
-    """Philly's list: name and number of GPUs; which rack a machine stands in is not known."""
+    """Philly's list: name and number of GPUs; racks are not recorded."""
     name, devices = table.text("machineId", required=True), table.count("number of GPUs")
     for row in table.rows():
         yield Node(name(row), devices(row))
 
 
 def _openb_nodes(table: Table) -> Iterator[Node]:
-    """Alibaba's openb list: millicores, mebibytes, GPUs and their model; nodes without are out."""
+    """Alibaba's openb list: millicores, MiB, GPUs and their model; skips nodes without GPUs."""
     name, devices = table.text("sn", required=True), table.count("gpu", least=0)
     kind = table.text("model")
     millicores, mebibytes = table.moment("cpu_milli"), table.moment("memory_mib")

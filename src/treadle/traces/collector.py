@@ -1,4 +1,4 @@
-"""The jobs taken from one file so far, where each was written, and what was left out."""
+"""The jobs read from one file so far, the line of each, and what was skipped."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SUBMIT_MAX_S = 1e12  # 30,000 years; today in seconds since 1970 is 1.8e9, in mi
 
 
 class Collector:
-    """Takes jobs one by one; whoever reads the file keeps `line` at the newest."""
+    """Collects jobs one by one. The reader of the file keeps `line` up to date."""
 
     def __init__(self, path: str) -> None:
         self.path = path  # as the user typed it
@@ -42,7 +42,7 @@ class Collector:
         return self._shapes[key]
 
     def add(self, spec: JobSpec, status: str = "", runs: Sequence[Ran] = ()) -> None:
-        """Take a job, how it ended and when it ran; its id must be new."""
+        """Add a job, its final status and when it ran; its id must be new."""
         if spec.id in self._lines:
             raise self.error(
                 f"job {spec.id} was already given on line {self._lines[spec.id]}; "
@@ -69,7 +69,7 @@ class Collector:
             self._runs[spec.id] = runs
 
     def skip(self, reason: str) -> None:
-        """Leave the newest row out, and say so in the notes."""
+        """Skip the current row and count it in the notes."""
         self._skipped[reason] += 1
 
     def workload(self, format_name: str, *notes: str) -> Workload:

@@ -1,4 +1,4 @@
-"""Write a workload as Treadle's own CSV, all of it or nothing."""
+"""Write a workload as Treadle's own CSV, atomically."""
 
 import os
 from gzip import GzipFile
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import IO
 
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, counted, ignore
-from treadle.traces.own import text_lines
+from treadle.traces.progress import Advance, counted, ignore
+from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
 
 
 def check_writable(path: Path, *, force: bool) -> None:
-    """Refuse, before any work is done, a path that could not be written afterwards."""
+    """Refuse a path that cannot be written, before any work is done."""
     parent = path.parent
     try:
         if path.is_dir():
@@ -35,9 +35,9 @@ def check_writable(path: Path, *, force: bool) -> None:
 def write(
     workload: Workload, path: Path, *, force: bool = False, advance: Advance = ignore
 ) -> None:
-    """Write to the path, packed if its name ends in .gz; an existing file needs force.
+    """Write to the path, compressed if its name ends in .gz; an existing file needs force.
 
-    The file appears under its name only when it is complete: it is written beside it first.
+    A temporary file beside it is renamed when it is complete.
     """
     check_writable(path, force=force)
     special = _is_special(path)
@@ -54,7 +54,7 @@ def write(
         finally:
             if not special:
                 target.unlink(missing_ok=True)
-    except FileNotFoundError:  # The directory is there, as was checked; /proc is such a one.
+    except FileNotFoundError:  # The directory exists but takes no files: /proc, say.
         raise InvalidInputError(f"cannot write {path}: {path.parent} takes no new files") from None
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {_why(error)}") from None
@@ -71,7 +71,7 @@ def _write_lines(workload: Workload, file: IO[bytes], *, packed: bool, advance: 
 
 
 def _missing(directory: Path) -> str:
-    """Why a directory is not there: a file stands in its way, or nobody has made it."""
+    """Why a directory is missing: one of its parents is a file, or it was not created."""
     for above in directory.parents:
         if above.exists():
             return "does not exist" if above.is_dir() else f"cannot exist, {above} is a file"

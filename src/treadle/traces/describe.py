@@ -1,4 +1,4 @@
-"""What is in a workload: counts, sizes, durations, load, tenants, ends, bursts, two small plots."""
+"""Statistics of a workload: counts, sizes, durations, load, tenants, statuses, bursts, plots."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class Description:
     first_submit_s: float
     last_submit_s: float
     device_hours: float
-    devices: int | None  # of the cluster it was held against
+    devices: int | None  # of the cluster given, if any
     load: float | None  # work over what the devices could do between first and last submission
     larger_than_cluster: int
     sizes: tuple[SizeRow, ...]
@@ -66,7 +66,7 @@ class Description:
         return asdict(self)
 
     def text(self) -> str:
-        """The same for people."""
+        """The description as readable text."""
         return "\n".join(_text(self))
 
 
@@ -107,7 +107,7 @@ def describe(workload: Workload, cluster: Cluster | None = None) -> Description:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds in the unit that people would use."""
+    """Seconds in a readable unit."""
     for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.1f} {unit}"
@@ -155,7 +155,7 @@ def _histogram(values: Sequence[float]) -> tuple[int, ...]:
 
 
 def plot(counts: Sequence[int]) -> str:
-    """A row of blocks; the highest stands for the most, and anything above 0 is seen."""
+    """A row of block characters scaled to the maximum; any count above 0 is visible."""
     most = max(counts)
     steps = len(_BLOCKS) - 1
     return "".join(_BLOCKS[-(-count * steps // most)] for count in counts)

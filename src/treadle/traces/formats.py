@@ -1,4 +1,4 @@
-"""The table of formats: which columns tell a file's format, and who reads it."""
+"""The table of trace formats: the columns that identify each one, and its reader."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from treadle.traces.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of table: a file is of the first format all of whose columns it has.
+    """One trace format. A file has the first format in the table whose columns it all has.
 
     The reader ("module:function") is imported on use: all of them take 15 ms, one takes 1.
     """
@@ -31,9 +31,9 @@ def _of(name: str, columns: str, reader: str) -> Format:
     return Format(name, tuple(columns.split()), reader)
 
 
-# The more particular first: every Muri and Chronus file has Tiresias' columns too.
+# The more specific formats come first: every Muri and Chronus file has Tiresias' columns too.
 FORMATS = (
-    _of("treadle", "id submit_s sizes iterations", "own:read_own"),
+    _of("treadle", "id submit_s sizes iterations", "treadle_csv:read_treadle_csv"),
     _of(
         "muri",
         "job_id num_gpu submit_time iterations iteration_time",
@@ -59,7 +59,7 @@ FORMATS = (
     ),
     _of("afs", "app_id submit_time service num_jobs model_name", "afs:read_afs"),
 )
-# Without a header: tab-separated, told by the number of columns.
+# Without a header: tab-separated, identified by the number of columns.
 BARE_FORMATS = (
     _of(
         "gavel",
@@ -74,7 +74,7 @@ BARE_FORMATS = (
         "gavel:read_shockwave",
     ),
 )
-# Files that people have beside their traces, and what they are.
+# Files that are often next to a trace and are not one, with what they are.
 NOT_JOBS = (
     (("machineId", "number of GPUs"), "Philly's list of machines, to be given as the cluster"),
     (("sn", "cpu_milli", "gpu", "model"), "openb's list of nodes, to be given as the cluster"),

@@ -25,7 +25,7 @@ def read_gavel(table: Table) -> Workload:
 
 
 def read_shockwave(table: Table) -> Workload:
-    """The duration column already knows how the batch size will change on the way."""
+    """The duration column already includes batch size changes during the job."""
     kind, size = table.text("job_type", required=True), table.count("scale_factor")
     duration, arrival = table.length("duration"), table.moment("arrival_time")
     for number, row in enumerate(table.rows()):

@@ -1,25 +1,25 @@
-"""Any trace in, one Workload out. The format is told by a file's content, never by its name."""
+"""Load any trace as a Workload. The file's content decides its format, never its name."""
 
 from collections.abc import Iterator
 from itertools import chain
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.source import blocks, lines
 from treadle.traces.table import Table
 from treadle.traces.workload import Workload
 
 GENERATE = "generate:"
 _NOTES_MAX = 1000  # lines of notes before a header
-_SHOWN = 40  # characters of a first line that nobody understands
+_SHOWN = 40  # characters of an unknown first line that an error quotes
 
 
 def load(source: str, *, cluster: Cluster | None = None, advance: Advance = ignore) -> Workload:
     """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster.
 
-    While a file is read, `advance` is told of its bytes as they are taken, packed or not.
+    While a file is read, `advance` is called with the bytes read, compressed or not.
     """
     if source.startswith(GENERATE):
         # Drawing needs tables that reading does not: 4 ms of every start.
@@ -59,7 +59,7 @@ def _read_table(name: str, text: Iterator[str]) -> Workload:
 
 
 def _head(text: Iterator[str]) -> tuple[list[str], str, int]:
-    """Notes, the first line that says something else, and how many lines stand before it."""
+    """The notes, the first line after them, and the number of lines before it."""
     notes: list[str] = []
     for before, line in enumerate(text):
         if line.startswith("#") and before < _NOTES_MAX:

@@ -1,10 +1,10 @@
 """How long the jobs of a Philly-like workload take: by their sizes, their bursts and their tenants.
 
-What is known of durations is their distribution for each size, and how many GPU-hours each tenant
-used. The first is kept to exactly: the durations of a bucket of sizes are spread evenly over its
-published quantiles, and only who gets which is left open. So every burst stands in its bucket's
-line at a random place, moved towards the long end or the short by its tenant's pace, and the paces
-are found by trying: a tenant with too few GPU-hours moves up.
+Two things are known: the distribution of durations for each size, and the GPU-hours of each tenant.
+The distribution is kept exactly: the durations of a size bucket are spread evenly over its
+published quantiles, and only their assignment to jobs is free. So every burst gets a random
+position in its bucket's line of durations, moved towards the long or the short end by its tenant's
+pace. The paces are found by iteration: a tenant with too few GPU-hours moves up.
 """
 
 from collections import Counter
@@ -15,13 +15,13 @@ from math import log
 from random import Random
 from typing import NamedTuple
 
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.calibration import (
     BURST_DURATION_SPREAD,
     DURATION_MINUTES,
     GPU_HOURS,
     QUANTILES,
 )
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.strata import Knots, quantiles, share_below, strata
 
 LONGEST_S = 60 * 86_400  # no job of the log ran for longer
@@ -31,12 +31,12 @@ _SMALL_BURST = 9
 # of 5,000 jobs), whose neighbouring durations lie 20 to 30 % apart.
 _JITTER = 0.5
 _JITTER_JOBS = 1000
-# A pace counts in standard deviations of where bursts stand in line. One multiplies durations by
+# A pace counts in standard deviations of the bursts' positions. One multiplies durations by
 # about e to the 2.5 (the spread of their logarithms), so the first steps make up for what hours are
 # missing. Later ones are shorter, as two large bursts that change places change much at once.
 _STEP = 0.4
 _STEPS = 20
-_PACE_MAX = 3.0  # hardly any burst stands further out
+_PACE_MAX = 3.0  # hardly any burst has a position further out
 
 
 class Drawn(NamedTuple):
@@ -54,7 +54,7 @@ class Burst:
     count: int
     tenant: str = ""
     owner: str = ""
-    stands: float = 0.0  # in its bucket's line before the tenant's pace, a standard normal
+    position: float = 0.0  # in its bucket's line before the tenant's pace, a standard normal
     jobs: list[Drawn] = field(default_factory=list)
 
 
@@ -65,14 +65,14 @@ def deal_durations(
     longest_s: int = LONGEST_S,
     advance: Advance = ignore,
 ) -> None:
-    """Give every burst its jobs, alike within a burst, so that tenants use their hours.
+    """Give the jobs of every burst similar durations, so that tenants use their GPU-hours.
 
-    A shorter longest changes nobody's share of the hours: it is there to make runs short, and what
-    a tenant waits for depends on its load.
+    A smaller `longest_s` keeps every tenant's share of the hours, because a tenant's waits depend
+    on its load. It is there to make runs short.
     """
     ours: dict[str, list[Burst]] = {}
     for burst in bursts:
-        burst.stands = random.gauss(0.0, 1.0)
+        burst.position = random.gauss(0.0, 1.0)
         ours.setdefault(bucket(burst.size), []).append(burst)
     lines = [
         _Line(_durations(random, duration_knots(name, longest_s), line), line)
@@ -90,9 +90,9 @@ def bucket(size: int) -> str:
 
 
 def duration_knots(name: str, longest_s: int = LONGEST_S) -> Knots:
-    """Share of a bucket's jobs -> seconds, with our choice of the shortest.
+    """Share of a bucket's jobs -> seconds; the shortest duration is our choice.
 
-    With a shorter longest, the distribution of those jobs of the log that take no longer.
+    With a smaller `longest_s`, the distribution of the log's jobs that take no longer than that.
     """
     minutes = DURATION_MINUTES[name]
     middle = [(q, 60.0 * m) for q, m in zip(QUANTILES, minutes, strict=True)]
@@ -103,7 +103,7 @@ def duration_knots(name: str, longest_s: int = LONGEST_S) -> Knots:
 
 
 class _Line(NamedTuple):
-    """The bursts of a bucket, in any order, and what durations there are for their jobs."""
+    """The bursts of a bucket, in any order, and the durations to assign to their jobs."""
 
     durations: Sequence[int]  # seconds, ascending
     bursts: Sequence[Burst]
@@ -120,7 +120,7 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
     """How far each tenant moves its bursts up, so that its share of the work is as in the log."""
     paces = {burst.tenant: 0.0 for line in lines for burst in line.bursts}
     hours = sum(GPU_HOURS[tenant] for tenant in paces)
-    # Seconds of the first so many jobs of each line, so that a burst's are a difference.
+    # Cumulative seconds over the jobs of each line; a burst's total is a difference of two.
     sums = [[0, *accumulate(line.durations)] for line in lines]
     for taken in range(_STEPS):
         work: Counter[str] = Counter()
@@ -139,7 +139,7 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
 
 def _in_line(bursts: Sequence[Burst], paces: Mapping[str, float]) -> list[Burst]:
     """Bursts from the short end to the long, where durations are longest small ones only."""
-    line = sorted(bursts, key=lambda burst: burst.stands + paces[burst.tenant])
+    line = sorted(bursts, key=lambda burst: burst.position + paces[burst.tenant])
     room = _LONGEST * sum(burst.count for burst in line)
     last: list[Burst] = []
     for burst in reversed(line):
@@ -153,16 +153,18 @@ def _in_line(bursts: Sequence[Burst], paces: Mapping[str, float]) -> list[Burst]
 
 
 def _deal_by_rank(random: Random, durations: Sequence[int], line: Sequence[Burst]) -> None:
-    """Each job wishes for about the duration in the middle of its burst's place in line.
+    """Each job aims for about the duration in the middle of its burst's stretch of the line.
 
-    The durations there are go to the jobs by rank of their wishes, which keeps them exact.
+    Durations are assigned by the rank of these targets, which keeps the distribution exact.
     """
-    wishes: list[tuple[float, Burst]] = []
+    targets: list[tuple[float, Burst]] = []
     for burst in line:
-        around = log(durations[len(wishes) + burst.count // 2])
-        wishes += [(random.gauss(around, BURST_DURATION_SPREAD), burst) for _ in range(burst.count)]
-    wishes.sort(key=lambda wish: wish[0])
-    for seconds, (_, burst) in zip(durations, wishes, strict=True):
+        around = log(durations[len(targets) + burst.count // 2])
+        targets += [
+            (random.gauss(around, BURST_DURATION_SPREAD), burst) for _ in range(burst.count)
+        ]
+    targets.sort(key=lambda target: target[0])
+    for seconds, (_, burst) in zip(durations, targets, strict=True):
         burst.jobs.append(Drawn(burst.size, seconds))
     for burst in line:
         random.shuffle(burst.jobs)

@@ -1,10 +1,10 @@
 """A workload like Philly's: its sizes, durations, tenants, ends and bursts, for any cluster.
 
-Jobs of a burst share a tenant, a size and roughly a duration, so drawing them one after another
-would miss the published shares by far. Instead the shares are dealt out: so many jobs of each size,
-bursts dealt to sizes and tenants by quota, durations spread evenly over the published quantiles of
-a size bucket and dealt so that tenants use the hours they did. What chance decides is who gets
-what, and when.
+Jobs of a burst share a tenant, a size and roughly a duration, so independent draws would miss the
+published shares by far. Instead the shares are assigned: a fixed number of jobs of each size,
+bursts to sizes and tenants by quota, durations evenly over the published quantiles of a size
+bucket, such that tenants use the GPU-hours of the log. Only the assignment and the arrival times
+are random.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from random import Random
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.arrivals import burst_sizes, fill, place_bursts
 from treadle.traces.calibration import (
     BURST_SAME_SIZE,
@@ -24,6 +23,7 @@ from treadle.traces.calibration import (
     VIRTUAL_CLUSTERS,
 )
 from treadle.traces.philly_durations import LONGEST_S, Burst, Drawn, deal_durations
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.strata import quotas
 from treadle.traces.workload import Workload
 
@@ -43,7 +43,7 @@ def draw_philly(
     longest_s: int = LONGEST_S,
     advance: Advance = ignore,
 ) -> Workload:
-    """Jobs like the study's that offer the cluster this load; none takes longer than said."""
+    """Jobs like the study's that offer the cluster this load; none takes over `longest_s`."""
     _check_longest(longest_s)
     shares = {size: p for size, p in SIZE_SHARES.items() if size <= cluster.device_count}
     bursts = _deal_sizes(random, quotas(jobs, shares), burst_sizes(random, jobs))
@@ -90,7 +90,7 @@ def _longest_note(longest_s: int) -> str:
 
 
 def _deal_sizes(random: Random, counts: dict[int, int], bursts: Sequence[int]) -> list[Burst]:
-    """Every burst to one size; a burst too large for what is left of any is cut."""
+    """Assign every burst to one size; split a burst that is too large for any that is left."""
     left = {size: count for size, count in counts.items() if count}
     dealt: list[Burst] = []
     waiting = list(reversed(bursts))
@@ -113,7 +113,7 @@ def _deal_sizes(random: Random, counts: dict[int, int], bursts: Sequence[int]) -
 
 
 def _deal_tenants(random: Random, bursts: Sequence[Burst]) -> None:
-    """Every burst to a virtual cluster, by its share of the jobs of that size, and to a user."""
+    """Assign every burst a virtual cluster, by its share of the jobs of that size, and a user."""
     for size in dict.fromkeys(burst.size for burst in bursts):
         ours = sorted((b for b in bursts if b.size == size), key=lambda b: -b.count)
         shares = {
@@ -189,10 +189,10 @@ def _arrive(random: Random, bursts: Sequence[Burst], span_s: int) -> list[tuple[
 
 
 def _deal_ends(random: Random, work: Sequence[int]) -> list[str]:
-    """How each job ends: so many jobs of each end, with so much of the GPU time.
+    """The final status of each job, matching the published shares of jobs and of GPU time.
 
-    From the largest job down, an end is drawn by the GPU time it still lacks; when next to nothing
-    is left to share, by the jobs it still lacks.
+    From the largest job down, a status is drawn by the GPU time it still lacks; once almost no
+    GPU time is left, by the jobs it still lacks.
     """
     jobs_left = quotas(len(work), {name: jobs for name, (jobs, _) in ENDS.items()})
     work_left = {name: sum(work) * share for name, (_, share) in ENDS.items()}

@@ -1,8 +1,8 @@
 """Philly's official job log: one JSON list, read an object at a time, never all of it in memory.
 
-A job's duration is that of its attempts together, its size the GPUs of the first attempt that says
-where it ran; when and where each attempt ran is kept beside. Times are a calendar's; the workload's
-clock starts at the first submission.
+A job's duration is the sum over its attempts. Its size is the GPU count of the first attempt that
+says where it ran. When and where each attempt ran is kept too. The log has calendar times; the
+workload's clock starts at the first submission.
 """
 
 import json
@@ -36,7 +36,7 @@ class _Run(NamedTuple):
 
 
 def read_philly_log(name: str, blocks: Iterable[bytes]) -> Workload:
-    """Jobs without a submission, or of which no attempt has times and GPUs, are left out."""
+    """Jobs without a submission time, or without an attempt with times and GPUs, are skipped."""
     jobs = Collector(name)
     runs: list[_Run] = []
     for jobs.line, record in _objects(name, blocks):

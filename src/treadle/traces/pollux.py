@@ -36,7 +36,7 @@ class Application:
     many_nodes_s: float  # added on more
 
     def work(self, batch: int) -> float:
-        """Iterations to finish with this global batch size; the ends' work per example holds on."""
+        """Iterations at this global batch size; beyond the table, work per example is constant."""
         known = list(self.iterations)
         if batch in self.iterations:
             return float(self.iterations[batch])

@@ -13,9 +13,9 @@ def read_rubick(table: Table) -> Workload:
     duration, promised = table.length("duration"), table.count("is_sla", least=0)
     steps, plan = table.count("steps", default=0), table.text("exec_plan")
     rows = [(table.line, row) for row in table.rows()]
-    # Only the tenants' variant of the trace tells the two kinds apart; in the others every row
-    # says 0, which cannot mean that the whole cluster is best effort.
-    told_apart = any(row[table.header.index("is_sla")].strip() not in {"", "0"} for _, row in rows)
+    # Only the multi-tenant variant of the trace uses this column; in the others every row has 0,
+    # which cannot mean that the whole cluster is best effort.
+    has_both = any(row[table.header.index("is_sla")].strip() not in {"", "0"} for _, row in rows)
     for table.line, row in rows:
         asked, count = size(row), steps(row)
         lasts_s, own = duration(row), plan(row)
@@ -26,10 +26,10 @@ def read_rubick(table: Table) -> Workload:
                 count or lasts_s,
                 sizes=sizes,
                 profile=profile,
-                # Policies that know nothing of plans leave them as they are by default.
+                # Policies without plans use the default plan.
                 plans=(*([_plan(table, own, asked)] if own else []), DATA_PARALLEL),
                 submit_at=submit(row),
-                guaranteed=bool(promised(row)) or not told_apart,
+                guaranteed=bool(promised(row)) or not has_both,
             )
         )
     return table.workload(
@@ -38,7 +38,7 @@ def read_rubick(table: Table) -> Workload:
         "--speeds plans, steps take as long as the plan makes them",
         "num_cpus and bandwidth are not used",
         "the authors' files called base and bp look swapped: bp holds the random plans",
-        *(() if told_apart else ("is_sla is 0 in every row: every job is taken as guaranteed",)),
+        *(() if has_both else ("is_sla is 0 in every row: every job counts as guaranteed",)),
     )
 
 

@@ -1,7 +1,7 @@
 """A file as lines of text, plain or gzip, never more than one block of it in memory.
 
-gzip is told by the file's first two bytes and not by its name. A line longer than the limit is an
-error before it is read to its end, so a file of one endless line costs a block and a sentence.
+The first two bytes identify gzip, not the file's name. A line longer than the limit is an error
+before it is read to its end, so a file of one endless line costs one block.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,10 +11,10 @@ from pathlib import Path
 from zlib import error as ZlibError  # noqa: N812
 
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, ignore
+from treadle.traces.progress import Advance, ignore
 
 LINE_BYTES_MAX = 1 << 20
-_BLOCK_BYTES = LINE_BYTES_MAX  # a block holds no line above the limit but at its two ends
+_BLOCK_BYTES = LINE_BYTES_MAX  # only the first and last line of a block can exceed the limit
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -41,7 +41,7 @@ def lines(name: str, parts: Iterable[bytes]) -> Iterator[str]:
 
 
 def blocks(path: str, advance: Advance = ignore) -> Iterator[bytes]:
-    """The file's bytes, unpacked, without a byte order mark; messages name the path as typed."""
+    """The file's bytes, decompressed, without a byte order mark; errors name the path as typed."""
     if not path:
         raise InvalidInputError("the name of the file is empty; expected a path")
     try:

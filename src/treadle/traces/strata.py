@@ -1,4 +1,4 @@
-"""Samples that cannot miss their distribution: counts by quota, values by strata."""
+"""Stratified samples that match their distribution: counts by quota, values by strata."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise

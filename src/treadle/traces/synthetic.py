@@ -2,9 +2,9 @@
 
     generate:philly?jobs=5000&seed=1&load=0.95
 
-The load is that of the drawn jobs and not of the distribution they come from: the span in which
-they arrive is their work divided by the cluster's devices and by the load. The same address on the
-same cluster always gives the same jobs.
+The load is that of the drawn jobs, not of their distribution: the span in which they arrive is
+their work divided by the cluster's devices and by the load. The same address on the same cluster
+always gives the same jobs.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, ignore
 from treadle.traces.aiturbo import ARRIVALS, DURATIONS, draw_aiturbo
 from treadle.traces.collector import SUBMIT_MAX_S
 from treadle.traces.philly_durations import LONGEST_S
 from treadle.traces.philly_like import draw_philly
 from treadle.traces.poisson import draw_poisson
+from treadle.traces.progress import Advance, ignore
 from treadle.traces.suggest import did_you_mean
 from treadle.traces.workload import Workload
 
@@ -30,7 +30,7 @@ JOBS_MAX = 5_000_000
 LOAD_MIN, LOAD_MAX = 0.001, 1000.0
 _PARAMETERS = ("jobs", "seed", "load", "arrivals", "longest", "unpredictable", "cpu", "durations")
 
-# name -> one line for people
+# name -> one line of help
 KINDS = {
     "philly": "sizes, durations, tenants, ends and bursts of Microsoft's Philly log",
     "aiturbo": "families of repeated jobs, most of them predictable, as in AITurbo's table",
@@ -54,7 +54,7 @@ def generate(  # noqa: PLR0913  # all but the first by name
 ) -> Workload:
     """Draw jobs that offer the cluster this load; none is larger than the cluster.
 
-    While jobs are drawn, `advance` is told how many.
+    While jobs are drawn, `advance` is called with how many.
     """
     _check(kind, jobs, load, cluster)
     if arrivals and kind != "aiturbo":
@@ -163,7 +163,7 @@ def _check(kind: str, jobs: int, load: float, cluster: Cluster) -> None:
 
 
 def _check_span(drawn: Workload) -> None:
-    """Refuse what no reader would take back."""
+    """Refuse submission times that the trace readers would reject."""
     last_s = drawn.jobs[-1].submit_at
     if last_s > SUBMIT_MAX_S:
         raise InvalidInputError(

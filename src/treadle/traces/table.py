@@ -1,4 +1,4 @@
-"""A trace file as a table: each column is read by a function that names what it could not read.
+"""A trace file as a table. Each column has a reader function whose errors name the bad value.
 
 size = table.count("num_gpu")
 for row in table.rows():
@@ -27,7 +27,7 @@ class Table(Collector):
         lines: Iterable[str],
         *,
         delimiter: str = ",",
-        lines_before: int = 1,  # lines of the file already taken, the header's among them
+        lines_before: int = 1,  # lines of the file already read, including the header
     ) -> None:
         super().__init__(path)
         self.header = tuple(header)
@@ -58,7 +58,7 @@ class Table(Collector):
     def text(
         self, column: str, *, required: bool = False, exact: bool = False
     ) -> Callable[[Row], str]:
-        """A word without the space around it, unless exact; empty where there is no such column."""
+        """Text, stripped unless exact; empty if the column is missing."""
         if column not in self.header:
             assert not required, f"a format without {column} must not ask for it"
             return lambda _: ""
@@ -75,7 +75,7 @@ class Table(Collector):
     def count(
         self, column: str, *, least: int = 1, default: int | None = None
     ) -> Callable[[Row], int]:
-        """A whole number from `least`; the default stands in for a missing column only."""
+        """A whole number from `least`; the default replaces a missing column only."""
         if default is not None and column not in self.header:
             return lambda _: default
         index = self.header.index(column)
@@ -97,11 +97,11 @@ class Table(Collector):
     def length(
         self, column: str, *, unit: str = "seconds", times: int = 1, over: int = 1
     ) -> Callable[[Row], float]:
-        """A number above 0 of a unit, times so much over so much."""
+        """A number above 0 in this unit, times `times`, divided by `over`."""
         return self._number(column, unit, times, over, most=DURATION_MAX_S, zero=False)
 
     def amount(self, column: str, unit: str) -> Callable[[Row], float]:
-        """A number above 0 of work, which is no time yet; `add` looks at the time it takes."""
+        """An amount of work above 0; `add` checks the time that it takes."""
         return self._number(column, unit, 1, 1, most=AMOUNT_MAX, zero=False)
 
     def moment(
@@ -113,7 +113,7 @@ class Table(Collector):
         over: int = 1,
         default: float | None = None,
     ) -> Callable[[Row], float]:
-        """A number from 0, likewise; the default stands in for a missing column only."""
+        """A number from 0 in this unit; the default replaces a missing column only."""
         if default is not None and column not in self.header:
             return lambda _: default
         return self._number(column, unit, times, over, most=SUBMIT_MAX_S, zero=True)

@@ -6,7 +6,7 @@ from treadle.traces.workload import Workload
 
 
 def read_tiresias(table: Table) -> Workload:
-    """Seconds. The file's own iterations say nothing that its durations do not say better."""
+    """Seconds. The file's iterations are ignored: its durations are more precise."""
     identity, model = table.text("job_id", required=True), table.text("model_name")
     size, submit = table.count("num_gpu"), table.moment("submit_time")
     duration = table.length("duration")

@@ -1,4 +1,4 @@
-"""What every trace becomes: jobs in order of submission, and what the trace says about itself."""
+"""A workload, the common form of every trace: jobs in order of submission, with notes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs in order of submission. Jobs of one moment keep the order of their file."""
+    """Jobs in order of submission. Jobs submitted together keep the order of their file."""
 
     name: str
     jobs: tuple[JobSpec, ...]
@@ -52,7 +52,7 @@ class Workload:
 
     @property
     def source(self) -> str:
-        """What messages call it: the file as the user typed it, or the generator's address."""
+        """Its name in messages: the file as the user typed it, or the generator's address."""
         return self.path or self.name
 
     def noted(self, notes: Sequence[str]) -> Self:

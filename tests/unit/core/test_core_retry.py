@@ -16,7 +16,7 @@ from treadle.failures.rules import shipped
 from treadle.replications.paper import ready
 from treadle.sim.faults import CLASSES, REASONS, FaultSettings
 from treadle.sim.settings import RETRY, Settings, retry_rule
-from treadle.sim.verdicts import classified, verdict
+from treadle.sim.simulated_verdicts import classified, verdict
 from treadle.testing.builders import job
 from treadle.traces.workload import Workload
 

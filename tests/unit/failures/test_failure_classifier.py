@@ -1,4 +1,4 @@
-"""Root causes before echoes, exit statuses, ranks, and what a job survived."""
+"""Root causes before their consequences, exit statuses, ranks, survived failures."""
 
 import pytest
 
@@ -69,11 +69,11 @@ def test_an_earlier_moment_wins_among_equals() -> None:
     [
         (Exit.of(137), Kind.UNKNOWN, "killed"),
         (Exit.of(-9), Kind.UNKNOWN, "killed"),
-        (Exit.by("kill", told="oom-killed"), Kind.RESOURCE, "host-out-of-memory"),
-        (Exit.by("SIGKILL", told="preempted"), Kind.TRANSIENT, "preempted"),
-        (Exit.by("9", told="time-limit"), Kind.RESOURCE, "time-limit"),
-        (Exit.of(1, told="node-lost"), Kind.TRANSIENT, "node-lost"),
-        (Exit.of(143, told="cancelled"), Kind.UNKNOWN, "cancelled"),
+        (Exit.by("kill", known_reason="oom-killed"), Kind.RESOURCE, "host-out-of-memory"),
+        (Exit.by("SIGKILL", known_reason="preempted"), Kind.TRANSIENT, "preempted"),
+        (Exit.by("9", known_reason="time-limit"), Kind.RESOURCE, "time-limit"),
+        (Exit.of(1, known_reason="node-lost"), Kind.TRANSIENT, "node-lost"),
+        (Exit.of(143, known_reason="cancelled"), Kind.UNKNOWN, "cancelled"),
         (Exit.of(143), Kind.TRANSIENT, "asked-to-stop"),
         (Exit.of(139), Kind.DETERMINISTIC, "segmentation-fault"),
         (Exit.of(127), Kind.DETERMINISTIC, "command-not-found"),
@@ -95,7 +95,7 @@ def test_a_kill_is_the_scheduler_s_or_the_kernel_s_by_what_the_log_says() -> Non
 
 
 def test_what_the_scheduler_knows_wins_over_the_log() -> None:
-    assert classify(KEY, Exit.of(1, told="preempted")).rule == "preempted"
+    assert classify(KEY, Exit.of(1, known_reason="preempted")).rule == "preempted"
 
 
 def test_nothing_failed_where_the_status_is_zero() -> None:
@@ -146,8 +146,10 @@ def test_a_rule_of_the_user_comes_first_on_the_same_line() -> None:
 def test_an_exit_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"'SIGFOO' is no signal; expected a name such as"):
         Exit.by("SIGFOO")
-    with pytest.raises(InvalidInputError, match=r"told to be 'tired'; expected one of oom-killed"):
-        Exit.of(1, told="tired")
+    with pytest.raises(
+        InvalidInputError, match=r"unknown exit reason 'tired'; expected one of oom-killed"
+    ):
+        Exit.of(1, known_reason="tired")
 
 
 def test_exits_read_as_people_write_them() -> None:

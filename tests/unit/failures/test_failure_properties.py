@@ -1,4 +1,4 @@
-"""What holds for any text: safe, quick, the same each time, and not led astray by what follows."""
+"""Properties for any text: safe, fast, deterministic, and not misled by later output."""
 
 import time
 

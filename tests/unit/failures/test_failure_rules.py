@@ -1,4 +1,4 @@
-"""The table of rules: patterns, what users may write, and how their mistakes are named."""
+"""The table of rules: patterns, what users may write, and the errors for mistakes."""
 
 from pathlib import Path
 
@@ -87,8 +87,8 @@ MISTAKES = {
         "deterministic, transient, resource, unknown"
     ),
     RULE.replace("transient", "resource"): (
-        "{} line 1: rule license: more is needed by the class resource, and by no other: say what "
-        "was too little"
+        "{} line 1: rule license: more is required for class resource and not allowed for "
+        "others: name what to raise"
     ),
     "- {name: a, class: unknown, says: x}": (
         "{} line 1: rule a: line is missing, and so are exception and exit: it never matches"

@@ -9,7 +9,7 @@ import pytest
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.classifier import classify
-from treadle.failures.lines import LINE_LENGTH_MAX, LINES_MAX
+from treadle.failures.log_lines import LINE_LENGTH_MAX, LINES_MAX
 from treadle.failures.tail import tail
 
 

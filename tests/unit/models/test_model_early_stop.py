@@ -43,7 +43,7 @@ def test_advice_is_given_exactly_where_the_curve_falls_by_no_more_than_asked(
 
 
 @given(half=st.floats(0.5, 5.0), sooner=st.floats(1.0, 50.0), later=st.floats(0.0, 50.0))
-def test_whoever_asks_for_less_is_told_no_later(half: float, sooner: float, later: float) -> None:
+def test_a_larger_share_gives_advice_no_later(half: float, sooner: float, later: float) -> None:
     """With a larger share, or a nearer end, advice to stop stays advice to stop."""
     curve = falling(half, 1.0)
 
@@ -65,13 +65,13 @@ def test_advice_says_what_is_lost_and_what_is_saved() -> None:
     )
     assert advice is not None
     assert advice.sentence == (
-        "its loss will not fall by more than 2 % before its end (by 1.3 %, as it looks); "
+        "its loss will not fall by more than 2 % before its end (estimate: 1.3 %); "
         "stopping now saves 16 GPU-hours"
     )
 
 
 @pytest.mark.parametrize(("end", "speed"), [(40.0, 1.0), (30.0, 1.0), (50.0, 0.0)])
-def test_who_is_at_the_end_or_does_not_run_is_not_advised(end: float, speed: float) -> None:
+def test_a_job_at_its_end_or_not_running_gets_no_advice(end: float, speed: float) -> None:
     curve = falling(0.5, 1.0)
     assert stop_advice(curve, done=40.0, end=end, iterations_per_s=speed, size=1) is None
 

@@ -1,4 +1,4 @@
-"""Simulated losses: a policy sees what was reported and nothing of what is to come."""
+"""Simulated losses: a policy sees reported losses only, never future ones."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ def test_only_reported_losses_are_observed():
     assert iterations[-1] <= 0.3 * LENGTH
 
 
-def test_what_is_to_come_does_not_change_the_forecast():
+def test_future_losses_do_not_change_the_forecast():
     """Two jobs alike up to now, of which one breaks off its curve later, are believed alike."""
     job = spec("predictable-1")
     lengths, now = seen(job, 0.2)
@@ -103,7 +103,7 @@ def test_hardly_any_unpredictable_job_passes_for_predictable_near_its_end(kind):
     assert taken <= 1
 
 
-def test_a_job_that_diverges_loses_its_standing():
+def test_a_job_that_diverges_stops_being_predictable():
     lost = 0
     for job in kinds()["divergence"]:
         early, late = (seen(job, share) for share in (0.3, 0.9))

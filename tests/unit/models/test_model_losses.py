@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.models.draws import draw_normals, draw_numbers
 from treadle.models.losses import Curve, fit, prepared
+from treadle.models.seeded_random import draw_normals, draw_numbers
 
 
 def optimus(steps, rate=0.01, begin=0.25, floor=0.4):
@@ -101,7 +101,7 @@ def test_a_curve_settles_when_its_epochs_bring_little():
         curve.settles(drop=0.0, patience=3, epoch=10.0)
 
 
-def test_draws_depend_on_seed_and_place_alone():
+def test_draws_depend_on_seed_and_index_alone():
     whole = draw_numbers(5, 1000)
     assert np.array_equal(whole[300:310], draw_numbers(5, 10, begin=300))
     assert not np.array_equal(whole, draw_numbers(6, 1000))

@@ -57,10 +57,10 @@ def test_any_spread_gives_a_factor_that_can_be_used() -> None:
 
 def test_a_misjudged_job_is_longer_or_shorter_and_otherwise_the_same() -> None:
     spec = replace(job("a", size=2, sizes=(1, 2), tenant="t"), estimate_s=50.0)
-    told = misjudged(spec, spread=1.0, seed=4)
-    factor = told.iterations / spec.iterations
+    wrong = misjudged(spec, spread=1.0, seed=4)
+    factor = wrong.iterations / spec.iterations
     assert factor != 1.0
-    assert told.estimate_s == 50.0 * factor
-    assert replace(told, iterations=spec.iterations, estimate_s=50.0) == spec
-    assert told.profile is spec.profile
+    assert wrong.estimate_s == 50.0 * factor
+    assert replace(wrong, iterations=spec.iterations, estimate_s=50.0) == spec
+    assert wrong.profile is spec.profile
     assert factor != log_normal(1.0, seed=4, name="a"), "speeds and lengths err independently"

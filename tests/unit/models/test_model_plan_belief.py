@@ -1,4 +1,4 @@
-"""Plan models that are wrong at first are mended by what jobs are seen to do."""
+"""Plan models that are wrong at first are corrected by observed speeds."""
 
 from statistics import fmean
 
@@ -77,7 +77,7 @@ def test_what_was_wrong_is_fitted_again(model):
     assert error(believes, model) < min(0.05, before / 3)
 
 
-def test_whoever_is_right_is_left_alone():
+def test_a_model_with_right_predictions_is_not_refitted():
     believes = belief(spread=0.0)
     for job, speed in seen("bert"):
         believes.observe(job, speed)

@@ -1,4 +1,4 @@
-"""Fitting the plan model: what is recovered, what is warned of, and when it is fitted again."""
+"""Fitting the plan model: what is recovered, what is warned of, and when it is refitted."""
 
 from dataclasses import replace
 
@@ -107,8 +107,8 @@ def test_too_few_runs_are_fitted_with_a_warning_and_none_are_refused() -> None:
     assert found.warnings == (
         "5 runs do not determine 7 numbers; expected as many or more",
         (
-            "0 runs have the optimizer on the host; expected 3 or more to tell k_opt_off, k_off "
-            "and k_swap apart"
+            "0 runs have the optimizer on the host; expected 3 or more to determine "
+            "k_opt_off, k_off and k_swap"
         ),
     )
     with pytest.raises(InvalidInputError, match="a fit needs runs"):

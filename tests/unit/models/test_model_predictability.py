@@ -1,4 +1,4 @@
-"""The rule that says whose end can be predicted, and the way back."""
+"""The rule that says whether a job is predictable, and when it stops being so."""
 
 from math import inf
 
@@ -58,7 +58,7 @@ def test_a_job_that_diverges_is_lost_at_once_and_may_come_back():
     assert lost.after(GOOD).predictable
 
 
-def test_trend_drift_and_divergence_are_told_from_noise():
+def test_trend_drift_and_divergence_are_distinguished_from_noise():
     falling, noise = np.linspace(5.0, 1.0, 30), np.array([1.0, -1.0] * 15)
     assert kendall(falling) == -1.0
     assert kendall(falling[::-1]) == 1.0

@@ -1,4 +1,4 @@
-"""Speed by size, by place and by company."""
+"""Speed by size, by placement and by sharing."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Treadle's interleaving by hand: who waits for whom, and how long."""
+"""Treadle's model of sharing by hand: how long jobs wait for each other."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_three_jobs_by_hand() -> None:
     assert relative(specs) == pytest.approx([4.0 / (4.0 + 2.0 * 2 * 3 / 5)] * 3)
 
 
-def test_whoever_is_held_up_at_one_resource_is_less_in_the_way_at_another() -> None:
+def test_a_job_delayed_at_one_resource_slows_others_less_elsewhere() -> None:
     """A third job that only loads slows the second, and the first is the better for it."""
     computes, both, loads = spec(compute=2.0), spec(load=2.0, compute=2.0), spec(load=9.0)
     pair, three = relative([computes, both]), relative([computes, both, loads])
@@ -87,7 +87,7 @@ def test_a_turn_is_no_longer_than_the_stage_it_serves() -> None:
     assert relative([short, other], turn_s=9.0)[0] == pytest.approx(1.0 / 1.2)
 
 
-def test_with_as_many_lanes_as_jobs_nobody_waits() -> None:
+def test_with_as_many_lanes_as_jobs_no_job_waits() -> None:
     assert relative([spec(prepare=1.0)] * 4) == [1.0] * 4
     assert relative([spec(compute=2.0)] * 2, lanes=Lanes(device=2)) == [1.0] * 2
 

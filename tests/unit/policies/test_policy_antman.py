@@ -7,7 +7,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import JobSubmitted, NodeLost
 from treadle.core.job import JobSpec
-from treadle.models.gaps import GapsModel
+from treadle.models.antman_gaps import GapsModel
 from treadle.policies.base.placement import placement
 from treadle.policies.simple.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
 from treadle.testing.builders import job

@@ -101,7 +101,7 @@ def test_policies_are_told_another_length_and_the_record_keeps_the_true_one() ->
     run.simulation.observe(listen)
     summary = run.finish()
     assert min(told.values()) < 100.0 < max(told.values())
-    stories = run.recorder.stories
+    stories = run.recorder.histories
     assert all(story.spec is spec for story, spec in zip(stories.values(), jobs, strict=True))
     assert sum(story.service_s for story in stories.values()) == pytest.approx(600.0)
     assert summary.finished == 6

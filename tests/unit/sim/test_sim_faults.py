@@ -39,7 +39,7 @@ def test_the_same_seed_fails_the_same_jobs_the_same_way() -> None:
     assert struck(JOBS, 500) != struck(FaultSettings(seed=6, job_failures=1.0), 500)
 
 
-def test_a_jobs_fate_does_not_hang_on_who_is_asked_first() -> None:
+def test_a_jobs_failures_do_not_depend_on_the_order_of_calls() -> None:
     faults = Faults(JOBS)
     name, strike = next(iter(struck(JOBS, 500).items()))
     for other in range(100):

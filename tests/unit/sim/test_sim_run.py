@@ -99,7 +99,7 @@ def test_a_fork_goes_its_own_way_and_is_watched_by_others() -> None:
     assert log.lines[-3:] == ["10 finished a", "10 started b", "14 finished b"]
 
 
-def test_somebody_may_begin_to_watch_later() -> None:
+def test_an_observer_may_be_added_later() -> None:
     run, log = simulation(job("a", length_s=10.0), job("b", length_s=4.0, at=1.0))
     run.run(until=5.0)
     late = Log()

@@ -91,7 +91,7 @@ def test_a_cost_is_0_or_more_seconds(text: str) -> None:
     assert refusal(restart_cost, text) == (f"a restart cost must be 0 to 1e+08 seconds, not {text}")
 
 
-def test_an_unknown_cost_is_told_what_there_is() -> None:
+def test_an_unknown_cost_lists_the_known_ones() -> None:
     assert refusal(restart_cost, "some") == (
         "restart cost 'some' is not known; expected none, seconds, profile, measured or a .csv file"
     )

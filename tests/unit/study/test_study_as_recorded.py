@@ -88,7 +88,7 @@ def test_clocks_that_disagree_are_put_in_order() -> None:
     assert "1 jobs do not say when they ran and are left out" in found.notes
 
 
-def test_a_place_that_is_not_recorded_is_said_to_be() -> None:
+def test_nodes_that_are_not_recorded_are_reported_as_such() -> None:
     runs = {"a": [Ran(0, 10)]}
     (use,) = analysed(Workload.of("x", [job("a", size=2)], runs=runs)).usage.by_spread
     assert (use.nodes, use.progress) == ("not recorded", None)
@@ -96,7 +96,7 @@ def test_a_place_that_is_not_recorded_is_said_to_be() -> None:
 
 def test_a_trace_of_which_nothing_ran_is_refused() -> None:
     runs = {"a": [Ran(5, 5)]}
-    with pytest.raises(InvalidInputError, match="x says of no job when it ran"):
+    with pytest.raises(InvalidInputError, match="x does not say when its jobs ran"):
         analysed(Workload.of("x", [job("a")], runs=runs))
 
 

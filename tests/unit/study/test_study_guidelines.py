@@ -1,4 +1,4 @@
-"""What is simulated to tell what a guideline saves."""
+"""Which simulations show what a guideline saves."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def test_every_guideline_is_beside_none_of_them() -> None:
 
 
 def test_what_is_worn_already_is_not_worn_twice() -> None:
-    worn = replace(BACKFILL, policy="backfill+locality?share=0.5+try-small")
-    names = [trial.guideline for trial in trials(worn)]
+    wrapped = replace(BACKFILL, policy="backfill+locality?share=0.5+try-small")
+    names = [trial.guideline for trial in trials(wrapped)]
     assert "wait for locality" not in names
     assert "try small first" not in names
     assert "dedicated servers" in names
@@ -80,8 +80,8 @@ def test_the_window_is_where_jobs_waited_and_carries_on_what_ran_then() -> None:
     assert (carried.submit_at, carried.iterations) == (100, 6)
     assert (chosen.chosen, chosen.carried, chosen.of_jobs) == (3, 1, 8)
     assert chosen.sentence == (
-        "Simulated with 3 of 8 jobs, those in a row that waited longest, and the rest of the 1 "
-        "that ran when the first of them came."
+        "Simulated with 3 of 8 jobs, the consecutive ones that waited longest, and with what was "
+        "left of the 1 running at the start."
     )
 
 
@@ -89,7 +89,7 @@ def test_few_jobs_are_simulated_all() -> None:
     found = record(Workload.of("x", [job("a")]))
     chosen = window(found, 1)
     assert chosen.workload is found.workload
-    assert chosen.sentence == "Simulated with all of its jobs."
+    assert chosen.sentence == "Simulated with all jobs."
 
 
 def test_an_effect_is_what_the_simulation_gave() -> None:
@@ -106,7 +106,7 @@ def test_an_effect_is_what_the_simulation_gave() -> None:
     assert (effect.jobs_finished, effect.failed_attempts, effect.wait_large_p95_s) == (2, 0, None)
 
 
-def test_a_guideline_that_cannot_be_worn_says_why_and_stops_nobody() -> None:
+def test_a_guideline_that_cannot_be_applied_says_why_and_stops_no_other() -> None:
     workload, grid = Workload.of("x", [job("a")]), Cluster.grid(1, 1)
     bad = Trial("placing", "wait for locality", replace(BACKFILL, policy="backfill+locality?x=1"))
     (effect,) = measured([bad], workload, grid, stopwatch=lambda: 0.0)

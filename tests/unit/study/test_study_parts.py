@@ -11,11 +11,11 @@ from treadle.core.retry import fixed
 from treadle.failures.rules import RuleTable, shipped
 from treadle.models.losses import Numbers
 from treadle.reports.recorder import Recorder
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.sim.settings import Settings
 from treadle.study.analysis import analyse
 from treadle.study.convergence import convergence, settled_share
-from treadle.study.failing import Judge, failures
+from treadle.study.failure_costs import Judge, failures
 from treadle.study.record import Record
 from treadle.study.waits import waits
 from treadle.testing.builders import job
@@ -25,7 +25,7 @@ HERE, THERE = Device("n0", 0), Device("n1", 0)
 
 
 def record(recorder: Recorder, **more: object) -> Record:
-    workload = Workload.of("by hand", [story.spec for story in recorder.stories.values()])
+    workload = Workload.of("by hand", [story.spec for story in recorder.histories.values()])
     cluster = Cluster.grid(2, 1)
     values = {"how": "", "workload": workload, "cluster": cluster, "settings": Settings()}
     return Record(recorder=recorder, **{**values, **more})  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_attempts_that_failed_are_counted_with_what_they_held(failing: Record) -
     ]
 
 
-def test_device_time_is_told_by_size_and_spread_with_its_progress(failing: Record) -> None:
+def test_device_time_is_given_by_size_and_spread_with_its_progress(failing: Record) -> None:
     usage = analyse(failing).usage
     (use,) = usage.by_spread
     assert (use.size, use.nodes, use.holds, use.share) == ("2-4", "2", 3, 1.0)
@@ -111,7 +111,7 @@ def test_waits_by_cause_leave_out_jobs_that_never_fit() -> None:
     assert [row.size for row in sizes] == ["1"]
 
 
-def test_causes_that_nobody_recorded_are_none(failing: Record) -> None:
+def test_causes_that_are_not_recorded_are_none(failing: Record) -> None:
     whole, *_ = waits(record(failing.recorder, has_causes=False))
     assert whole.causes_s is None
     assert whole.share("devices") is None
@@ -132,8 +132,8 @@ def test_a_loss_has_settled_once_it_is_within_a_thousandth_of_the_lowest(
     assert settled_share(steps, np.array(losses)) == pytest.approx(share)
 
 
-def test_jobs_that_report_losses_are_told_from_those_that_do_not(failing: Record) -> None:
-    def reported(story: Story) -> tuple[Numbers, Numbers]:
+def test_jobs_with_and_without_losses_are_counted_separately(failing: Record) -> None:
+    def reported(story: JobHistory) -> tuple[Numbers, Numbers]:
         return np.array([50.0, 100.0]), np.array([1.0, 1.0])
 
     known = convergence(failing, reported)
@@ -144,7 +144,7 @@ def test_jobs_that_report_losses_are_told_from_those_that_do_not(failing: Record
     assert silent.studied_gpu_h * 3600 == pytest.approx(0.62 * 340)
 
 
-def test_what_the_trace_says_of_an_end_goes_before_what_was_simulated(failing: Record) -> None:
+def test_a_status_in_the_trace_overrides_the_simulated_one(failing: Record) -> None:
     said = record(failing.recorder, statuses={"a": "killed"})
     assert [(end.status, end.share) for end in analyse(said).ends] == [("killed", 1.0)]
     assert convergence(said).studied_gpu_h * 3600 == pytest.approx(0.56 * 340)

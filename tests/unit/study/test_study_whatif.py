@@ -1,4 +1,4 @@
-"""What another policy would have made of a recorded run."""
+"""A recorded run, simulated under another policy."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_the_policy_of_then_gives_what_was(tmp_path: Path, policy: str) -> None:
     assert completion_s(journal, policy, lambda: 0.0) == pytest.approx(recorded_s(journal))
 
 
-def test_another_policy_gives_what_it_would_have_given(tmp_path: Path) -> None:
+def test_another_policy_gives_the_same_result_as_its_own_run(tmp_path: Path) -> None:
     journal = recorded(tmp_path / "j", "fifo", RIGID)
     simulated = recorded(tmp_path / "k", "backfill", RIGID)
     assert completion_s(journal, "backfill", lambda: 0.0) == pytest.approx(recorded_s(simulated))

@@ -29,13 +29,13 @@ from treadle.failures.rules import RuleTable
 from treadle.reports.document_page import document_page
 from treadle.reports.document_text import document_text
 from treadle.reports.export import check_writable, write_text
-from treadle.reports.finite import finite
+from treadle.reports.json_numbers import finite
 from treadle.sim.experiment import prepare
 from treadle.study.analysis import analyse
+from treadle.study.analysis_document import document
 from treadle.study.as_recorded import as_recorded
 from treadle.study.guidelines import JOBS_MAX, Guidelines, assumptions, measured, trials, window
 from treadle.study.record import Record, replayed, simulated
-from treadle.study.telling import document
 
 _GZIP = b"\x1f\x8b"
 # What goes with a journal as well as with a trace.

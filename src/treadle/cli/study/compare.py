@@ -23,6 +23,7 @@ from treadle.cli.study.options import (
 from treadle.cli.study.typed_command import command_line
 from treadle.core.cluster import Cluster
 from treadle.reports.comparison import Comparison, Run
+from treadle.reports.comparison_figures import figures as draw
 from treadle.reports.export import (
     check_directory,
     check_writable,
@@ -30,9 +31,8 @@ from treadle.reports.export import (
     write_tables,
     write_text,
 )
-from treadle.reports.figure import figures as draw
+from treadle.reports.figure_files import check_available
 from treadle.reports.page import page
-from treadle.reports.picture import check_available
 from treadle.reports.table import comparison_table
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings

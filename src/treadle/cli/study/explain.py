@@ -18,7 +18,7 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
-from treadle.reports.story import Story
+from treadle.reports.run_history import JobHistory
 from treadle.reports.table import duration
 from treadle.sim.experiment import Experiment, prepare
 from treadle.traces.workload import Workload
@@ -83,7 +83,7 @@ def explanation(
             "because": reason.sentence,
             "details": _details(experiment, identity, at_s),
         }
-    elif identity not in experiment.recorder.stories:
+    elif identity not in experiment.recorder.histories:
         later = duration(spec.submit_at - at_s)
         facts |= {
             "state": "not submitted",
@@ -91,7 +91,7 @@ def explanation(
             "because": f"it is submitted at {spec.submit_at:g} s, {later} later",
         }
     else:
-        story = experiment.recorder.stories[identity]
+        story = experiment.recorder.histories[identity]
         facts |= {"state": story.status, "cause": story.status, "because": _ended(story)}
     return facts
 
@@ -99,7 +99,7 @@ def explanation(
 def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
     """What surrounds the job: its past, who is ahead, what is free, and advice if there is some."""
     scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
-    job, story = scheduler.jobs[identity], recorder.stories[identity]
+    job, story = scheduler.jobs[identity], recorder.histories[identity]
     lines = [f"submitted {duration(at_s - story.submitted_at)} before"]
     if story.preemptions:
         lines[0] += f", preempted {story.preemptions} times so far"
@@ -130,7 +130,7 @@ def _of(number: int, one: str, more: str) -> str:
     return f"{number} {one if number == 1 else more}"
 
 
-def _ended(story: Story) -> str:
+def _ended(story: JobHistory) -> str:
     assert story.ended_at is not None, "a job that is neither known nor to come has ended"
     took = duration(story.ended_at - story.submitted_at)
     return (

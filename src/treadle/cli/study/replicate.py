@@ -18,8 +18,8 @@ from treadle.core.errors import InvalidInputError
 from treadle.replications.paper import Paper, ready
 from treadle.replications.rows import Row, text
 from treadle.reports.export import check_directory
+from treadle.reports.figure_files import check_available
 from treadle.reports.metrics import Summary
-from treadle.reports.picture import check_available
 from treadle.sim.experiment import fit_to
 from treadle.traces.clusters import cluster as parse_cluster
 from treadle.traces.load import load

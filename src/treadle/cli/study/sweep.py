@@ -23,8 +23,8 @@ from treadle.cli.study.options import (
 )
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.reports.export import check_directory, check_writable, write_text
+from treadle.reports.figure_files import check_available
 from treadle.reports.metrics import Summary
-from treadle.reports.picture import check_available
 from treadle.reports.sweep_figure import Line, sweep_figure
 from treadle.reports.table import duration
 from treadle.sim.settings import BELIEFS, Settings

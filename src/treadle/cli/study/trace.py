@@ -12,14 +12,14 @@ import click
 from treadle.cli.show.progress_bar import Progress
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.traces.advance import Advance, counted, ignore
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.traces.convert import check_writable, write
 from treadle.traces.describe import describe as describe_workload
 from treadle.traces.load import GENERATE
 from treadle.traces.load import load as load_workload
-from treadle.traces.own import text_lines
+from treadle.traces.progress import Advance, counted, ignore
 from treadle.traces.synthetic import KINDS, generate
+from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
 
 _CLUSTER_HELP = "8x8, 231x8+321x2, philly, philly-fixed, philly-mini, or a file."

@@ -4,7 +4,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.sim.onward import starts_in
+from treadle.sim.start_estimate import starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0

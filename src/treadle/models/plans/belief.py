@@ -1,9 +1,9 @@
-"""Execution plans as policies believe them: wrong at first, and fitted again by what is seen.
+"""What policies believe about execution plans: wrong at first, and refitted from observations.
 
-The truth is hidden: a belief has a planner of its own, whose factors may be far off. Every report
-of how fast a job runs alone is a measurement of its plan on its devices; where the predictions of a
-model type are too far from them, the type is fitted again (plan_refit.py), and whatever policies
-concluded from the old one is forgotten by its `version`.
+The truth is hidden: a belief has its own planner, whose factors may be far off. Every report of how
+fast a job runs alone is a measurement of its plan on its devices. If the predictions for a model
+type are too far off, the type is refitted (refit.py), and `version` changes, which invalidates what
+policies cached from the old one.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,8 +15,8 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.models.around import Around
 from treadle.models.learning.belief import seen_alone
+from treadle.models.model_wrapper import ModelWrapper
 from treadle.models.noisy import log_normal
 from treadle.models.plans.fit import KNOBS, SEVEN, Run
 from treadle.models.plans.iteration_time import ModelType
@@ -24,32 +24,32 @@ from treadle.models.plans.refit import Refitting
 from treadle.models.plans.space import Planner, shape_of
 
 
-class PlanBelief(Around):
-    """What is believed of plans; `model` answers everything else, on the same planner."""
+class PlanBelief(ModelWrapper):
+    """A belief about plans; `model` answers everything else, with the same planner."""
 
     def __init__(
         self, model: InterleavingModel, planner: Planner, refitting: Refitting | None = None
     ) -> None:
-        """`refitting` owns the planner's types; None: nothing is ever learned."""
+        """`refitting` owns the planner's types; None: the belief never learns."""
         super().__init__(model)
         self.planner = planner
-        self.version = 0  # times that a type was fitted again
+        self.version = 0  # number of refits
         self._refitting = refitting
 
     @property
     def learned(self) -> str:
-        """What became of the belief, in words."""
+        """What the belief learned, as a sentence."""
         if self._refitting is None:
             return "they stay so"
         times = "once" if self.version == 1 else f"{self.version} times"
         return f"model types were fitted again {times}"
 
     def observe(self, job: Job, iterations_per_s: float) -> None:
-        """Take in how fast a job runs that has its devices to itself."""
+        """Record the speed of a job that has its devices to itself."""
         spec, allocation = job.spec, job.allocation
         if self._refitting is None or allocation is None or not iterations_per_s > 0:
             return
-        # Only steps of jobs that name their plan take what the plan model says.
+        # The plan model sets the step time only of jobs that name their plan.
         if spec.plans[0] == DATA_PARALLEL or self.planner.type_of(spec) is None:
             return
         plan = spec.plans[0] if allocation.plan == DATA_PARALLEL else allocation.plan
@@ -83,7 +83,7 @@ def watching(belief: PlanBelief) -> Observer:
 def misjudged_types(
     types: Mapping[str, ModelType], *, spread: float, seed: int
 ) -> dict[str, ModelType]:
-    """Model types whose seven factors are off, each by a log-normal error of its own."""
+    """Model types with a separate log-normal error on each of the seven factors."""
     wrong: dict[str, ModelType] = {}
     for name, model in types.items():
         for factor in SEVEN:
@@ -97,6 +97,6 @@ def misjudged_types(
 
 
 def believed(planner: Planner, *, spread: float, seed: int) -> tuple[Planner, Refitting]:
-    """A planner of one's own with factors that are off, and what can mend it."""
+    """A separate planner with wrong factors, and the refitting that corrects it."""
     refitting = Refitting(misjudged_types(planner.types, spread=spread, seed=seed))
     return replace(planner, types=refitting.types, _kept={}), refitting

@@ -9,7 +9,7 @@ others: for all but LLaMA every plan on one node, on two nodes of four and on fo
 (GPT-2 also on two nodes of five; RoBERTa without one device, where its rows contradict each other);
 for LLaMA-7B every plan on one node, two nodes of eight and four nodes of four. LLaMA-30B has eleven
 rows: it takes the factors of 7B, and only its forward is fitted, to its three rows on four and five
-nodes. Beside each stands the mean error over the fitted rows, then over all measured rows.
+nodes. Each has a comment with the mean error over the fitted rows, then over all measured rows.
 `tests/exact/test_rubick_ranking.py` repeats the fits.
 
 The links are one set for all. In the measured times a node with one or two devices in use reaches

@@ -1,13 +1,13 @@
-"""Fitting the factors of the plan model to short runs of a model.
+"""Fit the factors of the plan model to short runs of a model.
 
-A run is one (plan, devices, cores) tried for a few iterations, with what a profiler could tell
-apart. Rubick's loss is the sum of three root-mean-square logarithmic errors: of everything but
+A run is one (plan, devices, cores) measured for a few iterations, in the parts that a profiler can
+separate. Rubick's loss is the sum of three root-mean-square logarithmic errors: of everything but
 forward and optimizer, of the optimizer, and of the whole iteration. Logarithms, because a schedule
-compares speeds: a tenth of 40 ms misplaces as many devices as a tenth of 40 s.
+compares speeds: 10 % of 40 ms matters as much as 10 % of 40 s.
 
-Seven factors need seven runs, three of them with the optimizer on the host, where alone three of
-the factors show. A fit from less is given, with a sentence that says so: what it predicts near its
-runs is still right, but not what it says about other plans.
+Seven factors need seven runs, three of them with the optimizer on the host, because three of the
+factors only have an effect there. A fit from fewer runs carries a warning: it predicts well near
+its runs, but not for other plans.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ from treadle.models.plans.iteration_time import OVERLAP_MAX, ModelType, Shape, T
 from treadle.models.plans.solver import Vector, minimise
 
 OFFLOAD_RUNS_MIN = 3
-# A forward this many times off the others', for the same share of the batch, looks like a slip.
+# A forward time that differs by this factor from the others, per sample, looks like an error.
 SLIP = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was measured of one configuration; a 0 was not."""
+    """The measurements of one configuration; 0: not measured."""
 
     plan: Plan
     shape: Shape
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted model and how far it is from what it was fitted to."""
+    """A fitted model and its error on the runs."""
 
     model: ModelType
     loss: float
@@ -60,7 +60,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One number that a fit may turn: how it is read, how it is set, and its bounds."""
+    """One number that a fit may change: getter, setter and bounds."""
 
     read: Callable[[ModelType], float]
     set: Callable[[ModelType, float], ModelType]
@@ -118,8 +118,8 @@ KNOBS: Mapping[str, Knob] = {
 }
 SEVEN = ("k_bwd", "k_sync", "k_opt", "k_opt_off", "k_const", "k_off", "k_swap")
 
-# Where the paper's own solver starts, then places that it does not reach from there: overlap of
-# all or nothing, a step that is mostly fixed or mostly by the parameter.
+# The start of the paper's own solver, then starts for minima that it does not reach from there:
+# full or no overlap, a step that is mostly fixed or mostly proportional to the parameters.
 _STARTS: tuple[tuple[float, ...], ...] = (
     (1.5, 1.0, 1e-3, 1.0, 1.0, 1.0, 1.0),
     (2.0, 1.5, 1e-6, 3.0, 10.0, 20.0, 20.0),
@@ -130,7 +130,7 @@ _STARTS: tuple[tuple[float, ...], ...] = (
 
 
 def fit(model: ModelType, runs: Sequence[Run], *, free: Sequence[str] = SEVEN) -> Fit:
-    """The model with its free numbers moved to where they explain the runs best."""
+    """The model with its free numbers fitted to the runs."""
     if not runs:
         raise InvalidInputError("a fit needs runs; seven or more, three with the optimizer on host")
     knobs = [KNOBS[name] for name in free]
@@ -156,19 +156,19 @@ def fit(model: ModelType, runs: Sequence[Run], *, free: Sequence[str] = SEVEN) -
 
 
 def predict(model: ModelType, run: Run) -> Times:
-    """What the model says of a run, with its forward as measured where it was."""
+    """The model's prediction for a run, with the forward time as measured, if it was."""
     return model.times(run.plan, run.shape, cores=run.cores, forward_ms=run.forward_ms)
 
 
 def relative_error(model: ModelType, run: Run) -> float:
-    """How far the predicted iteration is from the measured, over the measured."""
+    """The relative error of the predicted iteration time."""
     return abs(predict(model, run).iteration_ms / run.iteration_ms - 1.0)
 
 
 def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
-    """The runs, with forwards that look like slips set to what the others suggest, and which.
+    """The runs with suspicious forward times replaced by what the others suggest, with warnings.
 
-    A fit takes its runs as they are and only warns; fit these to follow the suggestion.
+    A fit uses its runs unchanged and only warns; fit these runs to follow the suggestion.
     """
     shares = [run.forward_ms * sum(run.shape) * run.plan.accumulate for run in runs]
     plain = [
@@ -194,7 +194,7 @@ def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
 
 
 def _starts(model: ModelType, free: Sequence[str]) -> list[list[float]]:
-    """Deterministic places to search from: the model as it is, then those of the list."""
+    """Deterministic starts of the search: the model as it is, then the list above."""
     here = {name: KNOBS[name].read(model) for name in free}
     lists = [here] + [{**here, **dict(zip(SEVEN, start, strict=True))} for start in _STARTS]
     return [[max(start[name], KNOBS[name].lower) for name in free] for start in lists]
@@ -209,7 +209,7 @@ def _residuals(model: ModelType, runs: Sequence[Run]) -> list[Vector]:
             exchange.append(said.exchange_ms / run.exchange_ms)
         if run.optimizer_ms:
             optimizer.append(said.optimizer_ms / run.optimizer_ms)
-    # A part that is predicted as nothing is a large error and not an infinite one.
+    # A part that is predicted as 0 is a large error, not an infinite one.
     return [np.log(np.maximum(np.asarray(part), 1e-6)) for part in (exchange, optimizer, iteration)]
 
 
@@ -223,6 +223,6 @@ def _too_few(runs: Sequence[Run], free: Sequence[str]) -> tuple[str, ...]:
     if "k_opt_off" in free and offload < OFFLOAD_RUNS_MIN:
         said.append(
             f"{offload} runs have the optimizer on the host; expected {OFFLOAD_RUNS_MIN} or more "
-            "to tell k_opt_off, k_off and k_swap apart"
+            "to determine k_opt_off, k_off and k_swap"
         )
     return tuple(said)

@@ -2,8 +2,7 @@
 
 A model of a given architecture is described by facts (how many parameters, which batch), by the
 links of the machines it runs on, and by seven factors that are fitted to a few short runs (Zhang et
-al., "Rubick", MLSys'25). One iteration is then put together from parts that a plan makes longer or
-shorter:
+al., "Rubick", MLSys'25). One iteration is the sum of parts whose length depends on the plan:
 
     forward, and the same again where activations are recomputed
     backward, the last of which overlaps with the exchange of gradients
@@ -13,9 +12,9 @@ shorter:
 
 Three things are added to the paper's formulas. A pipeline of p stages fed with m micro-batches is
 busy for m + p − 1 slots, of which p − 1 are the bubble: with m = 1, as the authors ran it, a
-pipeline saves memory and no time. And a node reaches the others through its network cards: devices
-that are alone on their node have one card, and several rings that cross nodes at once share what
-there is. With `devices_per_card` 0 the network is one number, as in the authors' code. The third is
+pipeline saves memory and no time. And a node reaches the others through its network cards: a device
+that is alone on its node has one card, and several rings that cross nodes at once share the
+cards. With `devices_per_card` 0 the network is one number, as in the authors' code. The third is
 `Factors.sharded_extra`.
 
 Lengths are milliseconds, amounts MiB and bandwidths MiB for each millisecond (about GB/s), the
@@ -102,7 +101,7 @@ class Links:
     inner: float  # between devices of one node
     outer: float  # from one node to another, through one card
     host: float  # between a device and its host
-    devices_per_card: int = 0  # 0: the network is one number, whoever shares it
+    devices_per_card: int = 0  # 0: the network is one number, not shared
     # Whether a tensor group splits what it hands to the next stage, or every member sends it all.
     chunks: bool = True
 
@@ -121,7 +120,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What is fitted: the paper's seven, under the paper's names."""
+    """The fitted factors: the paper's seven, with the paper's names."""
 
     k_bwd: float  # backward over forward
     k_sync: float  # 1: gradients are exchanged after backward; large: entirely beside it
@@ -137,7 +136,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """One iteration, in the parts that a profiler can tell apart; milliseconds."""
+    """One iteration in the parts that a profiler can separate; milliseconds."""
 
     forward_ms: float
     exchange_ms: float  # recomputing, backward, every exchange, gradients to the host
@@ -154,7 +153,7 @@ class Times:
 
 
 def overlap(first: float, second: float, power: float) -> float:
-    """How long two things take that partly run beside each other: (x^k + y^k)^(1/k).
+    """The time of two things that partly overlap: (x^k + y^k)^(1/k).
 
     With the larger taken out of the bracket nothing overflows, however large the power.
     """
@@ -166,7 +165,7 @@ def overlap(first: float, second: float, power: float) -> float:
 
 
 def data_degree(plan: Plan, size: int) -> int:
-    """How many copies of the model a plan keeps on so many devices."""
+    """How many copies of the model a plan keeps on `size` devices."""
     if not plan.fits(size):
         raise InvalidInputError(f"{describe(plan)} does not fit {size} devices")
     return size // (plan.tensor * plan.pipeline)
@@ -185,7 +184,7 @@ def describe(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelType:
-    """Jobs of one type run alike: the same facts, the same links, the same factors."""
+    """A model type: all its jobs have the same facts, links and factors."""
 
     facts: ModelFacts
     links: Links
@@ -194,10 +193,10 @@ class ModelType:
     def times(
         self, plan: Plan, shape: Sequence[int], *, cores: float = 1.0, forward_ms: float = 0.0
     ) -> Times:
-        """One iteration under a plan, with so many devices on each node and cores for each device.
+        """One iteration under a plan; `shape` is the devices on each node, `cores` per device.
 
-        `forward_ms` is one micro-batch's forward through all stages where a run has measured it;
-        without it, the model's own facts are used.
+        `forward_ms` is the measured forward of one micro-batch through all stages, if a run has
+        it; otherwise the model's facts are used.
         """
         nodes = tuple(shape)
         copies = data_degree(plan, sum(nodes))
@@ -243,7 +242,7 @@ class ModelType:
         parameters = self.facts.parameters_mi / (plan.tensor * plan.pipeline)
         amount = 2 * GRADIENT_BYTES * parameters * (copies - 1) / copies
         if plan.shard in {"gradients", "all"}:
-            # Every micro-batch's gradients go to their owners; without shards they add up at home.
+            # With shards, every micro-batch sends its gradients; otherwise they add up locally.
             amount *= plan.accumulate
             amount *= 1.0 + self.factors.sharded_extra * log2(1 + len(nodes))
             amount *= _ALL_SHARDED if plan.shard == "all" else 1.0
@@ -252,7 +251,7 @@ class ModelType:
         return amount / self.links.between(nodes, plan.tensor)
 
     def _activations_ms(self, plan: Plan, nodes: Shape, copies: int) -> float:
-        """What tensor groups and stages exchange for one copy's samples, one after another."""
+        """Time that tensor groups and stages spend on exchanges for one copy's samples."""
         facts, tensor = self.facts, plan.tensor
         one = ACTIVATION_BYTES * facts.batch / copies * facts.sequence * facts.hidden / MEBI
         reductions = _REDUCTIONS * (1.5 if plan.recompute else 1.0)

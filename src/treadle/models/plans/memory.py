@@ -1,7 +1,7 @@
-"""How much memory a plan needs, on each device and on the hosts, and why it does not fit.
+"""How much memory a plan needs on each device and on the hosts, and whether it fits.
 
-Estimates, from what training with Adam in mixed precision must keep. They leave out the output
-layer's scores and fragmentation, for which a tenth of the device is set aside.
+These are estimates of what training with Adam in mixed precision must keep. They leave out the
+output layer's scores and fragmentation; a tenth of the device is reserved for those.
 
     weights and their optimizer   16 bytes for each parameter: 2 + 2 of weights and gradients, 12 of
                                   the optimizer. Frameworks that split the model keep gradients in
@@ -29,31 +29,31 @@ _BUCKET = 5e8
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What there is for each device."""
+    """The memory available to each device."""
 
     device_gib: float = 80.0
     host_gib: float = inf  # the device's share of its host
 
     @property
     def usable_gib(self) -> float:
-        """What a plan may use of a device."""
+        """The part of a device's memory that a plan may use."""
         return self.device_gib * (1.0 - RESERVED)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a plan needs for each device; hosts share evenly."""
+    """The memory that a plan needs for each device; a host is shared evenly."""
 
     device_gib: float
     host_gib: float
 
     def excess_gib(self, room: Room) -> float:
-        """How much is missing for each device, there and on its host; 0 where nothing is."""
+        """How much memory is missing, on the device plus on its host; 0 if it fits."""
         device = max(0.0, self.device_gib - room.usable_gib)
         return device + max(0.0, self.host_gib - room.host_gib)
 
     def problem(self, room: Room) -> str:
-        """Why this does not fit, as a sentence; empty where it does."""
+        """Why this does not fit, as a sentence; empty if it fits."""
         if self.device_gib > room.usable_gib:
             return (
                 f"it needs {self.device_gib:.1f} GiB on each device, which has "
@@ -68,7 +68,7 @@ class Memory:
 
 
 def memory(facts: ModelFacts, plan: Plan, size: int) -> Memory:
-    """What a plan needs on so many devices."""
+    """The memory that a plan needs on `size` devices."""
     copies = data_degree(plan, size)
     device = weight_bytes(facts, plan, copies) + activation_bytes(facts, plan, copies)
     host_gib = PROCESS_GIB
@@ -94,7 +94,7 @@ def weight_bytes(facts: ModelFacts, plan: Plan, copies: int) -> float:
 
 
 def activation_bytes(facts: ModelFacts, plan: Plan, copies: int) -> float:
-    """What forward must keep for backward, on the first stage."""
+    """Activations that the forward pass keeps for the backward pass, on the first stage."""
     samples = facts.batch / (copies * plan.accumulate)
     numbers = facts.sequence * samples * facts.hidden
     attention = 5.0 * facts.heads * facts.sequence / facts.hidden

@@ -1,14 +1,13 @@
 """Speed by plan: the performance model of jobs whose model type is known.
 
-A trace's job has so many iterations, and one of them takes `profile.iteration_s` at the size the
-user asked for, under the user's plan. The plan model says how much faster or slower another
-allocation is than that; only the ratio is used, so a job takes as long as its trace says where it
-gets what it asked for. Jobs of unknown models are left to another performance model.
+In a trace an iteration takes `profile.iteration_s` at the size the user asked for, under the user's
+plan. The plan model gives the speed of other allocations relative to that. Only the ratio is used,
+so a job that gets what it asked for takes as long as in the trace. Jobs of unknown models use
+another performance model.
 
-Most policies know nothing of plans. An allocation that leaves its plan as it is by default says
-nothing about it: the job then runs under its user's plan where that fits the size, and under the
-best one elsewhere. Every plan that `offering` puts on offer has its data degree written out, so
-that the two cannot be confused.
+Most policies do not choose plans. An allocation with the default plan leaves the choice open: the
+job runs under its user's plan if that fits the size, else under the best plan. Every plan that
+`offering` adds has an explicit data degree, so it cannot be confused with the default.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ class PlannedModel:
     planner: Planner
     otherwise: PerformanceModel
     node: int = 8  # devices of a node, for placements as good as can be
-    even: bool = True  # sharing divides a device evenly; otherwise a model around this one does
+    even: bool = True  # sharing divides a device evenly; False: a wrapping model handles sharing
     # Speeds of the asked size under the asked plan, over one iteration a second; the profile is
     # kept so that its identity stays its own.
     _asked: dict[_Key, tuple[Profile, float | None]] = field(
@@ -45,7 +44,7 @@ class PlannedModel:
         scale = self._scale(spec)
         if scale is None:
             return self.otherwise.alone(spec, size)
-        seconds = self._unsaid_s(spec, dense(size, self.node))
+        seconds = self._unnamed_s(spec, dense(size, self.node))
         return scale / seconds if seconds is not None else _uncut(spec, size)
 
     def iterations_per_s(
@@ -57,14 +56,14 @@ class PlannedModel:
         if allocation.plan == DATA_PARALLEL:
             host = allocation.host
             cores = self.planner.cores if host is None else host.cores
-            seconds = self._unsaid_s(spec, shape_of(allocation), cores)
+            seconds = self._unnamed_s(spec, shape_of(allocation), cores)
         else:
             seconds = self.planner.iteration_s(spec, allocation)
         speed = scale / seconds if seconds is not None else _uncut(spec, allocation.size)
         return speed / (len(ring) + 1 if self.even else 1)
 
-    def _unsaid_s(self, spec: JobSpec, shape: Shape, cores: float | None = None) -> float | None:
-        """One iteration where nobody said which plan; None where there is none that runs."""
+    def _unnamed_s(self, spec: JobSpec, shape: Shape, cores: float | None = None) -> float | None:
+        """Seconds of one iteration if the allocation names no plan; None if no plan runs."""
         plan, model = spec.plans[0], spec.profile.model
         cores = self.planner.cores if cores is None else cores
         if plan != DATA_PARALLEL and plan.fits(sum(shape)):
@@ -72,16 +71,16 @@ class PlannedModel:
         best = self.planner.best(model, shape, cores)
         if best is not None:
             return best.iteration_s
-        # Where no plan is legal on such a shape, the one for fewer nodes is stretched over it.
+        # If no plan is legal on this shape, use the one for fewer nodes.
         best = self.planner.best(model, dense(sum(shape), self.node), cores)
         if best is None:
             return None
         return self.planner.types[model].iteration_s(best.plan, shape, cores=cores)
 
     def _scale(self, spec: JobSpec) -> float | None:
-        """Predicted seconds of the job as it was asked for, over what its profile says.
+        """Predicted over profiled iteration time of the job as the user asked for it.
 
-        None for a model that is not known, or that no plan runs as it was asked for.
+        None if the model is unknown, or no plan runs at the asked size.
         """
         profile, plan = spec.profile, spec.plans[0]
         if self.planner.type_of(spec) is None:
@@ -89,14 +88,14 @@ class PlannedModel:
         key = (id(profile), spec.asked, plan)
         known = self._asked.get(key)
         if known is None:
-            seconds = self._unsaid_s(spec, dense(spec.asked, self.node))
+            seconds = self._unnamed_s(spec, dense(spec.asked, self.node))
             ratio = None if seconds is None else seconds / profile.iteration_s
             known = self._asked[key] = (profile, ratio)
         return known[1]
 
 
 def _uncut(spec: JobSpec, size: int) -> float:
-    """Speed where no plan is legal: as if what was asked for were cut up without loss."""
+    """Speed if no plan is legal: the asked size, scaled linearly."""
     return size / (spec.profile.iteration_s * spec.asked)
 
 
@@ -107,11 +106,11 @@ def standard() -> Planner:
 
 
 def offering(spec: JobSpec, planner: Planner, devices: int, node: int) -> JobSpec:
-    """The job with every size that some plan runs on, and the plans worth having there.
+    """The job with every size that some plan runs on, and the useful plans there.
 
-    Those are the best plan of each size, and its user's plan with more or fewer copies. A job that
-    names its plan counts steps, and a step takes what the plan model says; the work of any other
-    is left as it is. A model that is not known, or runs on no size, leaves the job as it is.
+    Those are the best plan of each size, and the user's plan with more or fewer copies. A job that
+    names its plan counts steps, and the plan model sets the time of a step; the work of other jobs
+    is unchanged. A job whose model is unknown, or runs on no size, is returned unchanged.
     """
     if planner.type_of(spec) is None:
         return spec
@@ -136,13 +135,13 @@ def offering(spec: JobSpec, planner: Planner, devices: int, node: int) -> JobSpe
 
 
 def bests(planner: Planner, model: str, devices: int, node: int) -> dict[int, Candidate]:
-    """The best plan of every size that has one, on as few nodes as that allows."""
+    """The best plan of every size that has one, on the fewest nodes."""
     found = ((size, planner.best(model, dense(size, node))) for size in range(1, devices + 1))
     return {size: best for size, best in found if best is not None}
 
 
 def similar(plan: Plan, size: int, planner: Planner, model: str, node: int) -> Candidate | None:
-    """The fastest plan like this one that differs only in copies and micro-batches."""
+    """The fastest plan that differs from this one only in copies and micro-batches."""
     for candidate in planner.candidates(model, dense(size, node)):
         if candidate.feasible and alike(plan, candidate.plan):
             return candidate
@@ -150,7 +149,8 @@ def similar(plan: Plan, size: int, planner: Planner, model: str, node: int) -> C
 
 
 def alike(one: Plan, other: Plan) -> bool:
-    """Whether two plans split and save alike. One copy has nothing to shard."""
+    """Whether two plans split the model and save memory in the same way, except for sharding
+    with one copy, which has nothing to shard."""
     if (one.tensor, one.pipeline, one.recompute) != (other.tensor, other.pipeline, other.recompute):
         return False
     if one.offload or other.offload:

@@ -1,10 +1,10 @@
-"""Plan models that learn from what jobs are seen to do.
+"""Refit plan models from the observed speeds of running jobs.
 
-Every running job is a run that nobody had to pay for. For each model type the latest observation of
-each configuration is kept, up to a limit, together with the runs of its profile. When the recent
-observations are further from the predictions than a threshold, and enough configurations are known
-to determine the factors, the type is fitted again. It is not fitted again before as many new
-observations have come, so that a model that cannot be fitted costs little.
+Every running job is a free measurement. For each model type the latest observation of each
+configuration is kept, up to a limit, together with the runs of its profile. The type is refitted
+when the recent prediction error exceeds a threshold and there are enough configurations to
+determine the factors. The next refit waits for as many new observations, so that a model that
+cannot be fitted costs little.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ Configuration = tuple[Plan, Shape, float]
 
 @dataclass
 class _Seen:
-    """What is known of one model type."""
+    """The observations of one model type."""
 
     profile: tuple[Run, ...]
     runs: dict[Configuration, Run] = field(default_factory=dict)  # oldest first
@@ -31,7 +31,7 @@ class _Seen:
 
 
 class Refitting:
-    """Model types that are fitted again where they are seen to be wrong."""
+    """Model types that are refitted when their predictions are wrong."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Refitting:
         self._seen = {name: _Seen(tuple(given.get(name, ()))) for name in types}
 
     def error(self, name: str) -> float:
-        """Mean relative error of the type's recent predictions; 0 before anything was seen."""
+        """Mean relative error of the type's recent predictions; 0 without observations."""
         errors = self._seen[name].errors
         return fmean(errors) if errors else 0.0
 
     def observe(self, name: str, run: Run) -> Fit | None:
-        """Take in what was measured; the new fit, where this was one error too many."""
+        """Record a measurement; returns the new fit if this triggered one."""
         seen = self._seen[name]
         key = (run.plan, run.shape, run.cores)
         seen.runs.pop(key, None)
@@ -80,7 +80,7 @@ class Refitting:
         return fmean(seen.errors) > self.threshold
 
     def _fit(self, name: str, seen: _Seen) -> Fit:
-        """Fit the type to its profile and to what was seen, and forget errors of the old one."""
+        """Refit the type to its profile and observations, and drop the old errors."""
         found = fit(self.types[name], [*seen.profile, *seen.runs.values()])
         self.types[name] = found.model
         seen.errors.clear()

@@ -1,11 +1,11 @@
-"""Least squares for factors that span many orders of magnitude and may not leave their bounds.
+"""Bounded least squares for factors that span many orders of magnitude.
 
-Factors are searched by their logarithms, so that a step of a tenth means the same for 0.0001 and
-for 1,000. What is made small is the sum, over groups of residuals, of each group's root mean
-square: Rubick's loss has three groups. A sum of roots is not a sum of squares, but near any point
-one lies above it that touches it there: each group's squares, divided by the group's present root.
-Every round takes one damped Gauss-Newton step (Levenberg, Marquardt) on that. Factors at a bound
-stay out of it where they would leave, and a step after which the loss would be higher is not taken.
+The search runs in logarithms, so that a step of 0.1 means the same for 0.0001 and for 1,000. It
+minimises the sum, over groups of residuals, of each group's root mean square: Rubick's loss has
+three groups. A sum of roots is not a sum of squares, but at any point it has an upper bound that
+touches it there: each group's squares, divided by the group's current root. Every round takes one
+damped Gauss-Newton step (Levenberg, Marquardt) on that bound. Factors at a bound that would leave
+it are kept fixed, and a step that would raise the loss is not taken.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 Residuals = Callable[[Vector], Sequence[Vector]]
 
 _STEP = 1e-6  # of a numeric derivative, in logarithms
-_EXACT = 1e-6  # a group whose root is smaller counts as this, or its weight would have no end
+_EXACT = 1e-6  # lower limit for a group's root, which bounds its weight
 _SETTLED = 1e-9  # a round that gains less, relative to the loss, is the last
 _LONGEST = 2.0  # no factor moves further in one round, in logarithms
 _DAMPING_MAX = 1e9
@@ -39,7 +39,7 @@ def minimise(
     upper: Sequence[float],
     rounds: int = 200,
 ) -> Solution:
-    """The nearest minimum of the loss to a start, by at most so many rounds."""
+    """A local minimum of the loss near the start, after at most `rounds` rounds."""
     least, most = np.log(np.asarray(lower)), np.log(np.asarray(upper))
     place = np.clip(np.log(np.asarray(start)), least, most)
     groups = residuals(np.exp(place))

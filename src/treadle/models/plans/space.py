@@ -1,9 +1,9 @@
-"""Every legal plan of a model on some devices, and which of them is best.
+"""All legal plans of a model on given devices, and the best of them.
 
 A plan is legal if its degrees multiply to the number of devices, every tensor group lies inside one
 node and divides the attention heads, the stages divide the layers, and every device gets whole
 samples. It is feasible if it also fits the memory. There are a few hundred at most, so all are
-tried; what was found is kept, because a scheduler asks the same question for every job of a type.
+tried. Results are cached, because a scheduler asks the same question for every job of a type.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,17 @@ from treadle.core.plan import Plan
 from treadle.models.plans.iteration_time import ModelFacts, ModelType, Shape
 from treadle.models.plans.memory import Memory, Room, memory
 
-KEPT_MAX = 65_536  # answers kept by one planner; beyond it begins anew
+KEPT_MAX = 65_536  # cached answers of one planner; then the cache is cleared
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A legal plan with what it would take."""
+    """A legal plan with its time and memory."""
 
     plan: Plan
     iteration_s: float
     memory: Memory
-    problem: str = ""  # why it cannot run, as a sentence; empty where it can
+    problem: str = ""  # why it cannot run, as a sentence; empty if it can
 
     @property
     def feasible(self) -> bool:
@@ -42,7 +42,7 @@ def shape_of(allocation: Allocation) -> Shape:
 
 
 def dense(size: int, node: int = 8) -> Shape:
-    """The fewest nodes of so many devices that hold this size."""
+    """The shape on the fewest nodes of `node` devices that hold this size."""
     if size < 1 or node < 1:
         raise InvalidInputError(f"{size} devices on nodes of {node}; expected 1 or more of both")
     full, rest = divmod(size, node)
@@ -52,7 +52,7 @@ def dense(size: int, node: int = 8) -> Shape:
 def legal_plans(
     facts: ModelFacts, shape: Sequence[int], *, micro_batches: bool = True
 ) -> Iterator[Plan]:
-    """Every legal plan. Without micro-batches a pipeline takes its share of the batch as one."""
+    """Every legal plan. Without micro-batches a pipeline gets its share of the batch at once."""
     size = sum(shape)
     for tensor in _divisors(size):
         if facts.heads % tensor or any(count % tensor for count in shape):
@@ -70,7 +70,7 @@ def legal_plans(
 
 
 def _variants(tensor: int, pipeline: int, copies: int, accumulate: int) -> Iterator[Plan]:
-    """One set of degrees with and without the tricks that save memory."""
+    """One set of degrees with and without each way to save memory."""
     for recompute in (False, True):
         plan = Plan(tensor, pipeline, copies, recompute=recompute, accumulate=accumulate)
         yield plan
@@ -96,7 +96,7 @@ def candidates(
     room: Room | None = None,
     micro_batches: bool = True,
 ) -> tuple[Candidate, ...]:
-    """Every legal plan: those that fit by their time, then the others by their time."""
+    """Every legal plan: those that fit, fastest first, then the others, fastest first."""
     nodes = tuple(sorted(shape, reverse=True))
     limits = room or Room()
     found = []
@@ -119,28 +119,28 @@ def candidates(
 
 @dataclass(frozen=True)
 class Planner:
-    """Answers for jobs: the best plan on these devices, and how long an iteration takes.
+    """Finds the best plan of a job on given devices, and its iteration time.
 
-    Jobs are matched to model types by `spec.profile.model`. Every legal plan is on offer, whatever
-    `spec.plans` says: which of them a job may use is its policy's to say.
+    `spec.profile.model` gives a job's model type. Every legal plan is considered, whatever
+    `spec.plans` says: the policy decides which of them a job may use.
     """
 
     types: Mapping[str, ModelType]
     room: Room = field(default_factory=Room)
-    cores: float = 4.0  # for each device, where an allocation does not say
-    # Whether pipelines are fed piece by piece, as they should be; the authors' eight-sample runs
-    # of LLaMA were not.
+    cores: float = 4.0  # for each device, if an allocation does not say
+    # Whether pipelines use micro-batches, as they should; the authors' eight-sample runs of LLaMA
+    # did not.
     micro_batches: bool = True
     _kept: dict[tuple[str, Shape, float], tuple[Candidate, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     def forget(self) -> None:
-        """Answer afresh: a type has changed."""
+        """Clear the cache, because a type has changed."""
         self._kept.clear()
 
     def type_of(self, spec: JobSpec) -> ModelType | None:
-        """The model type of a job, or None where its model is not known."""
+        """The model type of a job, or None if its model is unknown."""
         return self.types.get(spec.profile.model)
 
     def candidates(
@@ -164,7 +164,7 @@ class Planner:
     def best(
         self, model: str, shape: Sequence[int], cores: float | None = None
     ) -> Candidate | None:
-        """The fastest plan that fits, or None where none does."""
+        """The fastest plan that fits, or None."""
         listed = self.candidates(model, shape, cores)
         return listed[0] if listed and listed[0].feasible else None
 
@@ -183,7 +183,7 @@ class Planner:
         return model.iteration_s(allocation.plan, shape, cores=self._cores(allocation))
 
     def problem(self, spec: JobSpec, allocation: Allocation) -> str:
-        """Why the allocation's own plan cannot run there, as a sentence; empty where it can."""
+        """Why the allocation's own plan cannot run there, as a sentence; empty if it can."""
         model = self.type_of(spec)
         if model is None:
             return f"no model type is called {spec.profile.model!r}"

@@ -28,7 +28,7 @@ function logScale(from, to, start, end) {
   return scale;
 }
 
-// Round steps of 1, 2 and 5, so many at most.
+// Round steps of 1, 2 and 5, up to a maximum count.
 function roundTicks(from, to, most) {
   const rough = (to - from) / Math.max(most, 1) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,4 +1,4 @@
-// Bars: why jobs waited, and how sizes and tenants fared.
+// Bars: why jobs waited, and results by size and tenant.
 
 // -- causes of waiting --------------------------------------------------------------------------
 
@@ -20,8 +20,8 @@ function waitCauses(host) {
 function causeRow(index, shares) {
   const name = element("div", { class: "stack-name" }, ...broken(runs[index].policy));
   if (!shares) {
-    const nobody = element("span", { class: "stack-none" }, "nobody waited");
-    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, nobody));
+    const none = element("span", { class: "stack-none" }, "no job waited");
+    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, none));
   }
   const words = data.causes.map((cause) => `${cause} ${percent(shares[cause])}`).join(", ");
   const parts = data.causes.map((cause, place) => element("span", {
@@ -78,7 +78,7 @@ function groupRow(name, part, key, format) {
   const say = format === duration ? durationFor(values) : format;
   const most = Math.max(...values.map((value) => value ?? 0), 1e-12);
   const least = Math.min(...values.map((value) => value ?? Infinity));
-  // What reads the same is as good: all of them are marked, or none where all are the same.
+  // Values that print the same are equally good: mark all of them, or none if all are equal.
   const texts = values.map(say);
   const isTold = key !== "gpu_h" && new Set(texts).size > 1;
   const isBest = (text) => isTold && text === say(least);

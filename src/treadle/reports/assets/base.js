@@ -150,7 +150,7 @@ const TENANT_COLOURS = runs.length
   ? ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#aa4499", "#7f7f7f"]
   : [];
 
-// Runs are told apart by dashes too, for readers and printers without colours.
+// Runs differ by dashes too, for readers and printers without colours.
 function dashes(index) {
   return ["", "", "7 3", "2 3", "10 3 2 3"][index % 5];
 }

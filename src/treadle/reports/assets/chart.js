@@ -3,7 +3,7 @@
 // options: label, lines (of {xs, ys}, one for each run, with `peaks` where a band goes up to them), axis(log) -> {from, to, ticks, format},
 // xTitle, yFormat, yMax, marker (a vertical line), hasLog, zooms (drag sets the time window),
 // read(line, x) -> text at the cursor, at(x) -> what the cursor is at, rest: {title, text(run)} to
-// show without a cursor, isCalm (plain lines, averaged to the width, for what goes up and down).
+// show without a cursor, isCalm (plain lines, averaged to the width, for values that fluctuate).
 
 const MARGIN = { left: 58, right: 14, top: 10, bottom: 42 };
 const CHART_HEIGHT = 280;
@@ -112,7 +112,7 @@ function vertical(at, bottom, text) {
     drawn("text", { class: "tick", x: at, y: bottom + 18, "text-anchor": "middle" }, text));
 }
 
-// Neighbouring points as their mean over time, so that at most so many are within the axis.
+// Averages neighbouring points over time, so that the axis shows a limited number.
 function averaged(line, axis, most) {
   const [first, last] = visible(line.xs, axis);
   const every = Math.ceil((last - first + 1) / most);

@@ -1,4 +1,4 @@
-// Puts the parts in their places.
+// Builds the page from its parts.
 
 function header() {
   const jobs = Math.max(...runs.map((run) => run.summary.jobs));
@@ -93,7 +93,7 @@ function largest(line, axis) {
   return most;
 }
 
-// Devices in use or what came of it, in one place.
+// Devices in use, or the progress they made, in one chart.
 function deviceCharts(host) {
   const isKnown = runs.some((run) => run.summary.efficiency !== null);
   const choose = (id) => {
@@ -127,7 +127,7 @@ function zoomWindow(factor, around) {
   setWindow(centre - (centre - from) * factor, centre + (to - centre) * factor);
 }
 
-// Back to what is shown at first; without a long thin end that is all there is.
+// Back to the initial time span; without a long tail that is the whole span.
 function resetWindow() {
   setWindow(0, data.focus.length_s);
 }

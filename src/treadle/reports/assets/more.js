@@ -1,4 +1,4 @@
-// The second table: what is worth a look once the first has been read. No colours, no verdicts.
+// The second table: further metrics, without colours or a baseline.
 
 const MORE_COLUMNS = [
   { key: "jct_p90_s", title: "p90 JCT", format: duration },
@@ -27,7 +27,7 @@ function moreTable() {
     element("tbody", {}, ...rows));
 }
 
-// Nothing happened: said, but softly.
+// Zeros are shown in a muted colour.
 function moreCell(text) {
   const isNothing = ["0", "0.00", MISSING].includes(text);
   return element("td", { class: isNothing ? "nothing" : null }, text);

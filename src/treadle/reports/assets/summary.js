@@ -63,7 +63,7 @@ function tileNote(column, best) {
   return [...names, " ", comparedCell(column, best[0]), against];
 }
 
-// The runs with the best value; those that a reader could not tell apart are all among them.
+// The runs with the best value, including those whose value prints the same.
 function bestRuns(column) {
   const known = runs.map((_, index) => index).filter((index) => runs[index].summary[column.key] !== null);
   const value = (index) => runs[index].summary[column.key];

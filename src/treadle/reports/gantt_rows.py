@@ -1,16 +1,16 @@
-"""Which holds a chart of devices shows, and on which rows."""
+"""The rows and holds of a Gantt chart of devices."""
 
 from collections.abc import Iterable, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
-from treadle.reports.story import Hold
+from treadle.reports.run_history import Hold
 
 HOLDS_MAX = 30_000  # rectangles of one policy's chart
 
 
 class Rows:
-    """Which row of the chart a device is: nodes in cluster order, those that joined at the end."""
+    """The chart row of each device: nodes in cluster order, then nodes that joined later."""
 
     def __init__(self, cluster: Cluster, holds: Iterable[Hold]) -> None:
         widths = {node.name: node.device_count for node in cluster.nodes}
@@ -39,7 +39,7 @@ class Rows:
 
 
 def largest(holds: Sequence[Hold], holds_max: int) -> list[Hold]:
-    """So many holds at most, the largest by device-seconds, in order of time."""
+    """At most `holds_max` holds, the largest by device-seconds, in order of time."""
     shown = holds
     if len(holds) > holds_max:
         shown = sorted(holds, key=device_s, reverse=True)[:holds_max]
@@ -47,7 +47,7 @@ def largest(holds: Sequence[Hold], holds_max: int) -> list[Hold]:
 
 
 def shown_share(shown: Iterable[Hold], holds: Iterable[Hold]) -> float:
-    """How much of the device time in use is among those shown."""
+    """The share of held device time in the holds shown."""
     whole_s = sum(map(device_s, holds))
     return sum(map(device_s, shown)) / whole_s if whole_s else 1.0
 

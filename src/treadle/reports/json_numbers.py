@@ -1,11 +1,11 @@
-"""Numbers that JSON can hold: what is not finite becomes null, never NaN or Infinity."""
+"""Numbers for JSON: a number that is not finite becomes null, never NaN or Infinity."""
 
 from collections.abc import Mapping
 from math import isfinite
 
 
 def finite(value: object) -> object:
-    """The same value with None for each number in it that is not finite."""
+    """The same value with None for each number that is not finite."""
     match value:
         case float():
             return value if isfinite(value) else None

@@ -6,7 +6,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import Effects, ScalingModel
 from treadle.sim.costs import Constant
 from treadle.sim.faults import Faults, FaultSettings
-from treadle.sim.interrupting import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
 
@@ -73,7 +73,7 @@ def test_a_lost_node_is_survived() -> None:
     assert sorted(finished) == ["j0", "j1", "j2", "j3"]
 
 
-def test_in_a_group_everybody_pays_for_all() -> None:
+def test_in_a_group_each_job_pays_for_all() -> None:
     """Two jobs share one device, 10 s each alone; a start takes 1 s, and c arrives at 6.
 
     Together they are half as fast. At 6 each has paid 2 and done (6 - 2) / 2 = 2.

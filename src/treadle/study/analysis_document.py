@@ -1,4 +1,4 @@
-"""An analysis in words and tables."""
+"""An analysis as a document: text and tables."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from treadle.reports.recorder import WAIT_CAUSES
 from treadle.reports.table import digits, duration, percent
 from treadle.study.analysis import Analysis
 from treadle.study.convergence import STUDIED, Convergence
-from treadle.study.failing import Failed, Failures
+from treadle.study.failure_costs import Failed, Failures
 from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
 from treadle.study.usage import UNKNOWN, Usage
 from treadle.study.waits import Waits
@@ -19,7 +19,7 @@ _UNNAMED = "-"
 
 
 def document(analysis: Analysis, guidelines: Guidelines | None, command: str) -> Document:
-    """What a person reads; without guidelines that section is left out."""
+    """The document of an analysis; the guidelines section is optional."""
     sections = [
         _ends(analysis),
         _waiting(analysis.waits),
@@ -83,14 +83,14 @@ def _waiting(waits: Sequence[Waits]) -> Section:
     lead = (
         "By how many devices a job asked for; means and percentiles count jobs that did not wait. "
         "devices: fewer were free than it asked for. fragmentation: enough were free, but not "
-        "where it could use them. order: it would have fitted, behind another that did not. fair "
-        "share: its tenant had its share."
+        "where it could use them. order: it would have fitted, but was behind a job that did not. "
+        "fair share: its tenant had used its share."
     )
     whole = waits[0]
     if whole.causes_s is None:
         return Section("Waiting", lead, ["Why jobs waited is not recorded."], [times])
     if not whole.total_s:
-        return Section("Waiting", lead, ["Nobody waited."], [times])
+        return Section("Waiting", lead, ["No job waited."], [times])
     causes = [cause for cause in WAIT_CAUSES if cause != "fair share" or whole.share(cause)]
     waited = [row for row in waits if row.share(causes[0]) is not None]
     shares = [[row.share(cause) or 0.0 for cause in causes] for row in waited]
@@ -106,8 +106,8 @@ def _waiting(waits: Sequence[Waits]) -> Section:
 
 def _device_time(usage: Usage) -> Section:
     lead = (
-        "By how many devices a job held, and over how many nodes. Progress: what was done over "
-        "what the same device time does alone on one node; less where jobs cross nodes, share, "
+        "By how many devices a job held, and over how many nodes. Progress: work done over what "
+        "the same device time does alone on one node; lower where jobs cross nodes, share, "
         "restart or lose work."
     )
     held = f"Jobs held {digits(usage.gpu_h)} GPU hours"
@@ -140,8 +140,8 @@ def _failing(analysis: Analysis) -> Section:
     failures = analysis.failures
     lead = (
         "Attempts that failed, and the device time that they held. deterministic: a retry repeats "
-        "it. transient: a retry may work. resource: a retry needs more of something. unknown: "
-        "nobody can tell."
+        "it. transient: a retry may work. resource: a retry needs more of a resource. unknown: "
+        "the log does not say."
     )
     if not failures.attempts:
         return Section("Failures", lead, [_no_failure(analysis)])
@@ -216,7 +216,7 @@ def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = ""
 def _convergence(found: Convergence) -> Section:
     lead = (
         "Device time spent after a job's loss was within 0.1 % of the lowest that it ever "
-        "reported: what stopping then would save. Noise makes it the least that was spent."
+        "reported: what stopping then would save. With noisy losses this is a lower bound."
     )
     findings = []
     if found.jobs:
@@ -242,7 +242,7 @@ def _convergence(found: Convergence) -> Section:
 def _guidelines(guidelines: Guidelines) -> Section:
     lead = (
         "The same jobs simulated with each guideline of the Philly study and without. Changes are "
-        f"against {WITHOUT}; a guideline that helps some may cost others."
+        f"relative to {WITHOUT}; a guideline that helps some jobs may cost others."
     )
     placing, failing = guidelines.group("placing"), guidelines.group("failing")
     tables = [
@@ -256,7 +256,7 @@ def _guidelines(guidelines: Guidelines) -> Section:
                 "wait p95, >8": _column(duration, lambda one: one.wait_large_p95_s),
                 "GPU hours": _column(digits, lambda one: one.gpu_h),
             },
-            "completion, wait: means. for a place: waited while enough devices were free. "
+            "completion, wait: means. for a place: wait while enough devices were free. "
             "GPU hours: held by all jobs.",
         ),
         _effects(
@@ -269,8 +269,8 @@ def _guidelines(guidelines: Guidelines) -> Section:
                 "wait": _column(duration, lambda one: one.wait_mean_s),
                 "finished": lambda one, _: Cell(f"{one.jobs_finished:,}"),
             },
-            "GPU hours: held by all jobs. wait: mean. finished: jobs; which of them do depends on "
-            "retries, so that completion times do not compare.",
+            "GPU hours: held by all jobs. wait: mean. finished: jobs; retries change which jobs "
+            "finish, so completion times are not comparable.",
         ),
     ]
     return Section("What the guidelines would save", lead, guidelines.assumptions, tables)
@@ -280,7 +280,7 @@ _Column = Callable[[Effect, Effect], Cell]
 
 
 def _column(say: Callable[[float], str | None], value: Callable[[Effect], float | None]) -> _Column:
-    """A number and how it differs from that without a guideline; less is better in all of them."""
+    """A number and its change against the run without a guideline; lower is always better."""
 
     def column(one: Effect, without: Effect) -> Cell:
         here, there = value(one), value(without)
@@ -301,14 +301,14 @@ def _effects(
     title: str, effects: Sequence[Effect], columns: dict[str, _Column], note: str
 ) -> Table:
     without = effects[0]
-    worn = [one for one in effects if not one.refused]
+    applied = [one for one in effects if not one.refused]
     refused = [
-        f" {one.guideline} cannot be had here: {one.refused}." for one in effects if one.refused
+        f" {one.guideline} cannot be applied: {one.refused}." for one in effects if one.refused
     ]
     return Table(
         title,
         ("guideline", *columns),
-        [(one.guideline, *(say(one, without) for say in columns.values())) for one in worn],
+        [(one.guideline, *(say(one, without) for say in columns.values())) for one in applied],
         note + "".join(refused),
     )
 
@@ -343,7 +343,7 @@ def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
 
 
 def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float | None]) -> Tile:
-    """The guideline that cuts a number most."""
+    """The guideline that reduces a number most."""
     without, *others = effects
     whole = value(without)
     cuts = [
@@ -354,8 +354,8 @@ def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float 
     saved, guideline = max(cuts, default=(0.0, ""))
     if saved < _NOT_SHOWN:
         return Tile(what, percent(0.0) or _UNNAMED, "simulated, with any guideline")
-    worn = "classified retry, try small first" if guideline == BOTH else guideline
-    return Tile(what, percent(saved) or _UNNAMED, f"simulated, with {worn}")
+    named = "classified retry, try small first" if guideline == BOTH else guideline
+    return Tile(what, percent(saved) or _UNNAMED, f"simulated, with {named}")
 
 
 # -- words --------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 
 def _changed(change: float) -> str:
-    """In percent; in times where percents would be a long number."""
+    """In percent, or as a factor if the percentage would be a long number."""
     if change >= _TIMES_FROM:
         return f"{1.0 + change:.3g}x"
     return f"{100 * change:+.{0 if abs(change) >= 0.0095 else 1}f}%"

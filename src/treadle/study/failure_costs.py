@@ -1,7 +1,7 @@
-"""What attempts cost that failed: by class, by reason, by size.
+"""The cost of failed attempts: by class, by reason, by size.
 
-A reason is a name of the Philly study's table (simulated failures have those), the name of a rule
-of `treadle classify`, or text that such rules are tried on. No reason at all is an unknown one.
+A reason is a name from the Philly study's table (as in simulated failures), the name of a rule of
+`treadle classify`, or text to match against those rules. A missing reason counts as unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from treadle.core.retry import FailureClass
 from treadle.failures.classifier import classify
 from treadle.failures.rules import RuleTable, shipped
 from treadle.reports.metrics import SIZE_BUCKETS, percentile, size_bucket
-from treadle.reports.story import FailedAttempt
+from treadle.reports.run_history import FailedAttempt
 from treadle.sim.faults import CLASSES as STUDIED
 from treadle.study.record import Record
 
@@ -39,15 +39,15 @@ class Failed:
 class Failures:
     """All attempts that failed."""
 
-    recorded: bool  # no failure means that there was none
+    recorded: bool  # False: failures were not recorded, so none in the record proves nothing
     attempts: int
     jobs: int
     lost_jobs: int  # failed for good
-    repeats: int  # attempts that failed after one of the same job had
+    repeats: int  # attempts that failed after an earlier failure of the same job
     gpu_h: float
     share: float | None  # of all device time held
     repeats_gpu_h: float
-    early: Mapping[str, float | None]  # share of attempts that failed within so many seconds
+    early: Mapping[str, float | None]  # seconds -> share of attempts that failed within that time
     by_class: tuple[Failed, ...]
     by_reason: tuple[Failed, ...]  # most device time first
     by_size: tuple[Failed, ...]
@@ -58,9 +58,9 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
     judge = Judge(rules or shipped())
     judged = [_Judged(failure, *judge(failure.reason)) for failure in found]
     whole_s = sum(failure.device_s for failure in found)
-    held_s = sum(story.service_s for story in record.recorder.stories.values())
+    held_s = sum(history.service_s for history in record.recorder.histories.values())
     repeats = [failure for failure in found if failure.number > 1]
-    stories = record.recorder.stories
+    histories = record.recorder.histories
 
     def group(name: str, kind: FailureClass | None, members: Iterable[_Judged]) -> Failed:
         return _failed(name, kind, [one.failure for one in members], whole_s)
@@ -74,7 +74,7 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
         group(
             size,
             None,
-            (o for o in judged if size_bucket(stories[o.failure.job].spec.asked) == size),
+            (o for o in judged if size_bucket(histories[o.failure.job].spec.asked) == size),
         )
         for size in SIZE_BUCKETS
     ]
@@ -82,7 +82,7 @@ def failures(record: Record, rules: RuleTable | None = None) -> Failures:
         recorded=record.has_failures or bool(found),
         attempts=len(found),
         jobs=len({failure.job for failure in found}),
-        lost_jobs=sum(1 for story in stories.values() if story.status == "failed"),
+        lost_jobs=sum(1 for history in histories.values() if history.status == "failed"),
         repeats=len(repeats),
         gpu_h=whole_s / 3600.0,
         share=whole_s / held_s if held_s else None,
@@ -103,7 +103,7 @@ class _Judged(NamedTuple):
 
 
 class Judge:
-    """Says of a reason what it is called and of which class; each is looked at once."""
+    """The name and class of a reason; each reason is classified once."""
 
     def __init__(self, rules: RuleTable) -> None:
         self._rules = rules

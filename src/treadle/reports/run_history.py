@@ -1,4 +1,4 @@
-"""What a recorder writes down: the story of a job, who held what when, the cluster over time."""
+"""The data of a recorder: job histories, holds, failed attempts, the cluster over time."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from treadle.core.allocation import Allocation
 from treadle.core.job import JobId, JobSpec
 
 
-class Story:
-    """What became of one job.
+class JobHistory:
+    """The history of one job.
 
-    Not a dataclass: most of these stay at their defaults, and those the class holds for all.
+    Not a dataclass: most fields keep their defaults, which class attributes share.
     """
 
     status = "waiting"  # waiting, running, finished, failed, cancelled
@@ -19,7 +19,7 @@ class Story:
     ended_at: float | None = None
     waiting_since_at: float | None = None
     waited_s = 0.0
-    blocked = 0.0  # integral of (time since it last held a device / its remaining work)
+    blocking = 0.0  # integral of (time since it last held a device / its remaining work)
     service_s = 0.0
     starts = 0
     attempt = -1  # id of the order that began the present hold
@@ -35,7 +35,7 @@ class Story:
     allocation: Allocation | None = None
     held_since_at = 0.0
     held_s = 0.0  # seconds with devices, the present hold not counted
-    last_hold = -1  # place of the last hold that ended; -1 where none has
+    last_hold = -1  # index of the last hold that ended; -1 if none
     begun = 0.0  # iterations done when the present hold began
     done = 0.0  # iterations, as of observed_at
     speed = 0.0
@@ -61,11 +61,11 @@ class Hold(NamedTuple):
     allocation: Allocation
     from_at: float
     to_at: float
-    iterations: float = 0.0  # done meanwhile, less what was thrown back
+    iterations: float = 0.0  # done in this hold, less work that was lost
 
 
 class FailedAttempt(NamedTuple):
-    """One attempt of a job that ended badly: all that it held since it failed before, if ever."""
+    """One failed attempt of a job: everything it held since its last failure."""
 
     job: JobId
     at: float
@@ -83,7 +83,7 @@ def _floats() -> "array[float]":
 
 @dataclass(slots=True)
 class Series:
-    """The state of the cluster after each moment at which something happened."""
+    """The state of the cluster after each step."""
 
     at: "array[float]" = field(default_factory=_floats)
     busy: "array[float]" = field(default_factory=_floats)  # devices with a job

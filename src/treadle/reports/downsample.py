@@ -1,4 +1,4 @@
-"""Long curves made short: few enough points for a screen, and still true."""
+"""Downsample long curves to as many points as a screen can show."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
@@ -10,7 +10,7 @@ POINTS_MAX = 1000  # points of a distribution
 def binned(
     at: Sequence[float], values: Sequence[float], *, from_at: float, step_s: float, bins: int
 ) -> list[float]:
-    """The time-weighted mean of a staircase in each bin; nothing lasts past the last moment."""
+    """The time-weighted mean of a step function in each bin; it ends at the last moment."""
     sums = [0.0] * bins
     for value, start, stop in _stairs(at, values, from_at=from_at, step_s=step_s, bins=bins):
         first, last = min(int(start), bins - 1), min(int(stop), bins - 1)
@@ -27,19 +27,19 @@ def binned(
 def peaks(
     at: Sequence[float], values: Sequence[float], *, from_at: float, step_s: float, bins: int
 ) -> list[float]:
-    """The largest value of a staircase in each bin, however short it lasted."""
+    """The largest value of a step function in each bin, however short."""
     most = [0.0] * bins
     for value, start, stop in _stairs(at, values, from_at=from_at, step_s=step_s, bins=bins):
         first, last = min(int(start), bins - 1), min(int(stop), bins - 1)
         if last > first and last == stop:
-            last -= 1  # It ends where that bin begins.
+            last -= 1  # The step ends where that bin begins.
         for place in range(first, last + 1):
             most[place] = max(most[place], value)
     return [short(value) for value in most[: _used(at, from_at, step_s)]]
 
 
 def sampled(values: Iterable[float]) -> dict[str, object]:
-    """Evenly chosen ranks of a distribution, the smallest and the largest among them."""
+    """Evenly spaced ranks of a distribution, including the smallest and the largest."""
     ordered = sorted(filter(isfinite, values))
     count = len(ordered)
     if count > POINTS_MAX:
@@ -49,7 +49,7 @@ def sampled(values: Iterable[float]) -> dict[str, object]:
 
 
 def short(value: float) -> float:
-    """Two digits after the point, none where they are zeros: it halves the page."""
+    """Two decimals, none if they are zeros: this halves the page."""
     rounded = round(float(value), 2)
     return int(rounded) if abs(rounded) < 1e15 and rounded.is_integer() else rounded
 
@@ -57,7 +57,7 @@ def short(value: float) -> float:
 def _stairs(
     at: Sequence[float], values: Sequence[float], *, from_at: float, step_s: float, bins: int
 ) -> Iterator[tuple[float, float, float]]:
-    """Each value that is not zero, with its begin and end in bins, as far as they reach."""
+    """Each nonzero value with its start and end in bins, clipped to the bins."""
     for index in range(len(at) - 1):
         value = values[index]
         if not value or not isfinite(value):
@@ -69,5 +69,5 @@ def _stairs(
 
 
 def _used(at: Sequence[float], from_at: float, step_s: float) -> int:
-    """Bins up to the last moment; those after it say nothing."""
+    """The number of bins up to the last moment."""
     return max(int((at[-1] - from_at) / step_s) + 1, 0) if at and at[-1] >= from_at else 0

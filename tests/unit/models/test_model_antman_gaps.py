@@ -5,8 +5,8 @@ import pytest
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
+from treadle.models.antman_gaps import GapsModel, iterations
 from treadle.models.catalogue import muri_profile
-from treadle.models.gaps import GapsModel, iterations
 from treadle.models.staggered import ALONE
 
 ON = Allocation((Device("n0", 0),))
@@ -68,7 +68,7 @@ def test_the_host_does_not_notice_the_guest() -> None:
     assert speed == model.alone(host(), 1) == pytest.approx(1 / (0.490 * ALONE))
 
 
-def test_the_slowest_host_counts_and_nobody_is_faster_than_alone() -> None:
+def test_the_slowest_host_counts_and_no_job_is_faster_than_alone() -> None:
     """A guest with 798 ms of its own beside a quick host is as fast as alone, or slower."""
     model, long = GapsModel(), guest("shufflenet_v2_x1_0")
     speeds = [
@@ -79,7 +79,7 @@ def test_the_slowest_host_counts_and_nobody_is_faster_than_alone() -> None:
     assert speeds[0] == pytest.approx(1 / (0.798 * ALONE))
 
 
-def test_jobs_of_the_same_standing_take_turns() -> None:
+def test_jobs_with_the_same_guarantee_take_turns() -> None:
     model = GapsModel()
     for one in (host(), guest()):
         assert model.together([one, one]) == (model.alone(one, 1) / 2,) * 2
@@ -97,7 +97,7 @@ def test_a_guest_that_costs_no_iteration_is_as_fast_as_alone() -> None:
     assert model.together([host(), hidden])[1] == model.alone(hidden, 1)
 
 
-def test_efficiency_counts_jobs_and_kinds_tell_the_standing() -> None:
+def test_efficiency_counts_jobs_and_kinds_include_the_guarantee() -> None:
     model = GapsModel()
     pair = [host(), guest()]
     assert model.efficiency(pair) == pytest.approx(1 + 0.178 / (2 * 0.490))

@@ -1,7 +1,7 @@
-"""Go on from where a live scheduler stands, by arithmetic: what would happen if nothing else came.
+"""Estimate when a waiting job would start: simulate on from a live scheduler's state.
 
-The policy is the live one and the scheduler a twin of it; what is left of each job is taken as it
-is believed, or stretched, since nobody knows it for certain.
+The simulation uses the live policy and a fork of the scheduler, and assumes no new jobs. Remaining
+times are the current estimates, multiplied by `stretch` because they are uncertain.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from treadle.core.scheduler import Scheduler
 from treadle.sim.engine import Running, SimulatedEngine
 from treadle.sim.run import Simulation
 
-OVERDUE = 0.05  # share of its work that a job which should have ended is taken to have left
+OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
 
 
-class OnwardEngine(SimulatedEngine):
-    """Runs what a scheduler says is running."""
+class LiveStateEngine(SimulatedEngine):
+    """A simulated engine that starts with the jobs of a scheduler's state."""
 
     def __init__(
         self, scheduler: Scheduler, truth: PerformanceModel, *, now: float, stretch: float = 1.0
@@ -55,8 +55,8 @@ class OnwardEngine(SimulatedEngine):
             self._reports.append(JobStarted(job.id, job.action, done, run.speed))
 
 
-class _Found(Exception):  # noqa: N818  # It is no error.
-    """What was looked for has happened."""
+class _Found(Exception):  # noqa: N818  # Not an error.
+    """The simulation can stop: the job has started, or the step limit is reached."""
 
 
 def starts_in(
@@ -69,9 +69,9 @@ def starts_in(
     horizon_s: float,
     steps_max: int,
 ) -> float | None:
-    """Seconds until that waiting job would start; None if not within the horizon or the steps."""
+    """Seconds until the waiting job would start; None if beyond the horizon or the step limit."""
     twin = scheduler.fork()
-    engine = OnwardEngine(twin, truth, now=now, stretch=stretch)
+    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch)
     started_at = inf
     steps = 0
 

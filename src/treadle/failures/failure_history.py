@@ -1,13 +1,13 @@
-"""What happened to each job, user and node so far, and what that says about the next try.
+"""Past failures of each job, user and node, and the decision to retry that follows from them.
 
-Pure and without a clock: facts and questions carry their moment. Everything is bounded: of jobs,
-users and places the least recently touched are forgotten first.
+Pure and without a clock: every call carries its time. Everything is bounded: the least recently
+used jobs, users and places are dropped first.
 
-A place (a node, or a device on it) is suspected by a score that halves every `half_life_s`. A
-failure whose rule says to go elsewhere adds 1, shared among the places where it ran; any other
-transient failure adds a quarter. A job that meets the same failure again and again is the common
-factor itself, so each repetition adds less. From 0.5 on a place is to be avoided: one clear failure
-keeps it away for one half-life.
+A place (a node, or a device on it) has a suspicion score that halves every `half_life_s`. A failure
+whose rule says to go elsewhere adds 1, divided among the places where the job ran; any other
+transient failure adds 0.25. If a job repeats the same failure, the job is the more likely cause, so
+each repetition adds less. A place with a score of 0.5 or more is avoided: one clear failure keeps
+jobs away for one half-life.
 """
 
 from collections import Counter, OrderedDict
@@ -37,20 +37,20 @@ class Decision:
 
 @value
 class Fixed:
-    """Retries by count alone, whatever the failure was: the Philly scheduler's rule."""
+    """Retry a fixed number of times, whatever failed: the Philly scheduler's rule."""
 
     retries: int = 3
 
 
 @value
 class Patience:
-    """Retries by class; how often each may happen to a job before it is given up."""
+    """Retry by failure class: how many failures of each class a job may have."""
 
     transient: int = 5
     resource: int = 2
     unknown: int = 1
     deterministic: int = 0
-    repeats: int = 3  # The same rule so often in a row is not transient any more.
+    repeats: int = 3  # This many failures of one rule in a row are not transient.
     wait_s: float = 30.0  # Doubled with each transient failure in a row ...
     wait_max_s: float = 1800.0  # ... up to this.
 
@@ -63,15 +63,15 @@ class Patience:
         }[kind]
 
 
-class Memory:
-    """Facts in by `failed` and `finished`; answers by `advise`, `score` and `avoid`."""
+class FailureHistory:
+    """Record facts with `failed` and `finished`; ask with `advise`, `score` and `avoid`."""
 
     def __init__(
         self, *, half_life_s: float = 6 * 3600.0, limit: int = 10_000, threshold: float = 0.5
     ) -> None:
         if not half_life_s > 0 or limit < 1 or not threshold > 0:
             raise InvalidInputError(
-                "a memory of failures needs a half-life, a limit and a threshold above 0"
+                "a failure history needs a half-life, a limit and a threshold above 0"
             )
         self.half_life_s = half_life_s
         self.threshold = threshold
@@ -80,7 +80,7 @@ class Memory:
         self._places: _Bounded[str, tuple[float, float]] = _Bounded(limit)
 
     def saved(self) -> dict[str, object]:
-        """Everything it remembers, as plain values for `restore`."""
+        """The whole state, as plain values for `restore`."""
         return {
             "jobs": [
                 [name, _counts(past.kinds), _counts(past.rules), past.last, past.in_a_row]
@@ -91,7 +91,7 @@ class Memory:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Remember what another one saved, in place of everything else."""
+        """Replace the state with one that `saved` returned."""
         for name, kinds, rules, last, in_a_row in saved["jobs"]:
             past = _Past()
             past.kinds = Counter({Kind(kind): count for kind, count in kinds.items()})
@@ -113,7 +113,7 @@ class Memory:
         nodes: Sequence[str] = (),
         devices: Sequence[str] = (),
     ) -> None:
-        """A job failed at `at`, where it ran on these nodes and, if known, these devices."""
+        """Record that a job failed at `at` on these nodes and, if known, these devices."""
         past = self._jobs.get(job) or _Past()
         before = past.rules[verdict.rule]
         past.add(verdict)
@@ -126,7 +126,7 @@ class Memory:
         self._blame(places, _weight(verdict) / (1 + before), at)
 
     def finished(self, job: str, *, at: float, nodes: Iterable[str] = ()) -> None:
-        """A job ended well: it is forgotten, and the nodes it ran on are half forgiven."""
+        """Record that a job succeeded: drop its history and halve the scores of its nodes."""
         self._jobs.drop(job)
         for place in nodes:
             score = self.score(place, at)
@@ -141,7 +141,7 @@ class Memory:
         return dict(self._users.get(user) or {})
 
     def score(self, place: str, at: float) -> float:
-        """How much a node or device is suspected at a moment."""
+        """The suspicion score of a node or device at a moment."""
         score, since = self._places.get(place) or (0.0, at)
         return float(score * 0.5 ** (max(0.0, at - since) / self.half_life_s))
 
@@ -161,9 +161,9 @@ class Memory:
         rule: Fixed | Patience | None = None,
         can_give: frozenset[str] = frozenset(),
     ) -> Decision:
-        """What to do after the failure that `failed` was told last.
+        """What to do after the failure that was last recorded with `failed`.
 
-        `can_give` names what can be raised for a retry (gpu memory, disk, ...).
+        `can_give` names what can be increased for a retry (gpu memory, disk, ...).
         """
         past = self._jobs.get(job) or _Past()
         if isinstance(rule, Fixed):
@@ -193,23 +193,23 @@ class Memory:
         patience: Patience,
         can_give: frozenset[str],
     ) -> str:
-        """Why another try makes no sense; "" if it does."""
+        """Why not to retry; "" to retry."""
         kind, advice = verdict.kind, verdict.advice
         if not advice.retry:
-            return f"no retry: {verdict.rule} would happen again"
+            return f"no retry: {verdict.rule} would repeat"
         if advice.more and advice.more not in can_give:
-            return f"no retry: it needs more {advice.more}, which nobody can give"
+            return f"no retry: it needs more {advice.more}, which is not available"
         met = past.kinds[kind]
         if met > patience.allowed(kind):
             return f"no retry: {met} {kind} failures, {patience.allowed(kind)} are allowed"
         if kind is not Kind.RESOURCE and past.in_a_row >= patience.repeats:
             return f"no retry: {verdict.rule} happened {past.in_a_row} times in a row"
         if kind is Kind.UNKNOWN and self._careless(user):
-            return f"no retry: most failures of {user} would have happened again"
+            return f"no retry: most failures of {user} would repeat"
         return ""
 
     def _careless(self, user: str) -> bool:
-        """Whether four of five explained failures of a user, and five at least, were lasting."""
+        """Whether at least four in five of a user's classified failures, and five, would repeat."""
         counts = self._users.get(user) if user else None
         if counts is None:
             return False
@@ -253,7 +253,7 @@ class _Past:
 
 
 class _Bounded(Generic[Key, Row]):
-    """A table that forgets its least recently written row when it is full."""
+    """A table that drops its least recently written row when it is full."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

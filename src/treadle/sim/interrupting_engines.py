@@ -1,4 +1,4 @@
-"""Engines that stop and restart every running job at every moment something happens.
+"""Engines that charge every running job a restart at every event.
 
 For replications only. Several published simulators charge the restart cost this way: in each
 interval between two events a running job first pays its start-up time and then makes progress,
@@ -18,7 +18,7 @@ from treadle.sim.engine import Running, SimulatedEngine
 class InterruptingEngine(SimulatedEngine):
     """Charges a job its own start-up time in every interval."""
 
-    # Jobs that end together up to a rounding error make one event, and everybody pays once.
+    # Jobs that end together up to a rounding error make one event, and each job pays once.
     _as_good_as_now = 1.0 + 1e-9
     _interrupted_at = 0.0
 
@@ -26,10 +26,10 @@ class InterruptingEngine(SimulatedEngine):
         events = super().due(now)
         if now > self._interrupted_at:
             self._interrupted_at = now
-            self._heap.clear()  # Every end is foreseen anew, and everybody reports.
+            self._heap.clear()  # Every end is predicted again, and every job reports.
             events = [event for event in events if type(event) is not JobProgressed]
             for identity, run in self._runs.items():
-                if run.speed:  # It has none on a node that was lost just now.
+                if run.speed:  # 0 on a node that was just lost.
                     self._settle(run, now)
                     self._expect_end(run, now)
                     events.append(JobProgressed(identity, run.action, run.done, run.speed))
@@ -49,7 +49,7 @@ class InterruptingEngine(SimulatedEngine):
 
 
 class GroupInterruptingEngine(InterruptingEngine):
-    """Charges everybody in a group the start-up times of all its members."""
+    """Charges each job in a group the start-up times of all its members."""
 
     _costs: dict[JobId, float] = {}  # noqa: RUF012  # replaced at every event, never changed
 
@@ -66,7 +66,7 @@ class GroupInterruptingEngine(InterruptingEngine):
             self._charge()
 
     def _charge(self) -> None:
-        """What the interval that begins costs. Members of a group share all their devices."""
+        """The costs of the next interval. Members of a group share all their devices."""
         costs: dict[JobId, float] = {}
         seconds = self._cost.seconds
         for identity, run in self._runs.items():

@@ -1,4 +1,4 @@
-"""Numbers that look random and depend on a seed and a place alone, never on who asks first."""
+"""Random numbers that depend on a seed and an index alone, never on the order of calls."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 
 
 def draw_numbers(seed: int, count: int, *, begin: int = 0) -> NDArray[np.float64]:
-    """Numbers from 0 up to 1 by splitmix64, at places begin, begin + 1, ... of the seed."""
+    """Numbers from 0 up to 1 by splitmix64, at indexes begin, begin + 1, ... of the seed."""
     start = np.uint64((seed + 1) * _STEP % 2**64)
     places = np.arange(begin + 1, begin + count + 1, dtype=np.uint64)
     mixed = start + places * np.uint64(_STEP)
@@ -18,7 +18,7 @@ def draw_numbers(seed: int, count: int, *, begin: int = 0) -> NDArray[np.float64
 
 
 def draw_normals(seed: int, count: int) -> NDArray[np.float64]:
-    """Standard normal numbers, by the seed and their place alone."""
+    """Standard normal numbers, by the seed and their index alone."""
     numbers = draw_numbers(seed, 2 * count)
     first, second = numbers[::2], numbers[1::2]
     return np.asarray(

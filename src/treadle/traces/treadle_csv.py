@@ -1,10 +1,9 @@
-"""Treadle's own trace: a CSV that keeps everything a JobSpec says, so that a round trip loses
-nothing.
+"""Treadle's own trace format: a CSV with every field of a JobSpec; a round trip is lossless.
 
-Lines that begin with # before the header are notes. Sizes are separated by spaces, and so
-are the size:seconds of a measured scaling curve; plans and command are JSON, empty for the default,
-which every job offers, so that policies that know nothing of plans run it; a deadline may be empty.
-Numbers are written as the shortest text that reads back to the same value.
+Lines that begin with # before the header are notes. Sizes are separated by spaces, and so are the
+size:seconds pairs of a measured scaling curve. Plans and command are JSON, empty for the default;
+every job offers the default plan, so that policies without plans can run it. A deadline may be
+empty. Numbers are written as the shortest text that reads back to the same value.
 """
 
 import json
@@ -111,15 +110,15 @@ def _rest_cells(spec: JobSpec, status: str) -> tuple[str | float, ...]:
 
 
 def _cell(value: str | float) -> str:
-    """Whole numbers without a point; quoted wherever a reader could stumble."""
+    """Whole numbers without a decimal point; text quoted where CSV needs it."""
     if isinstance(value, str):
         quote = any(mark in value for mark in ',"\r\n#')
         return '"' + value.replace('"', '""') + '"' if quote else value
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def read_own(table: Table) -> Workload:
-    """The same jobs again; columns that a hand-written file lacks have a JobSpec's defaults."""
+def read_treadle_csv(table: Table) -> Workload:
+    """The workload of such a file; missing columns get the defaults of a JobSpec."""
     identity, status = table.text("id", required=True, exact=True), table.text("status", exact=True)
     submit, iterations = table.moment("submit_s"), table.amount("iterations", "iterations")
     sizes, asked = _sizes(table), table.count("asked", least=0, default=0)
@@ -258,7 +257,7 @@ def _plans(table: Table) -> Callable[[Row], tuple[Plan, ...]]:
 
 
 def _command(table: Table) -> Callable[[Row], tuple[str, ...]]:
-    """A JSON list of words, or nothing for none."""
+    """A JSON list of words, or empty for no command."""
     text = table.text("command", exact=True)
 
     def read(row: Row) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Going on from where a live scheduler stands."""
+"""Estimates of when a waiting job would start, from the state of a live scheduler."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from treadle.core.events import JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.onward import starts_in
+from treadle.sim.start_estimate import starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -44,12 +44,12 @@ def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None
     assert len(scheduler.ranking.queue) == 2
 
 
-def test_a_job_that_should_have_ended_is_taken_to_end_soon() -> None:
+def test_a_job_past_its_estimate_is_assumed_to_end_soon() -> None:
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
     assert starts(scheduler, "b", now=500.0) == pytest.approx(5.0)
 
 
-def test_a_job_that_nobody_lets_start_has_no_moment() -> None:
+def test_a_blocked_job_has_no_estimate() -> None:
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
     scheduler.take([JobHeld("b", "user")], 1.0)
     assert starts(scheduler, "b", now=1.0) is None

@@ -1,4 +1,4 @@
-"""The page's figures as files for papers and slides."""
+"""The page's figures as image files for papers and slides."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,23 +7,23 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.reports.chart_span import ChartSpan, chart_span
 from treadle.reports.comparison import Comparison, Run, colour
-from treadle.reports.curves import binned, peaks
+from treadle.reports.downsample import binned, peaks
 from treadle.reports.export import make_directory
-from treadle.reports.focus import Focus, focus
+from treadle.reports.figure_files import add_legend, check_available, file_name, new_picture, save
 from treadle.reports.gantt_figure import draw_gantt, time_title
 from treadle.reports.metrics import SIZE_BUCKETS, Group, by_size, by_tenants, largest_tenants
-from treadle.reports.picture import add_legend, check_available, file_name, new_picture, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    Drawing = Callable[[Axes, Comparison, Focus], None]
+    Drawing = Callable[[Axes, Comparison, ChartSpan], None]
 
 _CAUSE_COLOURS = ("#0072b2", "#e69f00", "#999999", "#cc79a7")  # as on the page
 _HOUR_S = 3600.0
 _BESIDE_MAX = 28  # letters of a name beside its bars
-_BINS = 400  # points of a curve over time; more would be a carpet at this size
+_BINS = 400  # points of a curve over time; more would be unreadable at this size
 
 
 def figures(comparison: Comparison, directory: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def figures(comparison: Comparison, directory: Path) -> list[Path]:
     check_available()
     make_directory(directory)
     paths = []
-    shown_first = focus(comparison)
+    shown_first = chart_span(comparison)
     for name, draw in _drawings(comparison).items():
         picture = new_picture()
         draw(picture.axes[0], comparison, shown_first)
@@ -48,12 +48,12 @@ def _drawings(comparison: Comparison) -> "dict[str, Drawing]":
     }
     shared = dict(_DRAWINGS)
     if all(run.summary.efficiency is None for run in comparison.runs):
-        del shared["efficiency"]  # Nobody knows it, and a line at zero would be a lie.
+        del shared["efficiency"]  # Unknown, and a line at zero would be wrong.
     return {**shared, **gantts}
 
 
 def _gantt_names(comparison: Comparison) -> list[str]:
-    """File names that every system takes, told apart by a number where they would be the same."""
+    """Portable file names, with a number where two would be equal."""
     names: list[str] = []
     for run in comparison.runs:
         name = f"gantt-{file_name(run.policy) or 'policy'}"
@@ -62,14 +62,14 @@ def _gantt_names(comparison: Comparison) -> list[str]:
     return names
 
 
-def _completion(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001
+def _completion(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:  # noqa: ARG001
     """The distribution of completion times."""
     _distribution(axes, [[s / _HOUR_S for s in run.completion_s()] for run in comparison.runs])
     _name_runs(axes, comparison)
     axes.set(xlabel="completion time (h)")
 
 
-def _fairness(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001
+def _fairness(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:  # noqa: ARG001
     """The distribution of finish-time fairness; 1 is an equal share."""
     _distribution(axes, [run.fairness() for run in comparison.runs])
     _name_runs(axes, comparison)
@@ -77,13 +77,13 @@ def _fairness(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:
     axes.set(xlabel="finish-time fairness (right of 1: worse than an equal share)")
 
 
-def _devices(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:
+def _devices(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:
     """Devices in use over time."""
     _over_time(axes, comparison, shown_first, lambda run: run.recorder.series.busy)
     axes.set(ylabel="devices in use", ylim=(0, comparison.cluster.device_count * 1.03))
 
 
-def _efficiency(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:
+def _efficiency(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:
     """Device time turned into progress, over time."""
     limit = comparison.cluster.device_count
     _over_time(axes, comparison, shown_first, lambda run: _percents(run, limit))
@@ -95,14 +95,14 @@ def _percents(run: Run, limit: int) -> Sequence[float]:
     return [100.0 * useful / limit for useful in run.recorder.series.useful]
 
 
-def _queue(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:
-    """Jobs waiting over time: means as lines, and up to the peaks a band."""
+def _queue(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:
+    """Jobs waiting over time: means as lines, with a band up to the maximum."""
     _over_time(axes, comparison, shown_first, Run.waiting, has_peaks=True)
     axes.set(ylabel="jobs waiting (band: maximum)")
     axes.set_ylim(bottom=0)
 
 
-def _sizes(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001
+def _sizes(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:  # noqa: ARG001
     """Mean completion time of each size bucket, one bar for each policy."""
     runs = comparison.runs
     wide = 0.8 / len(runs)
@@ -115,7 +115,7 @@ def _sizes(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  #
     _add_grid(axes)
 
 
-def _tenants(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001
+def _tenants(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:  # noqa: ARG001
     """Mean completion time of each tenant, the largest user on top; one bar for each policy."""
     runs = comparison.runs
     largest = largest_tenants(runs[0].recorder)
@@ -138,7 +138,7 @@ def _mean_hours(groups: Sequence[Group], names: Sequence[str]) -> list[float]:
     return [(means.get(name) or 0.0) / _HOUR_S for name in names]
 
 
-def _waits(axes: "Axes", comparison: Comparison, shown_first: Focus) -> None:  # noqa: ARG001
+def _waits(axes: "Axes", comparison: Comparison, shown_first: ChartSpan) -> None:  # noqa: ARG001
     """Why jobs waited, as shares of all waiting."""
     names = [_broken(_plain(run.policy)) for run in comparison.runs]
     done = [0.0] * len(names)
@@ -166,7 +166,7 @@ _DRAWINGS: "dict[str, Drawing]" = {
 
 
 def _distribution(axes: "Axes", values: Sequence[Sequence[float]]) -> None:
-    """Shares of jobs up to each value; one curve for each run, the empty ones too."""
+    """The share of jobs up to each value; one curve for each run, also for empty ones."""
     largest = 0.0
     for index, some in enumerate(values):
         ordered = sorted(filter(isfinite, some))
@@ -188,7 +188,7 @@ def _name_runs(axes: "Axes", comparison: Comparison) -> None:
 def _over_time(
     axes: "Axes",
     comparison: Comparison,
-    shown_first: Focus,
+    shown_first: ChartSpan,
     values: Callable[[Run], Sequence[float]],
     *,
     has_peaks: bool = False,
@@ -210,7 +210,7 @@ def _over_time(
 
 
 def _plain(name: str) -> str:
-    """A name that matplotlib takes as it is: no formula, and not hidden for an underscore."""
+    """A name escaped for matplotlib, which reads $ as a formula and hides a leading underscore."""
     return " " + name.replace("$", r"\$") if name.startswith("_") else name.replace("$", r"\$")
 
 

@@ -1,18 +1,18 @@
-"""What a classifier of logs would say of the study's reasons, for retries in a simulation."""
+"""Verdicts that a log classifier would give on the study's reasons, for simulated retries."""
 
-from treadle.failures.memory import Patience
+from treadle.failures.failure_history import Patience
 from treadle.failures.retry import UNKNOWN, Classified
 from treadle.failures.verdict import Advice, Kind, Verdict
 from treadle.sim.faults import CLASSES
 
-# Reasons that speak against the machine, and not against the job.
+# Reasons that point to the machine, not to the job.
 _MACHINE = {"CUDA failure", "CUDA init failed", "GPU ECC"}
-# A simulation cannot give more memory; once elsewhere is what is left to try.
+# A simulation cannot give more memory; one retry on another node is all it can do.
 _PATIENCE = Patience(resource=1)
 
 
 def classified() -> Classified:
-    """A rule that remembers nothing yet."""
+    """A retry rule without history."""
     return Classified(verdict, _PATIENCE)
 
 

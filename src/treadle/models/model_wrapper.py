@@ -1,4 +1,4 @@
-"""A belief built around another: it answers what the other does, but for what it adds."""
+"""A base class for models that wrap another one and change or add some answers."""
 
 from collections.abc import Hashable, Sequence
 
@@ -7,8 +7,8 @@ from treadle.core.job import JobSpec
 from treadle.core.ports import InterleavingModel
 
 
-class Around:
-    """All questions about speeds go to the model inside."""
+class ModelWrapper:
+    """Passes every question about speeds to the wrapped model."""
 
     def __init__(self, model: InterleavingModel) -> None:
         self._model = model

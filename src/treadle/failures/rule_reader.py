@@ -1,4 +1,4 @@
-"""One rule of a YAML file, read field by field; a mistake names rule, field and line."""
+"""One rule of a YAML file, read field by field; an error names the rule, field and line."""
 
 import signal
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import yaml
 
 from treadle.core.errors import InvalidInputError
-from treadle.failures.verdict import TOLD
+from treadle.failures.verdict import KNOWN_REASONS
 
 FIELDS = (
     "name",
@@ -113,14 +113,14 @@ class Reader:
     def exits(self) -> tuple[str, ...]:
         texts = self.texts("exit")
         for text in texts:
-            if text in TOLD or text in signal.Signals.__members__:
+            if text in KNOWN_REASONS or text in signal.Signals.__members__:
                 continue
             if text in map(str, range(1, 256)):
                 continue
             raise self.error(
                 "exit",
                 f"{text[:60]!r} is no exit status; expected 1 to 255, a signal such as SIGSEGV, or "
-                f"one of {', '.join(TOLD)}",
+                f"one of {', '.join(KNOWN_REASONS)}",
             )
         return tuple(texts)
 

@@ -1,8 +1,8 @@
 """An engine whose jobs grow without stopping, as CoDDL's do (Hwang et al., NSDI'21).
 
-Newcomers load, build the model and warm up while the old workers train on; the switch itself takes
-no time worth counting. So growing costs the newcomers' devices for a while and the job nothing,
-shrinking costs nothing, and only a start, a resume or a move to other devices stops the job.
+New workers load, build the model and warm up while the old ones train on; the switch itself takes
+negligible time. So growing occupies the new devices for a while and does not slow the job,
+shrinking is free, and only a start, a resume or a move to other devices stops the job.
 """
 
 from treadle.core.actions import Change
@@ -10,7 +10,7 @@ from treadle.sim.engine import Running, SimulatedEngine
 
 
 class WarmEngine(SimulatedEngine):
-    """Charges starts and moves; growing jobs keep their speed until the newcomers are ready."""
+    """Charges starts and moves; growing jobs keep their speed until the new workers are ready."""
 
     def _change(self, action: Change, now: float) -> None:
         run = self._runs[action.job]
@@ -30,6 +30,6 @@ class WarmEngine(SimulatedEngine):
     def _warm_up(self, run: Running, now: float) -> None:
         ready_at = now + self._cost.seconds(run.spec, run.allocation.size)
         if run.speed and now + (run.spec.iterations - run.done) / run.speed <= ready_at:
-            self._expect_end(run, now)  # It ends before the newcomers are of any use.
+            self._expect_end(run, now)  # It ends before the new workers are ready.
         else:
             self._expect(run, ready_at, "begin")

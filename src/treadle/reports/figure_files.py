@@ -1,6 +1,6 @@
-"""A figure as files for papers and slides: PNG and SVG, drawn by matplotlib.
+"""Write figures as PNG and SVG files with matplotlib.
 
-Each figure is an object of its own on the Agg canvas; pyplot and its global state stay out.
+Each figure has its own Agg canvas; pyplot and its global state are not used.
 """
 
 import re
@@ -20,9 +20,9 @@ _NAME_MAX = 80  # letters of a file name
 
 
 def check_available() -> None:
-    """Refuse, before any work is done, to draw without matplotlib."""
+    """Raise if matplotlib is missing, before any work is done."""
     try:
-        # Heavy, and an extra: only whoever asks for figures pays for it.
+        # Heavy and optional: imported only when figures are drawn.
         import matplotlib  # noqa: PLC0415
         import matplotlib.backends.backend_agg  # noqa: F401, PLC0415
     except ImportError as error:
@@ -47,7 +47,7 @@ def add_legend(picture: "Figure") -> None:
     handles, names = picture.axes[0].get_legend_handles_labels()
     if not handles:
         return
-    # About 90 letters stand side by side at this size, the line samples counted as 7 each.
+    # About 90 letters fit side by side at this size; a line sample counts as 7.
     columns = max(1, min(len(names), _LEGEND_LETTERS // (max(map(len, names)) + 7)))
     picture.legend(handles, names, loc="outside upper left", ncols=columns, frameon=False)
 
@@ -66,7 +66,7 @@ def save(picture: "Figure", directory: Path, name: str) -> list[Path]:
 
 
 def file_name(words: str) -> str:
-    """The words as a name that every system takes."""
+    """The words as a portable file name."""
     return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.")[:_NAME_MAX]
 
 

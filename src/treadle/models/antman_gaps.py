@@ -1,13 +1,13 @@
 """AntMan's sharing (Xiao et al., OSDI'20), as Muri's authors model it (Zhao et al., SIGCOMM'22).
 
-A guaranteed job does not notice whom it shares devices with. An opportunistic one beside it does
-its stages one after another in the gaps that the guaranteed job leaves at each resource: data
-while that one computes and synchronises, compute while it reads data and synchronises, and
-synchronising while it reads and computes. So one iteration takes a whole number of iterations of
-the guaranteed job, and never less than it takes alone.
+Sharing does not slow a guaranteed job. An opportunistic job beside it runs its stages one after
+another in the gaps that the guaranteed job leaves at each resource: it reads data while the other
+computes and synchronises, computes while the other reads and synchronises, and synchronises while
+the other reads and computes. So its iteration takes a whole number of iterations of the guaranteed
+job, and never less than alone.
 
-Jobs of the same standing take turns on a device, and so do two jobs of which one leaves the other
-no gap at all. Times alone are multiplied by 1.015, as for everything in that artifact.
+Two guaranteed jobs, or two opportunistic ones, take turns on a device; so do two jobs if one leaves
+the other no gap. Times alone are multiplied by 1.015, as everywhere in that artifact.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _REMEMBERED_MAX = 100_000  # pairs
 
 
 class GapsModel:
-    """Guaranteed jobs at their own speed, opportunistic ones in their gaps."""
+    """Guaranteed jobs run at full speed, opportunistic ones in their gaps."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class GapsModel:
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        """How many jobs' worth of progress the group makes."""
+        """The group's total progress, in units of one job alone."""
         speeds = self.together(specs)
         return sum(
             speed / self.alone(spec, spec.asked) for spec, speed in zip(specs, speeds, strict=True)
@@ -75,7 +75,7 @@ class GapsModel:
     def _beside(
         self, spec: JobSpec, speed: float, others: Sequence[JobSpec], speeds: Sequence[float]
     ) -> float:
-        """A job's speed beside others, given everybody's speed alone."""
+        """A job's speed beside others, given the speed of each alone."""
         rivals = sum(other.guaranteed == spec.guaranteed for other in others)
         slowest = speed / (1 + rivals)
         if spec.guaranteed:
@@ -101,9 +101,9 @@ class GapsModel:
 
 
 def iterations(guest: Stages, host: Stages) -> int | None:
-    """How many of the host's iterations one of the guest's takes, or None without a gap for it.
+    """How many host iterations one guest iteration takes; None if there is no gap for it.
 
-    A stage that ends within a gap lets the next begin in what is left of it.
+    If a stage ends within a gap, the next stage begins in the rest of that gap.
     """
     data, compute, network = guest
     host_data, host_compute, host_network = host

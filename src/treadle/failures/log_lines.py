@@ -1,11 +1,11 @@
-"""What the lines of a log say once colours, progress bars and prefixes are gone.
+"""Log lines without colours, progress bars and prefixes.
 
 Launchers put a prefix before each line: `[rank3]:`, `[1,3]<stderr>:`, a time, a host. The prefix
-says which process spoke, the body says what. Tracebacks of several ranks run through each other, so
-a line knows its stream, and the classifier looks back within one stream only.
+names the process (the stream), the body is its output. Tracebacks of several ranks are interleaved,
+so each line has a stream, and the classifier looks back within one stream only.
 
-The regular expressions here are ours, each without nested repetition and bounded, so that a line
-takes time in proportion to its length. Patterns of users never become regular expressions.
+The regular expressions here have no nested repetition and are bounded, so that a line takes linear
+time. Users' patterns never become regular expressions.
 """
 
 import json
@@ -19,7 +19,7 @@ LINES_MAX = 4000
 LINE_LENGTH_MAX = 2000
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
-# Unicode's categories of what is not seen but may change what is: the order of writing, say.
+# Unicode categories of invisible characters that can change how text is shown.
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _RANK = r"\d{1,6}"
 _PREFIX = re.compile(
@@ -60,13 +60,13 @@ _ENDINGS = ("Error", "Exception", "Interrupt", "Failure", "Timeout")
 @value
 class Line:
     body: str
-    stream: str  # The rank or host of its prefix; "" where there is none.
+    stream: str  # The rank or host of its prefix; "" if none.
     line_from_end: int
-    moment: str  # The time of its prefix; "" where there is none.
+    moment: str  # The time of its prefix; "" if none.
 
     @property
     def exception(self) -> tuple[str, str] | None:
-        """Type and message, where the line has the form of a raised exception."""
+        """Type and message, if the line looks like a raised exception."""
         level = _LEVEL.match(self.body)
         body = self.body[level.end() :] if level else self.body
         found = _EXCEPTION.match(body)
@@ -80,12 +80,12 @@ class Line:
 
     @property
     def frame(self) -> bool:
-        """Whether it belongs to a traceback: its head or one of its frames."""
+        """Whether the line belongs to a traceback: its head or one of its frames."""
         return _FRAME.match(self.body) is not None
 
     @property
     def progress(self) -> bool:
-        """Whether it says that training goes on."""
+        """Whether the line reports training progress."""
         if "%|" in self.body and _BAR.search(self.body):
             return True
         if _COUNTER.search(self.body) is None:
@@ -95,12 +95,12 @@ class Line:
 
     @property
     def speech(self) -> bool:
-        """Whether it shows a sample of the data, or a warning, whose words are no failure."""
+        """Whether the line shows a data sample or a warning, whose words report no failure."""
         return _SPEECH.match(self.body) is not None or "Warning: " in self.body[:300]
 
 
 def clean(text: str) -> list[str]:
-    """Lines as a terminal would leave them, of bounded number and length, the last ones kept."""
+    """The last lines as a terminal would show them, bounded in number and length."""
     kept = text.split("\n")[-LINES_MAX - 1 :]
     if kept and not kept[-1]:
         kept.pop()
@@ -108,7 +108,7 @@ def clean(text: str) -> list[str]:
 
 
 def parse(lines: Iterable[str]) -> list[Line]:
-    """Take prefixes off; numbers are counted from the end."""
+    """Split off prefixes; lines are numbered from the end."""
     listed = list(lines)
     return [_parse(line, len(listed) - place) for place, line in enumerate(listed)]
 
@@ -116,7 +116,7 @@ def parse(lines: Iterable[str]) -> list[Line]:
 def _clean_line(line: str) -> str:
     line = _unwrapped(line).rstrip("\r\n")
     if "\r" in line:
-        # A bar rewrites its line; what it wrote last is what is seen.
+        # A progress bar overwrites its line; the last text is what shows.
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     if len(line) > 4 * LINE_LENGTH_MAX:
         line = line[: 2 * LINE_LENGTH_MAX] + line[-2 * LINE_LENGTH_MAX :]
@@ -132,7 +132,7 @@ def _clean_line(line: str) -> str:
 
 
 def _unwrapped(line: str) -> str:
-    """What was said, where Docker's json-file driver put the line into an object."""
+    """The text of a line that Docker's json-file driver wrapped in an object."""
     if not line.startswith('{"log":'):
         return line
     try:
