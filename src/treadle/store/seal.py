@@ -15,8 +15,8 @@ from typing import Self
 from cryptography.fernet import Fernet, InvalidToken
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import create
 from treadle.store.errors import StoreError
-from treadle.store.folder import flush
 
 KEY_BYTES = 44  # 32 random bytes in base64
 
@@ -63,23 +63,9 @@ class Seal:
 
 
 def _make(path: Path) -> None:
-    """Write the key under another name first: the file is there with all of it or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    """Write a fresh key, unless another process has just done so."""
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(descriptor, Fernet.generate_key())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        try:
-            # Unlike a rename, a link never replaces what somebody else put there meanwhile.
-            os.link(draft, path, follow_symlinks=False)
-        except FileExistsError:
-            return
-        finally:
-            draft.unlink()
-        flush(path.parent)
+        create(path, Fernet.generate_key(), mode=0o600)
     except OSError as error:
         raise StoreError(f"cannot make the key {path}: {error.strerror}", retryable=True) from error
 

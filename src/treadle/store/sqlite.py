@@ -7,6 +7,7 @@ to the disk (`synchronous = FULL`): a job that was answered for survives a power
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
@@ -15,10 +16,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import replacing
 from treadle.store.deadline import Deadline
 from treadle.store.errors import StoreError
 from treadle.store.filelock import FileLock
-from treadle.store.folder import flush
 
 READERS_MAX = 8
 READ_WAIT_MS = 5_000  # a reader waits only while the log is repaired after a crash
@@ -71,22 +72,17 @@ class SqliteBackend:
         """Copy the file, log included, under a name of its own; complete or not at all."""
         copy = self._path.with_name(f"{self._path.name}.before-{revision}")
         unfinished = copy.with_name(copy.name + ".unfinished")
-        unfinished.unlink(missing_ok=True)
-        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        source = sqlite3.connect(self._path)
-        target = sqlite3.connect(unfinished)
         try:
-            source.backup(target)
+            with (
+                replacing(copy, mode=0o600, sync=True, draft=unfinished.name),
+                closing(sqlite3.connect(self._path)) as source,
+                closing(sqlite3.connect(unfinished)) as target,
+            ):
+                source.backup(target)
         except sqlite3.Error as error:
-            unfinished.unlink()
             raise StoreError(
                 f"cannot copy the store {self.name} before its upgrade: {error}", retryable=True
             ) from error
-        finally:
-            target.close()
-            source.close()
-        unfinished.replace(copy)
-        flush(copy.parent)
 
     def waits(self, error: DBAPIError) -> bool:
         return _code(error) in _WAITS

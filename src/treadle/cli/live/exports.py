@@ -1,9 +1,7 @@
 """`treadle snapshot`, `journal` and `debug-bundle`: the daemon's state and history as files."""
 
-import contextlib
 import gzip
 import io
-import os
 import re
 import sys
 import tarfile
@@ -15,6 +13,7 @@ import click
 from treadle.cli.live.session import desk, echo_json
 from treadle.cli.show.wording import plain, several
 from treadle.core.errors import InvalidInputError
+from treadle.files import writing
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
@@ -77,17 +76,8 @@ def bundle(texts: Mapping[str, str], *, at: float) -> bytes:
 
 def _write(path: Path, pieces: Iterable[bytes]) -> int:
     """Leave a whole file, readable by its owner alone, or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    size = 0
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in pieces:
-                size += file.write(piece)
-        partial.replace(path)
+        with writing(path, mode=0o600) as file:
+            return sum(file.write(piece) for piece in pieces)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-    return size

@@ -6,7 +6,6 @@ the one that was there before. The store's address may hold a password: the file
 alone.
 """
 
-import contextlib
 import json
 import os
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import replace
 
 FILE = "up.json"
 BYTES_MAX = 1 << 16
@@ -28,19 +28,7 @@ class Remembered(NamedTuple):
 def remember(folder: Path, words: Sequence[str], store: str) -> None:
     """Replace what was kept, at once or not at all."""
     content = json.dumps({"words": list(words), "store": store}, indent=1) + "\n"
-    path = folder / f"{FILE}.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        path.replace(folder / FILE)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
+    replace(folder / FILE, content.encode(), mode=0o600, sync=True)
 
 
 def recall(folder: Path) -> Remembered:
