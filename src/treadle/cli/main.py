@@ -17,6 +17,7 @@ import click
 from treadle.cli.show.wording import plain
 from treadle.client.errors import UnreachableError
 from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.wording import did_you_mean
 from treadle.version import __version__
 from treadle.wire.problems import RequestError
 
@@ -99,6 +100,15 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in VERBS and not word.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(word, VERBS)
+            raise click.UsageError(f"there is no command {word!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for title, verbs in (("Commands", LIVE), ("Commands for studies", STUDY)):
             with formatter.section(title):
@@ -136,11 +146,11 @@ def _unwritten(error: OSError) -> int:
     return 1
 
 
-def run(words: list[str], desk: object = None) -> int:
-    """Run one command, at a desk of the caller's or at this terminal; its exit code."""
+def run(words: list[str], session: object = None) -> int:
+    """Run one command, at a session of the caller's or at this terminal; its exit code."""
     try:
         _check_words(words)
-        code = cli.main(words, prog_name="treadle", standalone_mode=False, obj=desk)
+        code = cli.main(words, prog_name="treadle", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from treadle.cli.live.saved_options import recall, remember
-from treadle.cli.live.session import Desk, note
+from treadle.cli.live.session import Session, note
 from treadle.client.address import default_socket
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.errors import TreadleError
@@ -36,7 +36,7 @@ def state_folder(given: Path | None = None) -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "treadle"
 
 
-def answer(here: Desk) -> Status | None:
+def answer(here: Session) -> Status | None:
     """What the daemon says; None where none listens."""
     try:
         return here.client.status()
@@ -45,7 +45,7 @@ def answer(here: Desk) -> Status | None:
 
 
 def start_daemon(
-    here: Desk,
+    here: Session,
     words: Sequence[str] = (),
     *,
     state: Path | None = None,
@@ -77,7 +77,7 @@ def start_daemon(
         ) from None
 
 
-def start_as_last(here: Desk) -> Status:
+def start_as_last(here: Session) -> Status:
     """Start it by itself: with the options of the last `treadle up`, where this command looks."""
     last = recall(state_folder())
     words = [*_without(last.words, "--socket"), "--socket", str(default_socket().absolute())]
@@ -142,7 +142,7 @@ def _make_room(log: Path) -> int:
     return 0
 
 
-def _await(here: Desk, process: "subprocess.Popen[bytes]", log: Path, begins: int) -> Status:
+def _await(here: Session, process: "subprocess.Popen[bytes]", log: Path, begins: int) -> Status:
     begun_s = here.stopwatch()
     while True:
         found = answer(here)

@@ -4,11 +4,12 @@ import click
 
 from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.session import Desk, desk, echo_json, json_option
+from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
-from treadle.cli.show.wording import ago, command_text, plain, several, span
+from treadle.cli.show.wording import command_text, plain
 from treadle.client.jobfile import CARRIED
+from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
 
 _ATTEMPTS = (
@@ -26,7 +27,7 @@ _ATTEMPTS = (
 @json_option
 def describe(job: str, as_json: bool) -> None:
     """Show all that is known of JOB."""
-    here = desk()
+    here = session()
     detail = here.client.job(one_job(here, job))
     if as_json:
         echo_json(detail)
@@ -34,7 +35,7 @@ def describe(job: str, as_json: bool) -> None:
     click.echo(detail_text(detail, here))
 
 
-def detail_text(detail: JobDetail, here: Desk) -> str:
+def detail_text(detail: JobDetail, here: Session) -> str:
     view = detail.job
     name = f" ({plain(view.name)})" if view.name else ""
     text = f"job {plain(view.id)}{name} {view.state.value}\n"
@@ -59,7 +60,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
         for number, noun in ((view.resizes, "resize"), (view.failures, "failure"))
         if number
     ]
-    ran = f"{span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
+    ran = f"{short_span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
     return [
         ("because", plain(view.because)),
         ("user", f"{plain(view.user)}{tenant}"),
@@ -83,7 +84,7 @@ def _progress(view: JobView) -> str:
     if found.per_s:
         parts.append(f"{found.per_s:,.3g} steps/s")
     if found.eta_s is not None:
-        parts.append(f"{span(found.eta_s)} to go")
+        parts.append(f"{short_span(found.eta_s)} to go")
     if found.loss is not None:
         parts.append(f"loss {found.loss:.4g}")
     source = {"log": " (read from its output)", "estimate": " (estimated)"}.get(found.source, "")
@@ -100,7 +101,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         "resumable" if view.resumable else "not resumable",
         f"priority {view.priority}",
     ]
-    limit = "no time limit" if detail.time_limit_s is None else span(detail.time_limit_s)
+    limit = "no time limit" if detail.time_limit_s is None else short_span(detail.time_limit_s)
     return [
         ("command", command_text(view.command)),
         ("workdir", plain(detail.workdir)),
@@ -109,7 +110,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
-        ("limits", f"{limit}, grace {span(detail.grace_s)}, {detail.retries} retries"),
+        ("limits", f"{limit}, grace {short_span(detail.grace_s)}, {detail.retries} retries"),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
     ]
@@ -142,7 +143,7 @@ def _attempt(run: AttemptView, now: float) -> list[str]:
         str(run.number),
         ", ".join(plain(device) for device in run.devices),
         ago(run.started_at, now),
-        span((run.ended_at or now) - run.started_at),
+        short_span((run.ended_at or now) - run.started_at),
         "" if run.code is None else str(run.code),
         how or ("runs" if run.ended_at is None else ""),
     ]

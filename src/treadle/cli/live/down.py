@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from treadle.cli.live.daemon_start import answer
-from treadle.cli.live.session import Desk, desk, note, remote
+from treadle.cli.live.session import Session, note, remote, session
 from treadle.cli.live.status import jobs_line
-from treadle.cli.show.wording import several
 from treadle.core.errors import TreadleError
+from treadle.core.wording import several
 from treadle.wire.machine import Status
 
 _WAIT_MAX_S = 60.0
@@ -27,7 +27,7 @@ class NotEndedError(TreadleError):
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before jobs are cancelled.")
 def down(mode: str | None, yes: bool) -> int:
     """Stop the daemon. Jobs that run go on, and the next `treadle up` takes them back."""
-    here = desk()
+    here = session()
     before = answer(here)
     if before is None:
         click.echo("no daemon runs here; nothing to stop")
@@ -46,14 +46,14 @@ def down(mode: str | None, yes: bool) -> int:
     return 0
 
 
-def _sure(here: Desk, before: Status) -> bool:
+def _sure(here: Session, before: Status) -> bool:
     jobs = before.running + before.waiting + before.held
     if not jobs or not here.interactive:
         return True
     return click.confirm(f"cancel {several(jobs, 'job')}?")
 
 
-def _until_gone(here: Desk, pid: int) -> None:
+def _until_gone(here: Session, pid: int) -> None:
     """Wait until it neither answers nor runs: a daemon that closes still holds its store."""
     begun_s = here.stopwatch()
     while _there(here, pid):
@@ -62,7 +62,7 @@ def _until_gone(here: Desk, pid: int) -> None:
         here.pause(0.02)
 
 
-def _there(here: Desk, pid: int) -> bool:
+def _there(here: Session, pid: int) -> bool:
     found = answer(here)
     if found is not None:
         return found.pid == pid

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from treadle.cli.live.job_selection import complete_jobs, one_job
-from treadle.cli.live.session import Desk, desk, echo_json_line, json_option
+from treadle.cli.live.session import Session, echo_json_line, json_option, session
 from treadle.cli.show.clock import clock_text, date_text
 from treadle.cli.show.wording import plain
 from treadle.wire.machine import EventView
@@ -21,7 +21,7 @@ _DAY_S = 86_400
 @json_option
 def events(follow: bool, job: str | None, after: int | None, limit: int, as_json: bool) -> None:
     """Print events, one on each line; with --json one object on each line."""
-    here = desk()
+    here = session()
     # An id that nobody has is said to be unknown, and not to have had no events.
     identity = here.client.job(one_job(here, job)).job.id if job is not None else ""
     if after is None:
@@ -36,7 +36,7 @@ def events(follow: bool, job: str | None, after: int | None, limit: int, as_json
             return
 
 
-def _print(here: Desk, found: Iterable[EventView], *, as_json: bool) -> None:
+def _print(here: Session, found: Iterable[EventView], *, as_json: bool) -> None:
     for event in found:
         if as_json:
             echo_json_line(event)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from treadle.cli.live.session import desk, echo_json
-from treadle.cli.show.wording import plain, several
+from treadle.cli.live.session import echo_json, session
+from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import several
 from treadle.files import writing
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -21,14 +22,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 @click.command()
 def snapshot() -> None:
     """Print the state that policies decide on, as JSON."""
-    echo_json(desk().client.snapshot())
+    echo_json(session().client.snapshot())
 
 
 @click.command()
 @click.option("-o", "--output", type=Path, metavar="FILE", help="A file; else standard output.")
 def journal(output: Path | None) -> None:
     """Write the journal, for `treadle analyze FILE`."""
-    here = desk()
+    here = session()
     here.client.status()  # A daemon that is not there is told here, in one sentence.
     pieces = here.client.journal()
     if output is None:
@@ -48,7 +49,7 @@ def journal(output: Path | None) -> None:
 @click.option("-o", "--output", type=Path, default=Path("treadle-debug.tar.gz"), show_default=True)
 def debug_bundle(output: Path) -> None:
     """Write what helps to find a fault into one file; secrets are not in it."""
-    here = desk()
+    here = session()
     texts = here.client.debug()
     size = _write(output, [bundle(texts, at=here.now())])
     told = several(len(texts), "file")

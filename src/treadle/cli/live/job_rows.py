@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from treadle.cli.show.table import Column, room, table
-from treadle.cli.show.wording import command_text, plain, several, share, sizes, span, width_of
+from treadle.cli.show.wording import command_text, plain, width_of
+from treadle.core.wording import several, share, short_span, sizes
 from treadle.wire.jobs import JobView, State
 
 _COLOURS = {
@@ -75,8 +76,8 @@ def job_row(view: JobView, now: float) -> list[str]:
         view.state.value,
         devices_text(view),
         progress_text(view),
-        span(view.progress.eta_s) if view.progress and not view.state.ended else "",
-        span(time_s(view, now)),
+        short_span(view.progress.eta_s) if view.progress and not view.state.ended else "",
+        short_span(time_s(view, now)),
         reason_text(view),
     ]
 
@@ -155,6 +156,6 @@ def _array_row(group: list[JobView], now: float) -> list[str]:
         ("" if first.state.ended else f"{held}/") + f"{len(group)}x{sizes(first.sizes)}",
         "",
         "",
-        span(max(time_s(view, now) for view in group)),
+        short_span(max(time_s(view, now) for view in group)),
         array_counts(group),
     ]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from treadle.cli.live.session import ClientPort, Desk
-from treadle.cli.show.wording import plain, several
+from treadle.cli.live.session import ClientPort, Session
+from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.wording import several
 from treadle.wire.jobs import JobView
 from treadle.wire.problems import NotFoundError
 
@@ -35,7 +36,7 @@ def all_jobs(client: ClientPort, *, limit: int = JOBS_MAX, **which: object) -> I
             return
 
 
-def own_jobs(here: Desk, name: str, *, ended: bool, limit: int = JOBS_MAX) -> list[JobView]:
+def own_jobs(here: Session, name: str, *, ended: bool, limit: int = JOBS_MAX) -> list[JobView]:
     """The caller's jobs of that name: two people may use one name, and mean their own.
 
     A token may be anybody's, so that over the network a name means the jobs of one user only.
@@ -55,7 +56,7 @@ def own_jobs(here: Desk, name: str, *, ended: bool, limit: int = JOBS_MAX) -> li
     return found
 
 
-def _refuse_others(here: Desk, name: str, *, ended: bool) -> None:
+def _refuse_others(here: Session, name: str, *, ended: bool) -> None:
     others = here.client.job_page(name=name, ended=ended, limit=1).jobs
     if others:
         first = others[0]
@@ -65,7 +66,7 @@ def _refuse_others(here: Desk, name: str, *, ended: bool) -> None:
         )
 
 
-def one_job(here: Desk, word: str) -> str:
+def one_job(here: Session, word: str) -> str:
     """The id of the one job that is meant; of several of that name, the one not yet ended."""
     if is_identity(word):
         if "_" not in word and here.client.job_page(array=word, ended=True, limit=1).jobs:
@@ -83,7 +84,7 @@ def one_job(here: Desk, word: str) -> str:
     return (active or [max(found, key=lambda view: view.submitted_at)])[0].id
 
 
-def jobs_before(here: Desk, word: str) -> str:
+def jobs_before(here: Session, word: str) -> str:
     """The id of the job or of the array that another is to start after."""
     if is_identity(word):
         return word
@@ -109,7 +110,7 @@ def _several(word: str, ids: Sequence[str]) -> InvalidInputError:
     )
 
 
-def many_jobs(here: Desk, word: str, *, ended: bool) -> list[JobView]:
+def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
     """All jobs that are meant: one by its id, all of that name, or an array's in their order."""
     if is_identity(word):
         members = list(all_jobs(here.client, array=word, ended=ended)) if "_" not in word else []
@@ -121,7 +122,7 @@ def many_jobs(here: Desk, word: str, *, ended: bool) -> list[JobView]:
     return found
 
 
-def whole(here: Desk, word: str, views: Sequence[JobView]) -> list[str]:
+def whole(here: Session, word: str, views: Sequence[JobView]) -> list[str]:
     """The ids that an order for those jobs is given by: one for an array, however long it is."""
     if is_identity(word):
         return [word] if views else []
@@ -135,9 +136,9 @@ def whole(here: Desk, word: str, views: Sequence[JobView]) -> list[str]:
     return list(dict.fromkeys(view.array if view.array in entire else view.id for view in views))
 
 
-def confirm(desk: Desk, verb: str, views: Sequence[JobView], *, yes: bool) -> bool:
+def confirm(session: Session, verb: str, views: Sequence[JobView], *, yes: bool) -> bool:
     """Whether to go on; more than one job is asked about, where there is somebody to ask."""
-    if yes or len(views) < 2 or not desk.interactive:
+    if yes or len(views) < 2 or not session.interactive:
         return True
     return click.confirm(f"{verb} {several(len(views), 'job')}?")
 
@@ -148,7 +149,7 @@ def complete_jobs(
     incomplete: str,
 ) -> list[CompletionItem]:
     """Live ids and names; a daemon that does not answer completes nothing."""
-    found = context.find_object(Desk) or Desk()
+    found = context.find_object(Session) or Session()
     try:
         views = found.client.job_page(limit=100).jobs
     except (TreadleError, OSError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import click
 
 from treadle.cli.live.exit_codes import never_text
-from treadle.cli.live.session import Desk, note
+from treadle.cli.live.session import Session, note
 from treadle.cli.show.wording import log_text, plain
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.errors import TreadleError
@@ -61,7 +61,13 @@ def _echo(text: str) -> None:
 
 
 def show(
-    desk: Desk, identity: str, printer: Printer, *, attempt: int, ranks: Sequence[int], tail: int
+    session: Session,
+    identity: str,
+    printer: Printer,
+    *,
+    attempt: int,
+    ranks: Sequence[int],
+    tail: int,
 ) -> None:
     """What there is of one attempt, and no waiting."""
     if printer.prefix is None:
@@ -69,20 +75,22 @@ def show(
     for rank in ranks:
         if len(ranks) == 1:
             # One rank that is not there is worth a sentence; of all, some may not have begun.
-            desk.client.log(identity, attempt=attempt, rank=rank, limit=64)
-        offset = tail_offset(desk, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
-        _drain(desk, identity, printer, attempt=attempt, rank=rank, offset=offset)
+            session.client.log(identity, attempt=attempt, rank=rank, limit=64)
+        offset = (
+            tail_offset(session, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
+        )
+        _drain(session, identity, printer, attempt=attempt, rank=rank, offset=offset)
     printer.finish()
 
 
-def tail_offset(desk: Desk, identity: str, *, attempt: int, rank: int, lines: int) -> int:
+def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lines: int) -> int:
     """The byte at which the last so many lines begin."""
     back = PIECE
     while True:
         pieces: list[LogPiece] = []
         offset = -back
         while not pieces or pieces[-1].next < pieces[-1].size:
-            piece = desk.client.log(
+            piece = session.client.log(
                 identity, attempt=attempt, rank=rank, offset=offset, limit=PIECE
             )
             if pieces and piece.next <= pieces[-1].next:
@@ -105,15 +113,15 @@ def tail_offset(desk: Desk, identity: str, *, attempt: int, rank: int, lines: in
 class Patience:
     """A daemon that is started again is waited for; one that stays away is an error."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._since_s: float | None = None
 
     def answered(self) -> None:
         self._since_s = None
 
     def away(self, error: TreadleError) -> None:
-        now_s = self._desk.stopwatch()
+        now_s = self._session.stopwatch()
         if self._since_s is None:
             self._since_s = now_s
             note("the daemon does not answer; jobs run on, and this waits a minute for it")
@@ -124,8 +132,8 @@ class Patience:
 class Hope:
     """Whether a job that waits can ever run; asked again only when its reason changes."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._asked: dict[str, tuple[str, str]] = {}
 
     def lost(self, view: JobView) -> str:
@@ -136,7 +144,7 @@ class Hope:
         if self._asked.get(view.id) == reason:
             return ""
         try:
-            answer = self._desk.client.why(view.id)
+            answer = self._session.client.why(view.id)
         except RequestError:
             return ""  # The job itself is looked at again.
         if answer.never:
@@ -154,7 +162,7 @@ class Follower:
 
     def __init__(
         self,
-        desk: Desk,
+        session: Session,
         identity: str,
         printer: Printer,
         *,
@@ -162,7 +170,7 @@ class Follower:
         attempt: int = 0,
         tail: int = 0,
     ) -> None:
-        self._desk = desk
+        self._session = session
         self._identity = identity
         self._printer = printer
         self._ranks = ranks
@@ -172,8 +180,8 @@ class Follower:
         self._offsets: dict[int, int] = {}
         self._told = ""
         self._pause_s = SHORTEST_S
-        self._patience = Patience(desk)
-        self._hope = Hope(desk)
+        self._patience = Patience(session)
+        self._hope = Hope(session)
 
     def run(self) -> JobDetail:
         """Print until the job, or the one attempt, has ended; the job as it is then.
@@ -195,7 +203,7 @@ class Follower:
     def _look(self) -> JobDetail | None:
         """Print what is new; the job, if nothing more can come."""
         # First the job and then its output: what had ended before is complete in it.
-        detail = self._desk.client.job(self._identity)
+        detail = self._session.client.job(self._identity)
         newest = max((run.number for run in detail.attempts), default=0)
         if reason := self._hope.lost(detail.job):
             self._printer.finish()
@@ -227,7 +235,7 @@ class Follower:
                 self._offsets[rank] = self._first_offset(rank)
             offset = self._offsets[rank]
             self._offsets[rank] = _drain(
-                self._desk,
+                self._session,
                 self._identity,
                 self._printer,
                 attempt=self._attempt,
@@ -242,7 +250,7 @@ class Follower:
             return 0
         try:
             return tail_offset(
-                self._desk, self._identity, attempt=self._attempt, rank=rank, lines=self._tail
+                self._session, self._identity, attempt=self._attempt, rank=rank, lines=self._tail
             )
         except NotFoundError:
             return 0  # Its file is not there yet.
@@ -255,24 +263,24 @@ class Follower:
 
     def _idle(self) -> None:
         sys.stdout.flush()
-        self._desk.pause(self._pause_s)
+        self._session.pause(self._pause_s)
         self._pause_s = min(LONGEST_S, 1.5 * self._pause_s)
 
 
 def _drain(
-    desk: Desk, identity: str, printer: Printer, *, attempt: int, rank: int, offset: int
+    session: Session, identity: str, printer: Printer, *, attempt: int, rank: int, offset: int
 ) -> int:
     """Write everything from that byte on; the byte to go on at."""
     limit = PIECE
     while True:
         try:
-            piece = desk.client.log(
+            piece = session.client.log(
                 identity, attempt=attempt, rank=rank, offset=offset, limit=limit
             )
         except NotFoundError:
             return offset
         except TooManyError:
-            desk.pause(1.0)
+            session.pause(1.0)
             continue
         limit = PIECE_MAX
         if piece.lost and offset < piece.offset:

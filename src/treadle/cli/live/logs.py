@@ -5,9 +5,10 @@ import click
 from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code
 from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.log_following import PIECE, Follower, HopelessError, Printer, show
-from treadle.cli.live.session import Desk, desk, json_option, note
+from treadle.cli.live.session import Session, json_option, note, session
 from treadle.cli.live.session import echo_json as as_json_text
-from treadle.cli.show.wording import ago, plain, several, span
+from treadle.cli.show.wording import plain
+from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import JobDetail
 from treadle.wire.notation import duration
 from treadle.wire.problems import NotFoundError
@@ -37,7 +38,7 @@ def logs(
     as_json: bool,
 ) -> int:
     """Print what JOB wrote; colours stay, other control characters do not reach a terminal."""
-    here = desk()
+    here = session()
     since_s = None if since is None else duration(since, "--since")
     if attempt and since:
         raise click.UsageError("--attempt and --since say two things; keep one")
@@ -81,7 +82,7 @@ def _check_attempt(detail: JobDetail, attempt: int) -> None:
 
 
 def _follow(
-    here: Desk,
+    here: Session,
     identity: str,
     printer: Printer,
     ranks: list[int] | None,
@@ -106,7 +107,7 @@ def _follow(
 
 
 def _attempts(
-    here: Desk, detail: JobDetail, attempt: int | None, since_s: float | None
+    here: Session, detail: JobDetail, attempt: int | None, since_s: float | None
 ) -> list[int]:
     """Which attempts to show: one, or those of the last while."""
     if attempt:
@@ -122,11 +123,11 @@ def _attempts(
     ran = [run for run in detail.attempts if run.ended_at is None or run.ended_at >= begun_at]
     told = several(len(ran), "attempt")
     first = f", the first begun {ago(ran[0].started_at, here.now())}" if ran else ""
-    note(f"lines carry no times: {told} ran in the last {span(since_s)}{first}")
+    note(f"lines carry no times: {told} ran in the last {short_span(since_s)}{first}")
     return [run.number for run in ran]
 
 
-def _print_json(here: Desk, identity: str, attempt: int, ranks: list[int]) -> None:
+def _print_json(here: Session, identity: str, attempt: int, ranks: list[int]) -> None:
     """The newest piece of each rank, as the server gives it."""
     pieces = [
         here.client.log(identity, attempt=attempt, rank=rank, offset=-PIECE, limit=PIECE)

@@ -3,9 +3,10 @@ uses."""
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import plain, several, share
+from treadle.cli.show.wording import plain
+from treadle.core.wording import several, share
 from treadle.wire.machine import DeviceView, NodeView
 
 _COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
@@ -23,7 +24,7 @@ _COLUMNS = (
 @json_option
 def nodes(as_json: bool) -> None:
     """Show the devices: free, held by jobs, or used by others."""
-    here = desk()
+    here = session()
     found = here.client.nodes()
     if as_json:
         echo_json(found)
@@ -40,7 +41,7 @@ def device(name: str, order: str) -> None:
 
     A job that runs on a device to avoid runs on until it ends.
     """
-    here = desk()
+    here = session()
     if order == "unquarantine":
         node = here.client.unquarantine(name)
     else:

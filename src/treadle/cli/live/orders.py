@@ -7,9 +7,10 @@ import click
 
 from treadle.cli.live.job_selection import confirm, jobs_argument, many_jobs, whole, yes_option
 from treadle.cli.live.log_following import Hope
-from treadle.cli.live.session import Desk, desk, note
-from treadle.cli.show.wording import plain, several
+from treadle.cli.live.session import Session, note, session
+from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
+from treadle.core.wording import several
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import priority as read_priority
 
@@ -21,7 +22,7 @@ Order = Callable[[str], tuple[JobView, ...]]
 @yes_option
 def cancel(jobs: tuple[str, ...], yes: bool) -> int:
     """Stop JOBS for good: the stop signal, their grace, then the end. Ids, names or arrays."""
-    here = desk()
+    here = session()
     return _each(here, jobs, "cancel", here.client.cancel, yes=yes)
 
 
@@ -30,7 +31,7 @@ def cancel(jobs: tuple[str, ...], yes: bool) -> int:
 @yes_option
 def hold(jobs: tuple[str, ...], yes: bool) -> int:
     """Keep waiting JOBS from starting until they are released."""
-    here = desk()
+    here = session()
     return _each(here, jobs, "hold", here.client.hold, yes=yes)
 
 
@@ -39,7 +40,7 @@ def hold(jobs: tuple[str, ...], yes: bool) -> int:
 @yes_option
 def release(jobs: tuple[str, ...], yes: bool) -> int:
     """Let held JOBS start when it is their turn."""
-    here = desk()
+    here = session()
     return _each(here, jobs, "release", here.client.release, yes=yes)
 
 
@@ -49,7 +50,7 @@ def release(jobs: tuple[str, ...], yes: bool) -> int:
 @yes_option
 def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
     """Give JOBS the priority LEVEL: a whole number, or low, normal, high, urgent."""
-    here = desk()
+    here = session()
     change = JobChange(priority=read_priority(level))
 
     def order(identity: str) -> tuple[JobView, ...]:
@@ -68,7 +69,7 @@ _DONE = {
 
 
 def _each(
-    here: Desk,
+    here: Session,
     words: tuple[str, ...],
     verb: str,
     order: Order,
@@ -110,14 +111,14 @@ def _told(first: TreadleError | None, error: TreadleError, *, alone: bool) -> Tr
     return first
 
 
-def _is_held(here: Desk, view: JobView) -> bool:
+def _is_held(here: Session, view: JobView) -> bool:
     """Held by its user, or by a job that it was to start after and that failed."""
     if view.cause == "dependency":
         return bool(Hope(here).lost(view))
     return view.state is State.HELD or view.cause == "held"
 
 
-def _held(here: Desk, word: str, views: Sequence[JobView]) -> list[JobView]:
+def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
     """Those that there is something to release of, an array as a whole; the others are told."""
     kept = {view.id: view.array for view in views if _is_held(here, view)}
     arrays = {array for array in kept.values() if array}

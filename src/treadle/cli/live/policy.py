@@ -2,9 +2,10 @@
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import ago, plain
+from treadle.cli.show.wording import plain
+from treadle.core.wording import ago
 from treadle.wire.machine import PolicyView
 
 
@@ -14,7 +15,7 @@ from treadle.wire.machine import PolicyView
 @json_option
 def policy(name: str | None, placement: str | None, as_json: bool) -> None:
     """Show the policy, or switch to NAME of `treadle policies`; switching stops no job."""
-    here = desk()
+    here = session()
     if name is None and placement is None:
         found = here.client.policy()
     else:

@@ -6,8 +6,8 @@ import click
 
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs
-from treadle.cli.live.session import Desk, desk, echo_json, json_option
-from treadle.cli.show.wording import several
+from treadle.cli.live.session import Session, echo_json, json_option, session
+from treadle.core.wording import several
 from treadle.wire.jobs import JobPage, JobView, State
 
 ROWS = 50
@@ -43,7 +43,7 @@ def ps(
     as_json: bool,
 ) -> None:
     """List jobs in the order in which they are scheduled."""
-    here = desk()
+    here = session()
     mine = "" if everybody or array else here.me
     wanted = _states(states)
     which = {
@@ -75,7 +75,7 @@ class _Found(NamedTuple):
     uncounted: int  # jobs that were not even looked at
 
 
-def _text(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> str:
+def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> str:
     found = _find(here, which, expand=expand, limit=limit)
     if not found.views:
         return _nothing(here, which)
@@ -94,7 +94,7 @@ def _text(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> 
     return text
 
 
-def _find(here: Desk, which: dict[str, object], *, expand: bool, limit: int) -> _Found:
+def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> _Found:
     """Jobs for so many rows, where an array is one row."""
     views: list[JobView] = []
     rows: set[str] = set()
@@ -123,12 +123,12 @@ def _plain(which: dict[str, object]) -> bool:
     return bool(which["user"]) and not narrowed
 
 
-def _others(here: Desk, mine: int) -> int:
+def _others(here: Session, mine: int) -> int:
     """Active jobs of everybody else."""
     return max(0, (here.client.job_page(limit=1).total or 0) - mine)
 
 
-def _nothing(here: Desk, which: dict[str, object]) -> str:
+def _nothing(here: Session, which: dict[str, object]) -> str:
     if any(which[key] for key in ("states", "array", "name", "tenant", "ended")):
         return "no such jobs"
     if _plain(which) and (others := _others(here, 0)):

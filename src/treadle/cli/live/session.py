@@ -1,7 +1,7 @@
 """What a verb works with: the daemon, the time, and the terminal.
 
-A Desk is made when a verb asks for it. Whoever runs the command line from a program hands one over
-as the context's object, with a client, a clock and a width of their own.
+A Session is made when a verb asks for it. A program that runs the command line passes its own
+as the context object, with its own client, clock and width.
 """
 
 import json
@@ -109,7 +109,7 @@ def connect() -> ClientPort:
 
 
 @dataclass
-class Desk:
+class Session:
     connect: Callable[[], ClientPort] = connect
     now: Callable[[], float] = now_at
     stopwatch: Callable[[], float] = stopwatch_s
@@ -154,12 +154,12 @@ class Desk:
         return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def desk() -> Desk:
-    """The desk of the running command."""
+def session() -> Session:
+    """The session of the running command."""
     context = click.get_current_context()
-    found = context.find_object(Desk)
+    found = context.find_object(Session)
     if found is None:
-        found = Desk()
+        found = Session()
         context.find_root().obj = found
         context.find_root().call_on_close(found.close)
     return found

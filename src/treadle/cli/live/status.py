@@ -2,9 +2,10 @@
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option, note
+from treadle.cli.live.session import echo_json, json_option, note, session
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import plain, span
+from treadle.cli.show.wording import plain
+from treadle.core.wording import short_span
 from treadle.version import __version__
 from treadle.wire.machine import Status
 
@@ -13,12 +14,12 @@ from treadle.wire.machine import Status
 @json_option
 def status(as_json: bool) -> None:
     """Say whether Treadle runs, where, and what it has to do."""
-    here = desk()
+    here = session()
     found = here.client.status()
     if as_json:
         echo_json(found)
         return
-    up = span(here.now() - found.since_at)
+    up = short_span(here.now() - found.since_at)
     click.echo(f"treadle {plain(found.version)} runs since {up}, pid {found.pid}")
     click.echo(pairs(status_lines(found), width=here.width))
     if found.version != __version__:

@@ -16,16 +16,17 @@ from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_co
 from treadle.cli.live.job_options import draft_of, job_options, present_folder, script_draft
 from treadle.cli.live.job_selection import all_jobs, jobs_before
 from treadle.cli.live.log_following import Follower, HopelessError, Printer
-from treadle.cli.live.session import Desk, desk, echo_json, json_option, note, remote
+from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
 from treadle.cli.live.why import estimate_text
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import command_text, ordinal, plain, several, sizes, span
+from treadle.cli.show.wording import command_text, plain
 from treadle.client.errors import UnreachableError
 from treadle.client.gitstate import git_state
 from treadle.client.jobfile import Draft, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.wording import ordinal, several, short_span, sizes
 from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
 from treadle.wire.problems import TooLargeError
 
@@ -81,7 +82,7 @@ def submit(
     treadle submit train.yaml --priority high
     treadle submit train.sh -- --lr 0.1
     """
-    here = desk()
+    here = session()
     request = job_request(context, source, file, git=not no_git)
     _reach(here)
     request = replace(
@@ -153,7 +154,7 @@ def _source(context: click.Context, source: str) -> Draft:
     return draft
 
 
-def _reach(here: Desk) -> None:
+def _reach(here: Session) -> None:
     """Have a daemon to talk to: start one where none runs and none was named."""
     try:
         here.client.status()
@@ -167,7 +168,7 @@ def _reach(here: Desk) -> None:
         note(f"no daemon was running; started one (pid {found.pid}, {devices})")
 
 
-def _send(here: Desk, request: JobRequest) -> Submitted:
+def _send(here: Session, request: JobRequest) -> Submitted:
     try:
         return here.client.submit(request)
     except TooLargeError:
@@ -200,7 +201,7 @@ def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
     return "\n".join([*lines, *(f"  {words.ljust(width)}  {told}" for words, told in next_up)])
 
 
-def _why(here: Desk, made: Submitted) -> Why | None:
+def _why(here: Session, made: Submitted) -> Why | None:
     try:
         return here.client.why(made.jobs[0] if made.jobs else made.id)
     except TreadleError:
@@ -230,7 +231,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         head = "would start now"
     else:
         head = "would wait"
-    limit = "" if request.time_limit_s is None else span(request.time_limit_s)
+    limit = "" if request.time_limit_s is None else short_span(request.time_limit_s)
     lines = [
         ("because", plain(answer.never_fits)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
@@ -245,7 +246,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
     return f"{head}; nothing was submitted\n{pairs(lines, width=width)}"
 
 
-def _attach(here: Desk, made: Submitted) -> int:
+def _attach(here: Session, made: Submitted) -> int:
     identity = made.jobs[0] if made.jobs else made.id
     if len(made.jobs) > 1:
         note(f"following {plain(identity)}, the first of {len(made.jobs)} jobs")
@@ -266,7 +267,7 @@ def _attach(here: Desk, made: Submitted) -> int:
     return exit_code(detail.job)
 
 
-def _wait(here: Desk, made: Submitted, *, quiet: bool) -> int:
+def _wait(here: Session, made: Submitted, *, quiet: bool) -> int:
     if len(made.jobs) > 1:
         views = list(all_jobs(here.client, array=made.id, ended=True))
     else:

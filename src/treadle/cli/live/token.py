@@ -2,9 +2,10 @@
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option, note
+from treadle.cli.live.session import echo_json, json_option, note, session
 from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import ago, plain, span
+from treadle.cli.show.wording import plain
+from treadle.core.wording import ago, short_span
 from treadle.wire.machine import Role, TokenRequest, TokenView
 
 _COLUMNS = (
@@ -27,7 +28,7 @@ def token() -> None:
 @json_option
 def list_tokens(as_json: bool) -> None:
     """List your tokens, or everybody's if you are an admin; never what they are."""
-    here = desk()
+    here = session()
     found = here.client.tokens()
     if as_json:
         echo_json(found)
@@ -51,14 +52,14 @@ def list_tokens(as_json: bool) -> None:
 @json_option
 def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
     """Make a token called NAME; it is shown this once."""
-    here = desk()
+    here = session()
     made = here.client.make_token(TokenRequest(name=name, user=user, role=Role(role), days=days))
     if as_json:
         echo_json(made)
         return
     click.echo(plain(made.token))
     view = made.view
-    expires = "" if view.expires_at is None else f" for {span(view.expires_at - here.now())}"
+    expires = "" if view.expires_at is None else f" for {short_span(view.expires_at - here.now())}"
     note(
         f"a {view.role.value}'s token for {plain(view.user)}{expires}, shown only now; "
         f"use it as TREADLE_TOKEN, revoke it with treadle token revoke {plain(view.id)}"
@@ -69,7 +70,7 @@ def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
 @click.argument("identity", metavar="ID")
 def revoke(identity: str) -> None:
     """Revoke the token with this ID at once."""
-    desk().client.revoke_token(identity)
+    session().client.revoke_token(identity)
     click.echo(f"token {plain(identity)} is revoked")
 
 
@@ -77,7 +78,7 @@ def _row(view: TokenView, now: float) -> list[str]:
     expires = "never"
     if view.expires_at is not None:
         left_s = view.expires_at - now
-        expires = f"in {span(left_s)}" if left_s > 0 else "expired"
+        expires = f"in {short_span(left_s)}" if left_s > 0 else "expired"
     return [
         plain(view.id),
         plain(view.name),

@@ -14,13 +14,14 @@ import click
 
 from treadle.cli.live.daemon_start import STORE_VARIABLE, answer, start_daemon, state_folder
 from treadle.cli.live.saved_options import FILE, recall
-from treadle.cli.live.session import desk, json_option, note, remote
 from treadle.cli.live.session import echo_json as print_json
+from treadle.cli.live.session import json_option, note, remote, session
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import plain, span
+from treadle.cli.show.wording import plain
 from treadle.client.address import SHARED_SOCKET, default_socket
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import short_span
 
 _PLACES = ("socket", "state")
 
@@ -66,7 +67,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         os.environ["TREADLE_SOCKET"] = str(_socket(options))
     if foreground:
         return _run_here(options)
-    here = desk()
+    here = session()
     running = answer(here)
     if running is None:
         store = options.pop("store")
@@ -80,7 +81,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         head = f"treadle {plain(found.version)} is up, pid {found.pid}"
     else:
         found = running
-        since = span(here.now() - found.since_at)
+        since = short_span(here.now() - found.since_at)
         head = f"treadle {plain(found.version)} runs already, since {since}, pid {found.pid}"
         if given:
             note("the options given were not used; treadle down stops it, treadle policy switches")

@@ -5,7 +5,7 @@ import io
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.wire.machine import UsageRow
@@ -30,7 +30,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @json_option
 def usage(since: str, as_csv: bool, as_json: bool) -> None:
     """Show device-hours: held, the part in which devices were busy, and the part that failed."""
-    here = desk()
+    here = session()
     begun_at = 0.0 if since == "all" else here.now() - duration(since, "--since")
     rows = here.client.usage(since_at=max(0.0, begun_at))
     if as_json:

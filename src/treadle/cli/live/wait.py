@@ -11,9 +11,10 @@ import click
 from treadle.cli.live.exit_codes import NOT_ENDED, end_sentence, first_bad
 from treadle.cli.live.job_selection import jobs_argument, many_jobs
 from treadle.cli.live.log_following import LONGEST_S, SHORTEST_S, Hope, Patience
-from treadle.cli.live.session import Desk, desk, echo_json, json_option, note
-from treadle.cli.show.wording import plain, several
+from treadle.cli.live.session import Session, echo_json, json_option, note, session
+from treadle.cli.show.wording import plain
 from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.core.wording import several
 from treadle.wire.jobs import JobView
 from treadle.wire.notation import duration
 
@@ -24,7 +25,7 @@ from treadle.wire.notation import duration
 @json_option
 def wait(jobs: tuple[str, ...], timeout: str | None, as_json: bool) -> int:
     """Wait until JOBS have ended; the exit code is that of the first that did not succeed."""
-    here = desk()
+    here = session()
     limit_s = None if timeout is None else duration(timeout, "--timeout")
     views = [view for word in jobs for view in many_jobs(here, word, ended=True)]
     found = until_ended(here, views, limit_s=limit_s)
@@ -59,7 +60,7 @@ class Awaited(NamedTuple):
         return f"job {plain(view.id)}{name} {self.never[view.id]}"
 
 
-def until_ended(here: Desk, views: list[JobView], *, limit_s: float | None = None) -> Awaited:
+def until_ended(here: Session, views: list[JobView], *, limit_s: float | None = None) -> Awaited:
     """Wait until all have ended, or can never run, or the time is over."""
     begun_s = here.stopwatch()
     pause_s = SHORTEST_S

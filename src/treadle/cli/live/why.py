@@ -4,9 +4,10 @@ import click
 
 from treadle.cli.live.job_rows import cause_text
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import between, ordinal, plain
+from treadle.cli.show.wording import plain
+from treadle.core.wording import between, ordinal
 from treadle.wire.jobs import StartEstimate, State, Why
 
 _HEADS = {
@@ -28,7 +29,7 @@ _HEADS = {
 @json_option
 def why(job: str, as_json: bool) -> None:
     """Say why JOB waits, or holds what it holds."""
-    here = desk()
+    here = session()
     answer = here.client.why(one_job(here, job))
     if as_json:
         echo_json(answer)

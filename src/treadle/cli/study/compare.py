@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from treadle.cli.show.progress_bar import Progress
-from treadle.cli.show.wording import several
 from treadle.cli.study.options import (
     interactive,
     names,
@@ -22,6 +21,7 @@ from treadle.cli.study.options import (
 )
 from treadle.cli.study.typed_command import command_line
 from treadle.core.cluster import Cluster
+from treadle.core.wording import several
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.export import (
     check_directory,

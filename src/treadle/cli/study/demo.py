@@ -16,10 +16,10 @@ from typing import NamedTuple
 import click
 
 from treadle.cli.live.daemon_start import start_daemon
-from treadle.cli.live.session import Desk, desk
+from treadle.cli.live.session import Session, session
 from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import several
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import several
 from treadle.demo.story import POLICY, Act, acts
 from treadle.journal.journal import Journal, read
 from treadle.study.whatif import completion_s, recorded_s
@@ -66,11 +66,11 @@ def _slots() -> int:
 
 
 @contextmanager
-def _own_daemon(slots: int) -> Iterator[Desk]:
+def _own_daemon(slots: int) -> Iterator[Session]:
     with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
         os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
         os.environ.pop("TREADLE_URL", None)
-        here = desk()
+        here = session()
         words = ["--devices", str(slots), "--policy", POLICY, "--state", folder]
         start_daemon(here, words, state=Path(folder))
         try:
@@ -81,7 +81,7 @@ def _own_daemon(slots: int) -> Iterator[Desk]:
 
 
 class _Scene(NamedTuple):
-    here: Desk
+    here: Session
     begun_s: float
 
     @property
@@ -92,7 +92,7 @@ class _Scene(NamedTuple):
         click.echo(f"{self.passed_s:6.1f} s  {text}")
 
 
-def _play(here: Desk, story: tuple[Act, ...]) -> dict[str, JobView]:
+def _play(here: Session, story: tuple[Act, ...]) -> dict[str, JobView]:
     """Submit what comes, tell what happens, until all have ended; how they ended, by id."""
     scene = _Scene(here, here.stopwatch())
     names: dict[str, str] = {}
@@ -118,7 +118,7 @@ def _tell(scene: _Scene, names: Mapping[str, str], after: int) -> int:
     return page.next
 
 
-def _views(here: Desk, names: Mapping[str, str]) -> dict[str, JobView]:
+def _views(here: Session, names: Mapping[str, str]) -> dict[str, JobView]:
     return {identity: here.client.job(identity).job for identity in names}
 
 
@@ -127,12 +127,12 @@ def _told(event: EventView, names: Mapping[str, str]) -> str:
     name = f"{names.get(event.job, ''):<8}"
     allocation = event.body.get("allocation")
     count = len(allocation["devices"]) if isinstance(allocation, dict) else 0
-    plural = "device" if count == 1 else "devices"
+    size = several(count, "device")
     match event.kind:
         case "Start":
-            return f"{name} starts on {count} {plural}"
+            return f"{name} starts on {size}"
         case "Change":
-            return f"{name} is resized to {count} {plural}: checkpoint, restart"
+            return f"{name} is resized to {size}: checkpoint, restart"
         case "Stop":
             return f"{name} makes room: checkpoint, stop"
         case "JobFinished":
@@ -143,7 +143,7 @@ def _told(event: EventView, names: Mapping[str, str]) -> str:
             return ""
 
 
-def _journal(here: Desk, keep: Path | None) -> Journal:
+def _journal(here: Session, keep: Path | None) -> Journal:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "demo.journal"
         path.write_bytes(b"".join(here.client.journal()))
@@ -152,7 +152,7 @@ def _journal(here: Desk, keep: Path | None) -> Journal:
         return read(path)
 
 
-def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Desk) -> None:
+def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Session) -> None:
     """Completion times as they were, and as first come first served would have had them."""
     live = recorded_s(journal)
     fifo = completion_s(journal, "fifo", here.stopwatch)

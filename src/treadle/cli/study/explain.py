@@ -2,7 +2,6 @@
 
 import json
 import time
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -18,8 +17,8 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean, duration, several
 from treadle.reports.story import Story
-from treadle.reports.table import duration
 from treadle.sim.experiment import Experiment, prepare
 from treadle.traces.workload import Workload
 
@@ -116,18 +115,14 @@ def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
     free, devices = scheduler.tenancy.free.total, scheduler.cluster.device_count
     waiting = len(scheduler.ranking.queue)
     lines.append(
-        f"{_of(running, 'job holds', 'jobs hold')} devices, {free} of "
-        f"{_of(devices, 'device is', 'devices are')} free, "
-        f"{_of(waiting, 'job waits', 'jobs wait')}"
+        f"{several(running, 'job holds', 'jobs hold')} devices, {free} of "
+        f"{several(devices, 'device is', 'devices are')} free, "
+        f"{several(waiting, 'job waits', 'jobs wait')}"
     )
     advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
     if advice is not None:
         lines.append(advice.sentence)
     return lines
-
-
-def _of(number: int, one: str, more: str) -> str:
-    return f"{number} {one if number == 1 else more}"
 
 
 def _ended(story: Story) -> str:
@@ -142,6 +137,5 @@ def _ended(story: Story) -> str:
 def _check_job(workload: Workload, identity: str) -> None:
     known = {job.id for job in workload.jobs}
     if identity not in known:
-        near = get_close_matches(identity, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(identity, known)
         raise InvalidInputError(f"{workload.source} has no job {identity!r}{hint}")

@@ -7,16 +7,22 @@ from itertools import groupby
 
 import click
 
+from treadle.cli.show.table import Column, table
 from treadle.cli.study.options import Number
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import devices, did_you_mean
 from treadle.models.plans.catalogue import ALIASES, TYPES
 from treadle.models.plans.iteration_time import ModelType, Shape, describe
 from treadle.models.plans.memory import Room
 from treadle.models.plans.space import Candidate, candidates, dense
-from treadle.traces.suggest import did_you_mean
 
 _NODE = 8
 _DEVICES_MAX = 4096
+_COLUMNS = (
+    Column("plan"),
+    *(Column(title, right=True) for title in ("s/iter", "samples/s", "GiB", "host GiB")),
+    Column("fits"),
+)
 
 
 @click.command()
@@ -155,7 +161,7 @@ def _row(model: ModelType, candidate: Candidate) -> dict[str, object]:
 def _heading(model: ModelType, shape: Shape, cores: float) -> str:
     facts = model.facts
     size = sum(shape)
-    where = f"{size} device{'s' if size > 1 else ''}"
+    where = devices(size)
     if len(shape) > 1:
         where += f" on {len(shape)} nodes ({_nodes(shape)})"
     return (
@@ -173,7 +179,6 @@ def _nodes(shape: Shape) -> str:
 def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
     if not listed:
         return f"no plan gives every device whole samples of a batch of {model.facts.batch}"
-    titles = ("plan", "s/iter", "samples/s", "GiB", "host GiB", "fits")
     rows = [
         (
             describe(c.plan),
@@ -185,13 +190,7 @@ def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
         )
         for c in listed
     ]
-    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(5)]
-    lines = []
-    for row in (titles, *rows):
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:], strict=True)]
-        lines.append("  ".join([*cells, row[5]]).rstrip())
-    return "\n".join(lines)
+    return table(_COLUMNS, rows)
 
 
 def _fits(candidate: Candidate, room: Room) -> str:

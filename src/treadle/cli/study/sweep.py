@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from treadle.cli.show.progress_bar import Progress
+from treadle.cli.show.table import Column, table
 from treadle.cli.study.options import (
     Number,
     interactive,
@@ -22,11 +23,11 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError, TreadleError
+from treadle.core.wording import duration
 from treadle.reports.export import check_directory, check_writable, write_text
 from treadle.reports.metrics import Summary
 from treadle.reports.picture import check_available
 from treadle.reports.sweep_figure import Line, sweep_figure
-from treadle.reports.table import duration
 from treadle.sim.settings import BELIEFS, Settings
 from treadle.sim.sweep import Task
 from treadle.sim.sweep import sweep as run_sweep
@@ -44,6 +45,7 @@ _AXES: "Mapping[str, click.ParamType[Any]]" = {
     "elastic": Number(min=0, max=1),
 }
 _COLUMNS = ("policy", "placement", "time", *_AXES, "seed")  # what tells runs apart
+_FIGURES = ("finished", "JCT mean", "p99", "queue", "makespan")
 _Done = Sequence[tuple[Task, Summary]]
 
 
@@ -262,11 +264,11 @@ def _csv(rows: list[dict[str, object]]) -> str:
 def _table(done: _Done) -> str:
     """The columns that differ between runs, and the key figures."""
     differ = _differing(done)
-    titles = [
-        *(name.replace("-", " ") for name in differ),
-        *("finished", "JCT mean", "p99", "queue", "makespan"),
+    columns = [
+        *(Column(name.replace("-", " "), always=True) for name in differ),
+        *(Column(title, right=True) for title in _FIGURES),
     ]
-    rows = [titles]
+    rows = []
     for task, one in done:
         figures = (one.jct_mean_s, one.jct_p99_s, one.queue_mean_s, one.makespan_s)
         rows.append(
@@ -276,11 +278,4 @@ def _table(done: _Done) -> str:
                 *(duration(figure) or "-" for figure in figures),
             ]
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < len(differ) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return table(columns, rows)
