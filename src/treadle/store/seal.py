@@ -1,6 +1,6 @@
-"""Secrets at rest: sealed with a key that lies in a file beside the store, for its owner alone.
+"""Encryption of jobs' secrets, with a key in a file beside the store that only its owner may read.
 
-Whoever has the store without the key, a backup say, has no secrets.
+A copy of the store without the key, such as a backup, gives no secrets away.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ KEY_BYTES = 44  # 32 random bytes in base64
 
 class Seal:
     def __init__(self, key: bytes, path: Path) -> None:
-        """Use `open`; this is for a key that has been read."""
+        """Use `open`; this takes a key that has been read."""
         try:
             self._fernet = Fernet(key)
         except ValueError as error:
-            # The error's text is not repeated, nor the key.
+            # Neither the error's text nor the key is repeated.
             raise _damaged(path) from error
         self._key = key
         self._path = path
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read the key, or make one if there is none; two who make one get the same."""
+        """Read the key, or make one if there is none; two processes that do so get the same key."""
         if not os.path.lexists(path):
             _make(path)
         return cls(_read(path), path)
@@ -55,7 +55,7 @@ class Seal:
         return secrets
 
     def derive(self, purpose: str) -> bytes:
-        """A key of its own for another purpose, which tells nothing of this one."""
+        """A separate key for another purpose, from which this one cannot be computed."""
         return hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
 
     def __repr__(self) -> str:

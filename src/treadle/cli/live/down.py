@@ -1,7 +1,8 @@
 """`treadle down`: the daemon leaves; its jobs run on unless they are to be waited for or
 cancelled."""
 
-from pathlib import Path
+import os
+import select
 
 import click
 
@@ -70,12 +71,18 @@ def _there(here: Session, pid: int) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process does anything yet; one that only waits for its parent does not."""
+    """Whether the process has not ended; a zombie has.
+
+    A pidfd becomes readable when its process ends: nothing is parsed, and no library is needed.
+    """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        descriptor = os.pidfd_open(pid)
     except OSError:
         return False
-    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+    try:
+        return not select.select([descriptor], [], [], 0)[0]
+    finally:
+        os.close(descriptor)
 
 
 def _gone(before: Status, mode: str | None) -> str:
