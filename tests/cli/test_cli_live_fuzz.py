@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.cli.live_desk import ValueClient, job, treadle
+from tests.cli.live_session import ValueClient, job, treadle
 
 from treadle.cli.main import LIVE
 from treadle.wire.jobs import State, Why

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import NOW, STATUS, ValueClient, detail, job, running, treadle
+from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, running, treadle
 
 from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.live_desk import NOW, Moment, ValueClient, detail, job, running, treadle
+from tests.cli.live_session import NOW, Moment, ValueClient, detail, job, running, treadle
 
 from treadle.cli.live.log_following import AWAY_MAX_S, Follower, Printer, tail_offset
-from treadle.cli.live.session import Desk
+from treadle.cli.live.session import Session
 from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import cut, log_text, plain, span, width_of
+from treadle.cli.show.wording import cut, log_text, plain, width_of
 from treadle.client.errors import UnreachableError
+from treadle.core.wording import short_span
 from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
 from treadle.wire.problems import TooManyError
 
@@ -39,7 +40,7 @@ def test_a_file_gets_every_byte_and_a_terminal_does_not(capsys, monkeypatch) -> 
     client = ValueClient(views=[DONE], logs={(1, 0): "\x1b[31mred\x1b[0m\x1b[2J\x07\n"})
     assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
-    monkeypatch.setattr(Desk, "terminal", property(lambda _: True))
+    monkeypatch.setattr(Session, "terminal", property(lambda _: True))
     assert treadle(client, "logs", "9") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\n"
     assert treadle(client, "logs", "9", "--raw") == 0
@@ -140,8 +141,8 @@ def test_following_one_attempt_ends_with_it(capsys) -> None:
 
 def test_following_says_why_a_job_has_not_started(capsys) -> None:
     client = Living()
-    desk = Desk(connect=lambda: client, pause=lambda _: None)
-    Follower(desk, "9", Printer(raw=True)).run()
+    session = Session(connect=lambda: client, pause=lambda _: None)
+    Follower(session, "9", Printer(raw=True)).run()
     assert capsys.readouterr().err.splitlines()[0] == (
         "treadle: job 9 has not started: 3 go before it"
     )
@@ -171,9 +172,9 @@ def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:
             raise UnreachableError("nobody")
 
     moment = Moment()
-    desk = Desk(connect=Gone, stopwatch=moment.stopwatch, pause=moment.pause)
+    session = Session(connect=Gone, stopwatch=moment.stopwatch, pause=moment.pause)
     with pytest.raises(UnreachableError):
-        Follower(desk, "9", Printer(raw=True)).run()
+        Follower(session, "9", Printer(raw=True)).run()
     assert AWAY_MAX_S < moment.s < AWAY_MAX_S + 5
 
 
@@ -197,8 +198,8 @@ def test_ctrl_c_leaves_the_job_running(capsys) -> None:
 def test_a_tail_is_the_last_lines_whatever_they_are(lines, wanted, ended) -> None:
     content = "\n".join(lines) + ("\n" if ended else "")
     client = ValueClient(logs={(1, 0): content})
-    desk = Desk(connect=lambda: client)
-    begin = tail_offset(desk, "9", attempt=1, rank=0, lines=wanted)
+    session = Session(connect=lambda: client)
+    begin = tail_offset(session, "9", attempt=1, rank=0, lines=wanted)
     stripped = content.rstrip("\n")
     kept = "\n".join(stripped.split("\n")[-wanted:]) + content[len(stripped) :]
     assert content.encode()[begin:].decode() == kept
@@ -206,8 +207,8 @@ def test_a_tail_is_the_last_lines_whatever_they_are(lines, wanted, ended) -> Non
 
 def test_a_tail_looks_further_back_until_it_has_enough() -> None:
     content = "".join(f"line {number} {'x' * 500}\n" for number in range(2000))
-    desk = Desk(connect=lambda: ValueClient(logs={(1, 0): content}))
-    begin = tail_offset(desk, "9", attempt=1, rank=0, lines=1500)
+    session = Session(connect=lambda: ValueClient(logs={(1, 0): content}))
+    begin = tail_offset(session, "9", attempt=1, rank=0, lines=1500)
     assert content[begin:].startswith("line 500 ")
 
 
@@ -226,7 +227,7 @@ def test_no_text_reaches_a_terminal_with_an_escape_that_is_no_colour(text) -> No
 
 def test_lengths_of_time_are_short() -> None:
     lengths = (0, 59.4, 60, 3599, 3600, 86_399, 86_400, 200_000, None)
-    assert [span(each) for each in lengths] == [
+    assert [short_span(each) for each in lengths] == [
         "0s", "59s", "1m", "59m", "1h00m", "23h59m", "1d00h", "2d07h", "",
     ]  # fmt: skip
 

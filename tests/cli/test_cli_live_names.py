@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import ValueClient, job, running, treadle
+from tests.cli.live_session import ValueClient, job, running, treadle
 
 from treadle.wire.jobs import JobRequest, JobView, State, Why
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import click
 import pytest
-from tests.cli.live_desk import NOW, STATUS, Moment, ValueClient, detail, job, running, treadle
+from tests.cli.live_session import NOW, STATUS, Moment, ValueClient, detail, job, running, treadle
 
 from treadle.cli.live.exit_codes import exit_code
-from treadle.cli.live.session import Desk
+from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.wire.jobs import JobDetail, JobView, State
@@ -73,7 +73,7 @@ def test_a_job_that_is_not_there_does_not_keep_the_others_from_it(capsys) -> Non
 
 
 def test_many_jobs_are_asked_about_on_a_terminal(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(Desk, "interactive", property(lambda _: True))
+    monkeypatch.setattr(Session, "interactive", property(lambda _: True))
     asked = []
 
     def no(text: str) -> bool:
@@ -276,7 +276,9 @@ def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypa
     from treadle.cli.live.job_selection import complete_jobs
 
     client = ValueClient(views=[job("11", name="big"), job("12", name="x\x1b"), *SWEEP])
-    context = click.Context(click.Command("x"), obj=Desk(connect=lambda: client, now=lambda: NOW))
+    context = click.Context(
+        click.Command("x"), obj=Session(connect=lambda: client, now=lambda: NOW)
+    )
     argument = click.Argument(["job"])
     offered = [item.value for item in complete_jobs(context, argument, "1")]
     assert offered == ["11", "12", "13_0", "13_1", "13_2", "13"]
@@ -286,7 +288,7 @@ def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypa
     def nobody() -> ValueClient:
         raise UnreachableError("nobody")
 
-    context.obj = Desk(connect=nobody)
+    context.obj = Session(connect=nobody)
     assert complete_jobs(context, argument, "") == []
 
 
@@ -295,6 +297,6 @@ def test_a_command_is_interrupted_in_one_line(capsys) -> None:
         def status(self) -> Status:
             raise KeyboardInterrupt
 
-    desk = Desk(connect=Interrupted, now=lambda: NOW, stopwatch=Moment().stopwatch)
-    assert run(["status"], desk) == 130
+    session = Session(connect=Interrupted, now=lambda: NOW, stopwatch=Moment().stopwatch)
+    assert run(["status"], session) == 130
     assert capsys.readouterr().err == "\ntreadle: interrupted\n"

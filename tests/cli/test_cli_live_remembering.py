@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.cli.live_desk import ValueClient, treadle
+from tests.cli.live_session import ValueClient, treadle
 
 from treadle.cli.live.saved_options import FILE, Remembered, recall, remember
 from treadle.core.errors import InvalidInputError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_desk import ValueClient, detail, job, running, treadle
+from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
 from treadle.client.errors import UnreachableError
 from treadle.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why

@@ -1,7 +1,7 @@
 """`treadle why` to the letter, for each kind of waiting."""
 
 import pytest
-from tests.cli.live_desk import ValueClient, job, treadle
+from tests.cli.live_session import ValueClient, job, treadle
 
 from treadle.wire.jobs import StartEstimate, State, Why
 
@@ -114,7 +114,7 @@ ANSWERS = {
             "job 11 waits (rank)\n"
             "  because   111 jobs go before it\n"
             "  position  112th in the queue\n"
-            "  start     not within the time that was simulated\n"
+            "  start     not within the simulated time\n"
         ),
     ),
     "running": (

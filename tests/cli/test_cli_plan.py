@@ -110,4 +110,4 @@ def test_what_cannot_be_is_one_sentence(words: list[str], sentence: str) -> None
 
 def test_many_nodes_are_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
     run("gpt2", "--devices", "1004")
-    assert "1004 devices on 126 nodes (125x8+4), " in capsys.readouterr().out
+    assert "1,004 devices on 126 nodes (125x8+4), " in capsys.readouterr().out

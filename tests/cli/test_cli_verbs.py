@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from treadle.cli.main import cli
+from treadle.cli.main import cli, run
 from treadle.core.errors import InvalidInputError
 from treadle.journal.journal import read, replay
 from treadle.testing.builders import policy
@@ -283,3 +283,16 @@ def test_a_number_out_of_range_is_a_usage_error(
     result = treadle("simulate", trace, *words)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"Error: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("cnacel", "; did you mean cancel?"), ("submitt", "; did you mean submit?"), ("zzz", "")],
+)
+def test_a_misspelled_command_names_the_one_that_is_meant(
+    word: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word]) == 2
+    assert capsys.readouterr().err == (
+        f"treadle: there is no command '{word}'{hint} (see treadle --help)\n"
+    )

@@ -5,8 +5,9 @@ from math import inf, nan
 
 import pytest
 
+from treadle.core.wording import duration, durations
 from treadle.reports.recorder import Recorder
-from treadle.reports.table import WIDTH_MAX, comparison_table, duration, durations, summary_text
+from treadle.reports.table import WIDTH_MAX, comparison_table, summary_text
 
 LONG = "tiresias?promote=8&queues=3600,7200,36000&placement=consolidate"
 

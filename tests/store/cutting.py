@@ -8,7 +8,7 @@ COMMIT = b"COMMIT"
 
 
 class CuttingWire:
-    """Listens on loopback and passes everything on, until told otherwise.
+    """Listens on loopback and passes everything on, until it is asked to stop.
 
     cut: "" passes everything, "before" cuts a connection when it sends a COMMIT that never
     arrives, "after" when the server has answered it, "zombie" as "before", but the server does not

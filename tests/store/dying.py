@@ -72,7 +72,7 @@ def write_until_killed(url: str, pipe: Connection) -> None:
 
 
 def hold_locked(path: Path, pipe: Connection) -> None:
-    """Lock the file as another program would, until told to let go."""
+    """Lock the file as another program would, until asked to release it."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     pipe.send("locked")
@@ -82,7 +82,7 @@ def hold_locked(path: Path, pipe: Connection) -> None:
 
 
 def hold_open(url: str, pipe: Connection) -> None:
-    """Be the controller of that store until told to go."""
+    """Be the controller of that store until asked to stop."""
     with Store.open(url):
         pipe.send(os.getpid())
         pipe.recv()

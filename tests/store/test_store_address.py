@@ -26,7 +26,7 @@ EXPECTED = "expected sqlite:///path or postgresql://user@host/database"
         ("sqlite:///x?mode=ro", "a SQLite store takes no options, found ?mode=ro"),
         (
             "sqlite:////nowhere/at/all.db",
-            "the store /nowhere/at/all.db is in a folder that does not exist; make it first",
+            "the store /nowhere/at/all.db is in a folder that does not exist; create it first",
         ),
     ],
 )

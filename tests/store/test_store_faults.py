@@ -165,7 +165,7 @@ def test_an_error_of_the_hook_undoes_the_batch(url: str) -> None:
         assert store.write(BATCH) == (1, 2)
 
 
-def test_the_second_controller_is_told_who_the_first_is(url: str) -> None:
+def test_the_refusal_of_a_second_controller_names_the_first(url: str) -> None:
     ours, theirs = context.Pipe()
     child = context.Process(target=hold_open, args=(url, theirs))
     child.start()
@@ -173,7 +173,7 @@ def test_the_second_controller_is_told_who_the_first_is(url: str) -> None:
     pid = ours.recv()
     with pytest.raises(StoreError) as found:
         Store.open(url, lock_wait_s=0)
-    assert f"is in use by process {pid}; end that one (treadle down) or" in str(found.value)
+    assert f"is in use by process {pid}; stop it (treadle down) or" in str(found.value)
     assert not found.value.retryable
     # One that is killed cannot let go, and does not have to.
     child.kill()
@@ -248,7 +248,7 @@ def test_a_file_of_another_user_is_refused(sqlite_url: str, tmp_path: Path) -> N
         pytest.skip("only root may give a file away")
     Store.open(sqlite_url).close()
     os.chown(tmp_path / "treadle.db", 12345, 12345)
-    with pytest.raises(InvalidInputError, match="belongs to the user with number 12345, not to 0"):
+    with pytest.raises(InvalidInputError, match="belongs to user id 12345, not to 0"):
         Store.open(sqlite_url)
 
 
@@ -256,7 +256,7 @@ def test_a_lock_that_is_a_link_is_not_followed(sqlite_url: str, tmp_path: Path) 
     target = tmp_path / "precious"
     target.write_text("keep")
     (tmp_path / "treadle.db.lock").symlink_to(target)
-    with pytest.raises(StoreError, match="cannot make the lock"):
+    with pytest.raises(StoreError, match="cannot create the lock"):
         Store.open(sqlite_url)
     assert target.read_text() == "keep"
 

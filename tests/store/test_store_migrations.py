@@ -116,10 +116,10 @@ def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
     assert not found.value.retryable
 
 
-def test_a_revision_that_nobody_knows_is_refused(url: str) -> None:
+def test_an_unknown_revision_is_refused(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.begin() as connection:
         connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '0000'"))
-    with pytest.raises(StoreError, match="the store cannot be brought to revision 0001: Can't"):
+    with pytest.raises(StoreError, match="the store cannot be upgraded to revision 0001: Can't"):
         Store.open(url)
 
 

@@ -97,7 +97,7 @@ def test_a_server_that_stays_away_gets_nothing_until_it_is_back(
         try:
             with pytest.raises(StoreError, match="the store postgresql://") as found:
                 store.write(BATCH)
-            # A commit that nobody received is not on its way either, but that nobody can say.
+            # A commit that was never received is not written either, but the writer cannot know.
             assert found.value.fate_unknown == (point == "commit")
             assert found.value.retryable
             with pytest.raises(StoreError, match="cannot read the store") as found:
@@ -150,7 +150,7 @@ def test_another_batch_is_refused_once_the_lost_one_turns_up(
         assert found.value.fate_unknown
         wire.dead = False
         for _ in range(2):
-            with pytest.raises(StoreError, match="a batch after all that was reported") as found:
+            with pytest.raises(StoreError, match="a batch that was reported as lost") as found:
                 store.write(Batch(journal=[LINE]))
             assert not found.value.retryable
 

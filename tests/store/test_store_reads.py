@@ -1,8 +1,10 @@
 """What is written is read back, in the order and the pages that are promised; on both databases."""
 
 import pytest
+from sqlalchemy import delete
 
 from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN, attempt, job, line
+from treadle.store import schema
 from treadle.store.rows import Batch, JobFilter, UsageSum
 from treadle.store.store import Store
 
@@ -21,9 +23,8 @@ EVERYTHING = Batch(
 def test_an_empty_store_answers_every_question_with_nothing(store: Store) -> None:
     several = [store.active(), store.open_attempts(), store.lines(0), store.tokens()]
     assert several == [[], [], [], []]
-    one = [store.job("a"), store.secret("a"), store.key("a", "k"), store.profile("p")]
+    one = [store.job("a"), store.secret("a"), store.key("a", "k"), store.setting("x")]
     assert one == [None] * 4
-    assert [store.setting("x"), store.token_by_digest("d")] == [None] * 2
     assert store.settings() == {}
     assert (store.last_line(), store.next_number()) == (0, 1)
     assert [store.usage(0, None, 10), store.profiles(9), store.jobs(JobFilter())] == [[], [], []]
@@ -34,8 +35,8 @@ def test_rows_come_back_as_they_were_written(store: Store) -> None:
     assert store.active() == [JOB]
     assert store.job("a") == JOB
     assert store.attempts("a") == store.open_attempts() == [ATTEMPT]
-    assert store.profile("train.py") == PROFILE
-    assert store.token_by_digest("d1") == TOKEN
+    assert store.profiles(9) == [PROFILE]
+    assert store.tokens() == [TOKEN]
     assert store.key("ada", "k1") == KEY
     assert store.settings() == {"policy": "fifo"}
     assert store.secret("a") == b"\x00\xffsealed"
@@ -186,45 +187,34 @@ def test_profiles_come_newest_first(store: Store) -> None:
 _CHANGES = (("a", 2.0), ("b", 2.0), ("c", 9.0), ("d", 1.0))
 
 
-def test_pruning_keeps_everything_unless_told_otherwise(store: Store) -> None:
-    store.write(EVERYTHING)
-    assert store.prune() == 0
-    assert len(store.lines(0)) == 2
+def test_pruning_deletes_old_idempotency_keys(store: Store) -> None:
+    fresh = KEY._replace(key="k2", made_at=5000.0)
+    store.write(Batch(keys=[KEY, fresh]))
+    assert store.prune(keys_before_at=2000.0, tokens_before_at=0.0) == 1
+    assert (store.key("ada", "k1"), store.key("ada", "k2")) == (None, fresh)
 
 
-def test_pruning_takes_old_keys_and_old_lines_of_jobs_that_ended(store: Store) -> None:
-    ended = job("over", 2, ended_at=1.0)
-    store.write(Batch(jobs=[JOB, ended], keys=[KEY, KEY._replace(key="k2", made_at=5000.0)]))
-    lines = [line("a"), line("over"), line(), line("unknown"), line("over", wall_at=9000.0)]
-    store.write(Batch(journal=lines * 400))
-    assert store.prune(keys_before_at=2000.0, journal_before_at=2000.0) == 1 + 3 * 400
-    assert store.key("ada", "k1") is None
-    assert store.key("ada", "k2") is not None
-    kept = store.lines(0, limit=5000)
-    assert [(row.job, row.wall_at) for row in kept] == [("a", 1000.5), ("over", 9000.0)] * 400
-
-
-def test_pruning_takes_tokens_that_ran_out_long_ago(store: Store) -> None:
+def test_pruning_deletes_tokens_that_expired_long_ago(store: Store) -> None:
     ends = (None, 10.0, 20.0)
     store.write(
         Batch(
             tokens=[TOKEN._replace(id=f"t{end}", digest=f"d{end}", expires_at=end) for end in ends]
         )
     )
-    assert store.prune(tokens_before_at=15.0) == 1
+    assert store.prune(keys_before_at=0.0, tokens_before_at=15.0) == 1
     assert [row.expires_at for row in store.tokens()] == [20.0, None]
 
 
-def test_pruning_leaves_the_lines_of_the_present_run_alone(store: Store) -> None:
-    store.write(Batch(journal=[line()] * 10))
-    assert store.prune(journal_before_at=2000.0, keep_from=7) == 6
-    assert [row.id for row in store.lines(0)] == [7, 8, 9, 10]
+def test_pruning_takes_as_many_transactions_as_it_needs(store: Store) -> None:
+    store.write(Batch(keys=[KEY._replace(key=f"k{number}") for number in range(1201)]))
+    assert store.prune(keys_before_at=2000.0, tokens_before_at=0.0) == 1201
 
 
-def test_ids_of_pruned_lines_are_not_given_again(url: str) -> None:
+def test_ids_of_deleted_lines_are_not_given_again(url: str) -> None:
     with Store.open(url) as store:
         store.write(Batch(journal=[line()] * 3))
-        assert store.prune(journal_before_at=2000.0) == 3
+        with store._backend.writing.begin() as connection:
+            connection.execute(delete(schema.journal))
     with Store.open(url) as store:
         assert store.last_line() == 3
         assert store.write(Batch(journal=[line()])) == (4,)

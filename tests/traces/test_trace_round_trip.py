@@ -155,7 +155,7 @@ def test_a_folder_that_takes_no_files_is_not_called_absent(tmp_path, monkeypatch
     def refuse(*_, **__):
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("pathlib.Path.open", refuse)
+    monkeypatch.setattr("treadle.files._open_new", refuse)
     path = tmp_path / "o.csv"
     assert refusal(path) == f"cannot write {path}: {tmp_path} takes no new files"
 

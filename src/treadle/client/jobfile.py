@@ -33,7 +33,7 @@ from typing import Any
 
 from treadle.client.jobfile_yaml import BYTES_MAX, Items, Pairs, Text, Tree, kind_of, read_yaml
 from treadle.core.errors import InvalidInputError
-from treadle.traces.suggest import did_you_mean
+from treadle.core.wording import did_you_mean
 from treadle.wire import notation as values
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.notation import shown

@@ -1,10 +1,36 @@
-"""Counts and spans of time in words, so that no sentence says "1 devices" or "0.51234 s"."""
+"""Counts, lengths of time and waits as text: the words that every listing and sentence shares.
 
-_UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
+`ps`, `why`, `explain`, the reports and the API all use these, so no sentence says "1 devices" or
+"0.51234 s", and one wait reads the same everywhere. A length of time has three forms: `span` for
+sentences (1.5 h), `short_span` for columns of a list (1h30m), `duration` for measured figures with
+three digits (1.53 h).
+"""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from math import inf, isfinite
+
+_SPAN_UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
+# Name, length, and the length from which the next unit reads better.
+_DURATION_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d", 86_400, inf))
+_PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
+_UNKNOWN = "-"
+
+# -- counts -----------------------------------------------------------------------------------
+
+
+def several(number: int, noun: str, plural: str = "") -> str:
+    """1 job, 2 jobs; 1 job waits, 2 jobs wait."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"
+    return several(count, "device")
+
+
+def jobs(count: int, one: str, many: str) -> str:
+    """A number of jobs and their verb: "1 job waits", "2 jobs wait"."""
+    return several(count, f"job {one}", f"jobs {many}")
 
 
 def free_of(free: int, total: int) -> str:
@@ -14,19 +40,41 @@ def free_of(free: int, total: int) -> str:
     return f"{free} of {total} {'is' if free == 1 else 'are'} free"
 
 
-def jobs(count: int, one: str, many: str) -> str:
-    """So many jobs, and what they do: "1 job waits", "2 jobs wait"."""
-    return f"1 job {one}" if count == 1 else f"{count} jobs {many}"
-
-
 def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
+def ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{'th' if 10 <= number % 100 <= 20 else ending}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first few names, and how many more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def sizes(numbers: Sequence[int]) -> str:
+    """1..4 if no number between is missing, otherwise 1,2,4."""
+    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]}..{numbers[-1]}"
+    return ",".join(str(number) for number in numbers)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word; empty if no known word is similar."""
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# -- lengths of time --------------------------------------------------------------------------
+
+
 def span(seconds: float) -> str:
-    """About how long: two digits of the largest unit that fits."""
+    """About how long, for a sentence: two digits of the largest unit that fits."""
     seconds = max(0.0, seconds)
-    for unit_s, name in _UNITS:
+    for unit_s, name in _SPAN_UNITS:
         if seconds >= unit_s:
             count = seconds / unit_s
             shown = f"{count:.0f}" if count >= 10 else f"{count:.1f}".removesuffix(".0")
@@ -35,7 +83,89 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "a moment"
 
 
-def listed(names: list[str], most: int) -> str:
-    """The first few, and how many more."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def short_span(seconds: float | None) -> str:
+    """A length of time for a column: 45s, 12m, 3h05m, 2d04h; empty if it is unknown."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
+def ago(moment_at: float | None, now: float) -> str:
+    return "" if moment_at is None else f"{short_span(now - moment_at)} ago"
+
+
+def between(earliest_s: float | None, latest_s: float | None) -> str:
+    """When an estimated start is expected: "in 5m to 20m"."""
+    if earliest_s is None:
+        return "not within the simulated time"
+    first = short_span(earliest_s)
+    if latest_s is None:
+        return f"in {first} or much later"
+    last = short_span(latest_s)
+    if latest_s < 1:
+        return "at once"
+    return f"in about {first}" if first == last else f"in {first} to {last}"
+
+
+# -- measured figures -------------------------------------------------------------------------
+
+
+def duration(seconds: float | None) -> str | None:
+    """A measured length of time, in the unit that a person would choose."""
+    if seconds is None or not isfinite(seconds):
+        return None
+    return _in_unit(seconds, *_unit(seconds))
+
+
+def durations(values: Sequence[float | None]) -> list[str | None]:
+    """Lengths of time in one unit if they are close enough to be compared at a glance."""
+    known = [abs(value) for value in values if value and isfinite(value)]
+    if not known:
+        return [duration(value) for value in values]
+    name, unit_s = _unit(min(known))
+    if max(known) >= 1000 * unit_s:
+        return [duration(value) for value in values]
+    return [
+        None if value is None or not isfinite(value) else _in_unit(value, name, unit_s)
+        for value in values
+    ]
+
+
+def share(part: float | None) -> str:
+    """A fraction as whole percents; empty if it is unknown."""
+    return "" if part is None else f"{100 * part:.0f}%"
+
+
+def percent(part: float | None) -> str | None:
+    """A fraction as percents with one decimal."""
+    return None if part is None or not isfinite(part) else f"{short_number(100 * part, '.1f')}%"
+
+
+def digits(value: float) -> str:
+    """Three significant digits; more if the whole part needs them."""
+    size = abs(value)
+    return short_number(value, ".2f" if size < 9.995 else ".1f" if size < 99.95 else ",.0f")
+
+
+def short_number(value: float, form: str) -> str:
+    """A number in that format, or as a power of ten if it would fill the line."""
+    if not isfinite(value):
+        return _UNKNOWN
+    return format(value, form if abs(value) < _PLAIN_MAX else ".3g")
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    return next(
+        (name, unit_s) for name, unit_s, until_s in _DURATION_UNITS if abs(seconds) < until_s
+    )
+
+
+def _in_unit(seconds: float, name: str, unit_s: int) -> str:
+    return f"{digits(seconds / unit_s)} {name}"

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import writing
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.metrics import finish_time_fairness
 from treadle.reports.recorder import WAIT_CAUSES
@@ -190,17 +191,9 @@ def _cell(value: object) -> object:
 
 def _write(path: Path, chunks: Iterable[str | bytes]) -> None:
     check_writable(path)
-    special = _is_special(path)
-    target = path if special else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with target.open("wb") as file:
-                file.writelines(_encoded(chunk) for chunk in chunks)
-            if not special:
-                target.replace(path)
-        finally:
-            if not special:
-                target.unlink(missing_ok=True)
+        with writing(path) as file:
+            file.writelines(_encoded(chunk) for chunk in chunks)
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {_why(error)}") from error
 

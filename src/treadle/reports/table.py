@@ -1,19 +1,15 @@
 """Results as text for a terminal: one row for each policy, or one run in a few lines."""
 
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import isfinite
 from textwrap import fill
 
+from treadle.core.wording import duration, durations, percent, short_number
 from treadle.reports.metrics import Summary
 
 WIDTH_MAX = 100
 _UNKNOWN = "-"
-_PLAIN_MAX = 1e9  # larger numbers are written as powers of ten
 _BOLD, _GREEN, _RED, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
-
-
-# Name, length, and the length from which the next unit reads better.
-_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d", 86_400, inf))
 
 
 def comparison_table(
@@ -46,31 +42,6 @@ def summary_text(summary: Summary) -> str:
     text = "".join(f"{title.ljust(width)}  {value}\n" for title, value in lines)
     notes = _not_finished(summary)
     return text + (f"\n{notes}\n" if notes else "")
-
-
-def duration(seconds: float | None) -> str | None:
-    """A length of time in a readable unit."""
-    if seconds is None or not isfinite(seconds):
-        return None
-    return _in_unit(seconds, *_unit(seconds))
-
-
-def durations(values: Sequence[float | None]) -> list[str | None]:
-    """Lengths of time, in one unit if they are of similar magnitude."""
-    known = [abs(value) for value in values if value and isfinite(value)]
-    if not known:
-        return [duration(value) for value in values]
-    name, unit_s = _unit(min(known))
-    if max(known) >= 1000 * unit_s:
-        return [duration(value) for value in values]
-    return [
-        None if value is None or not isfinite(value) else _in_unit(value, name, unit_s)
-        for value in values
-    ]
-
-
-def percent(share: float | None) -> str | None:
-    return None if share is None or not isfinite(share) else f"{_short(100 * share, '.1f')}%"
 
 
 # -- the table ----------------------------------------------------------------------------------
@@ -126,7 +97,7 @@ def _ratio(summary: Summary, baseline: Summary) -> float | None:
 
 def _ratio_text(summary: Summary, baseline: Summary) -> str | None:
     ratio = _ratio(summary, baseline)
-    return None if ratio is None else f"{_short(ratio, '.2f')}x"
+    return None if ratio is None else f"{short_number(ratio, '.2f')}x"
 
 
 def _footnotes(summaries: Sequence[Summary]) -> list[str]:
@@ -217,8 +188,8 @@ def _queue(summary: Summary) -> str | None:
     if summary.queue_length_mean is None or summary.queue_length_max is None:
         return None
     return (
-        f"{_short(summary.queue_length_mean, '.1f')} jobs on average, "
-        f"{_short(summary.queue_length_max, ',.0f')} at most"
+        f"{short_number(summary.queue_length_mean, '.1f')} jobs on average, "
+        f"{short_number(summary.queue_length_max, ',.0f')} at most"
     )
 
 
@@ -227,8 +198,8 @@ def _fairness(summary: Summary) -> str | None:
         return None
     return (
         f"{percent(summary.unfair_share)} of jobs would have done better with their share; "
-        f"rho mean {_short(summary.fairness_mean, '.2f')}, "
-        f"p99 {_short(summary.fairness_p99, '.2f')}"
+        f"rho mean {short_number(summary.fairness_mean, '.2f')}, "
+        f"p99 {short_number(summary.fairness_p99, '.2f')}"
     )
 
 
@@ -242,26 +213,5 @@ def _disturbance(summary: Summary) -> str | None:
     }
     parts = [f"{name} {count:,}" for name, count in counts.items() if count]
     if summary.lost_gpu_h:
-        parts.append(f"{_short(summary.lost_gpu_h, ',.1f')} GPU hours done again")
+        parts.append(f"{short_number(summary.lost_gpu_h, ',.1f')} GPU hours done again")
     return ", ".join(parts) if parts else "none"
-
-
-def _unit(seconds: float) -> tuple[str, int]:
-    return next((name, unit_s) for name, unit_s, until_s in _UNITS if abs(seconds) < until_s)
-
-
-def _in_unit(seconds: float, name: str, unit_s: int) -> str:
-    return f"{digits(seconds / unit_s)} {name}"
-
-
-def digits(value: float) -> str:
-    """Three significant digits, or more if the whole part needs them."""
-    size = abs(value)
-    return _short(value, ".2f" if size < 9.995 else ".1f" if size < 99.95 else ",.0f")
-
-
-def _short(value: float, form: str) -> str:
-    """A number in that format, or as a power of ten if it would be too long."""
-    if not isfinite(value):
-        return _UNKNOWN
-    return format(value, form if abs(value) < _PLAIN_MAX else ".3g")

@@ -1,4 +1,4 @@
-"""Where a store is: a URL to the database that it names."""
+"""The store's URL, and the database that it names."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 def backend_of(url: str, deadline: Deadline) -> Backend:
-    """The database of that URL; a SQLite file is made and locked by the deadline."""
+    """The database of that URL; a SQLite file is created and locked before the deadline."""
     if url.startswith("sqlite:"):
         backend = SqliteBackend(_path(url))
         backend.take(deadline)
@@ -23,7 +23,7 @@ def backend_of(url: str, deadline: Deadline) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        # The URL itself is not repeated: what cannot be read may have a password anywhere.
+        # The URL itself is not repeated: it may contain a password anywhere.
         raise InvalidInputError(f"the store's URL cannot be read; {EXPECTED}") from error
     if parsed.drivername not in POSTGRESQL:
         raise InvalidInputError(f"the store's URL begins with {parsed.drivername}; {EXPECTED}")
@@ -31,7 +31,7 @@ def backend_of(url: str, deadline: Deadline) -> Backend:
 
 
 def _path(url: str) -> Path:
-    """The path as it stands: a percent sign in the name of a folder is a percent sign."""
+    """The path without URL decoding: a percent sign stays a percent sign."""
     name = url.removeprefix("sqlite:///")
     if name in {url, "", ":memory:"} or "\0" in name:
         raise InvalidInputError("a SQLite store needs a file; expected sqlite:///path")

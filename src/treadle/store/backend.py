@@ -1,4 +1,4 @@
-"""What differs between the two databases, as one port; `sqlite.py` and `postgresql.py` are it."""
+"""The port for a database: what `sqlite.py` and `postgresql.py` each do their own way."""
 
 from typing import Protocol
 
@@ -10,24 +10,24 @@ from treadle.store.deadline import Deadline
 
 class Backend(Protocol):
     kind: str  # "sqlite" or "postgresql"
-    name: str  # as people know it, without a password
-    writing: Engine  # begins its transactions so that they cannot fail half-way for a lock
-    reading: Engine  # each statement by itself
+    name: str  # for messages, without a password
+    writing: Engine  # its transactions take their lock at the start
+    reading: Engine  # each statement is a transaction of its own
 
     def hold(self, connection: Connection, deadline: Deadline) -> None:
         """Become the only controller of this store, or raise a StoreError that names the other."""
 
     def let_go(self, connection: Connection) -> None:
-        """Make room for the next controller at once; the connection may be dead."""
+        """Release the lock at once for the next controller; the connection may be dead."""
 
     def set_aside(self, revision: str) -> None:
-        """Keep a copy of what is there before it is brought to that revision."""
+        """Keep a copy of the data before it is upgraded to that revision."""
 
     def waits(self, error: DBAPIError) -> bool:
-        """Whether the trouble is known to pass: somebody's lock, a server that restarts."""
+        """Whether the error passes by itself: a lock, a server that restarts."""
 
     def retryable(self, error: DBAPIError) -> bool:
-        """Whether the same may work later, once somebody has made room, say."""
+        """Whether the same operation may work later, after a full disk was cleared for example."""
 
     def release(self) -> None:
-        """Let go of everything: connections and the lock."""
+        """Close all connections and release the lock."""

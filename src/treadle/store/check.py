@@ -1,8 +1,8 @@
-"""What both databases can keep, checked before either is asked.
+"""Check rows before they are written: only what both databases can store is accepted.
 
-PostgreSQL has no NUL in text, SQLite turns NaN into NULL, neither has whole numbers beyond 64 bits,
-and PostgreSQL's indices refuse long entries. Rows that one of them would refuse are refused for
-both, with a sentence, and before the transaction begins.
+PostgreSQL has no NUL in text, SQLite turns NaN into NULL, neither has integers beyond 64 bits, and
+PostgreSQL's indexes refuse long entries. A row that one of them would refuse is refused for both,
+before the transaction begins.
 """
 
 from math import isfinite
@@ -11,13 +11,13 @@ from typing import Any
 from treadle.core.errors import InvalidInputError
 from treadle.store.rows import Batch
 
-WORD_BYTES_MAX = 1024  # two of them and a number fit into one entry of PostgreSQL's indices
+WORD_BYTES_MAX = 1024  # two of them and a number fit into one entry of a PostgreSQL index
 BODY_BYTES_MAX = 64 * 2**20
 WHOLE_MAX = 2**63 - 1
 
 
 def check(batch: Batch) -> None:
-    """Raise InvalidInputError for the first value that cannot be kept."""
+    """Raise InvalidInputError for the first value that cannot be stored."""
     for table, rows in (
         ("journal", batch.journal),
         ("jobs", batch.jobs),
@@ -27,13 +27,13 @@ def check(batch: Batch) -> None:
         ("keys", batch.keys),
     ):
         for row in rows:
-            # Nearly every row passes here, which halves the time of the whole.
+            # Nearly every row passes this quick test, which halves the time of the check.
             if not all(map(_plain, row)):
                 for field, value in zip(row._fields, row, strict=True):
                     _refuse(table, field, _objection(value))
     for job in batch.jobs:
         if job.member is not None and job.member < 0:
-            _refuse("jobs", "member", f"is {job.member}, but members count from 0")
+            _refuse("jobs", "member", f"is {job.member}, but members are numbered from 0")
     for key, text in batch.settings.items():
         _refuse("settings", "key", _objection(key))
         _refuse("settings", "value", _word_objection(text, bytes_max=BODY_BYTES_MAX))
@@ -42,7 +42,7 @@ def check(batch: Batch) -> None:
 
 
 def findable(*words: str) -> bool:
-    """Whether such text can be in the store at all."""
+    """Whether such text can be in the store at all; if not, a query need not be run."""
     return all(_word_objection(word, bytes_max=BODY_BYTES_MAX) == "" for word in words)
 
 
@@ -51,8 +51,8 @@ def _refuse(table: str, field: str, objection: str) -> None:
         raise InvalidInputError(f"the field {field} of {table} {objection}")
 
 
-def _plain(value: Any) -> bool:  # noqa: ANN401  It asks for the exact type.
-    """Whether it is of the most common kind that is surely fine."""
+def _plain(value: Any) -> bool:  # noqa: ANN401  It checks the exact type.
+    """Whether the value is one of the common kinds that are surely fine."""
     kind = type(value)
     if kind is str:
         return len(value) <= WORD_BYTES_MAX and value.isascii() and "\0" not in value
@@ -66,7 +66,7 @@ def _plain(value: Any) -> bool:  # noqa: ANN401  It asks for the exact type.
 
 
 def _objection(value: object) -> str:
-    """What is wrong with the value, or nothing."""
+    """What is wrong with the value; empty if nothing is."""
     match value:
         case str():
             return _word_objection(value, bytes_max=WORD_BYTES_MAX)
@@ -81,19 +81,19 @@ def _objection(value: object) -> str:
         case tuple():
             return next(filter(None, map(_objection, value)), "")
         case _:
-            raise AssertionError(f"a row holds {value!r}, which is no kind of value we keep")
+            raise AssertionError(f"a row holds {value!r}, which the store has no column type for")
 
 
 def _word_objection(word: str, *, bytes_max: int) -> str:
     if "\x00" in word:
-        return "holds a NUL character, which the store cannot keep"
+        return "contains a NUL character, which the store cannot keep"
     if word.isascii():
         length = len(word)
     else:
         try:
             length = len(word.encode())
         except UnicodeEncodeError:
-            return "holds half of a surrogate pair, which is not text"
+            return "contains half of a surrogate pair, which is not text"
     return "" if length <= bytes_max else f"has {length} bytes, at most {bytes_max} are allowed"
 
 
@@ -101,7 +101,7 @@ def _body_objection(body: bytes) -> str:
     if len(body) > BODY_BYTES_MAX:
         return f"has {len(body)} bytes, at most {BODY_BYTES_MAX} are allowed"
     if b"\x00" in body:
-        return "holds a NUL byte, which the store cannot keep"
+        return "contains a NUL byte, which the store cannot keep"
     try:
         body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Waiting with an end: the only clock of the store, which counts how long it tries again."""
+"""How long the store retries; the only place where it reads a clock."""
 
 from time import monotonic, sleep
 
@@ -7,14 +7,14 @@ PAUSE_S_MAX = 0.5
 
 
 class Deadline:
-    """A moment after which nothing is tried again; pauses grow until then."""
+    """A moment until which an operation is retried, with growing pauses."""
 
     def __init__(self, wait_s: float) -> None:
         self._ends_at = monotonic() + wait_s
         self._pause_s = PAUSE_S_MIN
 
     def pause(self) -> bool:
-        """Wait a little; False, at once, if the time is up."""
+        """Wait a little before the next try; False at once if the time is up."""
         left_s = self._ends_at - monotonic()
         if left_s <= 0:
             return False

@@ -1,14 +1,14 @@
-"""What the store raises: one sentence, and whether it is worth trying again."""
+"""The store's error: one sentence, and whether a retry may help."""
 
 from treadle.core.errors import EngineError
 
 
 class StoreError(EngineError):
-    """The database did not do what it was asked.
+    """A database operation failed.
 
-    Nothing was written, unless `fate_unknown`: then the connection died in the middle of a commit
-    and the database could not be asked since. Writing the same batch again is safe, it is written
-    once; writing another one first finds out, and refuses if the lost one is there after all.
+    Nothing was written, unless `fate_unknown`: then the connection died during a commit and the
+    database has not answered since. Writing the same batch again is safe: it is written once.
+    Writing another batch first checks, and refuses if the first one was written after all.
     """
 
     def __init__(self, message: str, *, retryable: bool, fate_unknown: bool = False) -> None:
@@ -17,6 +17,6 @@ class StoreError(EngineError):
 
 
 def first_line(error: BaseException) -> str:
-    """What a database says, without the statement, its values and where it was found."""
+    """A database's message without the statement, its values and its position."""
     lines = str(error).strip().splitlines()
     return lines[0].strip().rstrip(".") if lines else type(error).__name__

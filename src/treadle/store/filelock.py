@@ -1,7 +1,11 @@
-"""A lock beside a file: one process holds it, and the kernel lets go when that process dies.
+"""A lock file that one process holds; the kernel releases it when that process dies.
 
-The file stays when the lock is gone; removing it would let two processes lock two files of one
-name. It says who holds it, for the sentence that the next one reads.
+The file stays when the lock is released: removing it would let two processes lock two files of the
+same name. It contains the holder's process id and host, for the error message of the next process.
+
+Not the package filelock: it does not record its holder (and older releases emptied the file
+on every try), and where a file system has no flock it falls back to a lock that a crash leaves
+behind. Its acquire and release would replace six of the lines below.
 """
 
 import fcntl
@@ -21,14 +25,14 @@ class FileLock:
         self._descriptor = -1
 
     def take(self, name: str, deadline: Deadline) -> None:
-        """Lock, or raise a StoreError that says who holds the store of that name."""
-        # Python's descriptors close when another program starts, so jobs do not inherit the lock.
+        """Lock, or raise a StoreError that names the process which holds the store."""
+        # Python's descriptors are closed on exec, so jobs do not inherit the lock.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
             descriptor = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise StoreError(
-                f"cannot make the lock {self._path}: {error.strerror}", retryable=False
+                f"cannot create the lock {self._path}: {error.strerror}", retryable=False
             ) from error
         try:
             self._lock(descriptor, name, deadline)
@@ -63,7 +67,7 @@ class FileLock:
 def in_use(name: str, holder: str) -> StoreError:
     by = holder or "another process"
     return StoreError(
-        f"the store {name} is in use by {by}; end that one (treadle down) or name another store",
+        f"the store {name} is in use by {by}; stop it (treadle down) or name another store",
         retryable=False,
     )
 

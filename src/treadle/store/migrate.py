@@ -1,6 +1,7 @@
-"""Bring the tables to the revision that this Treadle knows, in the transaction that is open.
+"""Upgrade the tables to the revision that this Treadle knows, in the open transaction.
 
-Alembic is read only when there is something to do: it takes longer to load than the store to open.
+Alembic is imported only if there is something to do: importing it takes longer than opening the
+store.
 """
 
 from collections.abc import Callable
@@ -15,12 +16,12 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def migrate(connection: Connection, name: str, *, set_aside: Callable[[str], None]) -> None:
-    """Upgrade the store of that name; refuse one that is newer, or another program's."""
+    """Upgrade the store; refuse one that is newer, and another program's database."""
     found = revision_of(connection)
     if found == REVISION:
         return
     if found is None:
-        _refuse_strangers(inspect(connection), name)
+        _refuse_foreign_tables(inspect(connection), name)
     elif not _known(found):
         raise StoreError(
             f"the store {name} was written by a newer Treadle (revision {found}, this one knows "
@@ -33,7 +34,7 @@ def migrate(connection: Connection, name: str, *, set_aside: Callable[[str], Non
 
 
 def revision_of(connection: Connection) -> str | None:
-    """None for a database in which Treadle has nothing yet."""
+    """None for a database without Treadle's tables."""
     if not inspect(connection).has_table(REVISION_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {REVISION_TABLE}")).scalar()
@@ -51,7 +52,7 @@ def _known(revision: str) -> bool:
     return len(revision) == len(REVISION) and revision.isdigit() and revision < REVISION
 
 
-def _refuse_strangers(inspector: Inspector, name: str) -> None:
+def _refuse_foreign_tables(inspector: Inspector, name: str) -> None:
     taken = sorted(set(inspector.get_table_names()) & set(metadata.tables))
     if taken:
         raise StoreError(

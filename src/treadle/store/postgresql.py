@@ -1,8 +1,7 @@
 """PostgreSQL through psycopg 3: the connection that writes also holds the lock.
 
-The lock is an advisory one of the session. Since it lives and dies with the very connection that
-writes, it cannot be lost unnoticed; a new connection takes it again or is refused. The session's
-name says who holds it.
+It is an advisory lock of the session. It ends with the connection that writes, so it cannot be lost
+unnoticed; a new connection takes it again or is refused. The session's name says who holds it.
 """
 
 import os
@@ -19,16 +18,16 @@ from treadle.store.filelock import in_use
 
 READERS_MAX = 8
 CONNECT_WAIT_S = 5
-# A peer that vanished without a word is noticed after about that long.
+# A peer that vanished without closing its connection is noticed after about that time.
 SILENCE_S = 15
-LOCK_WAIT_MS = 1_000  # for somebody's lock on a table; the store tries again by its own deadline
-LOCK_NUMBER = 0x57656674  # "Treadle"; the schema's name is the other half
-NAME_BYTES_MAX = 63  # PostgreSQL cuts longer names off
+LOCK_WAIT_MS = 1_000  # for a lock on a table; the store retries until its own deadline
+LOCK_NUMBER = 0x54726561  # "Trea" in ASCII; the schema's name is the other half
+NAME_BYTES_MAX = 63  # PostgreSQL truncates longer names
 
-# Classes of SQLSTATE: connection lost, rolled back for the sake of others, the server is shutting
-# down or starting, somebody holds a lock, too many connections.
+# Classes of SQLSTATE: connection lost, rolled back because of a conflict, server shutting down or
+# starting, lock not available, too many connections.
 _WAITS = ("08", "40", "57P", "55P03", "53300")
-# A full or broken disk, memory, a standby that is not the primary yet: somebody can mend these.
+# A full or broken disk, no memory, a standby that is not the primary yet: these can be repaired.
 _RETRYABLE = (*_WAITS, "53", "58", "25006", "57014")
 
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(:number, hashtext(coalesce(current_schema(), '')))")
@@ -66,7 +65,7 @@ class PostgresqlBackend:
         )
 
     def hold(self, connection: Connection, deadline: Deadline) -> None:
-        """Take the lock; a session of our own that was cut off and lingers is ended."""
+        """Take the lock; end a session of our own that was cut off and still holds it."""
         values = {"number": LOCK_NUMBER}
         while True:
             with connection.begin():
@@ -79,12 +78,12 @@ class PostgresqlBackend:
                 raise in_use(self.name, _holder(holder.name or "" if holder is not None else ""))
 
     def let_go(self, connection: Connection) -> None:
-        """Unlock: the server notices that a connection was closed only a moment later."""
+        """Unlock now: the server notices a closed connection only a moment later."""
         with suppress(DBAPIError), connection.begin():
             connection.execute(_UNLOCK)
 
     def set_aside(self, revision: str) -> None:
-        """Copies of a server's database are its administrator's."""
+        """Nothing: backups of a server's database are its administrator's task."""
 
     def waits(self, error: DBAPIError) -> bool:
         return _lost(error) or _state(error).startswith(_WAITS)
@@ -98,7 +97,7 @@ class PostgresqlBackend:
 
 
 def _session(url: URL, name: str) -> dict[str, str | int]:
-    """How to connect, so that each side notices when the other has vanished without a word."""
+    """How to connect, so that each side notices when the other has vanished."""
     given = url.query.get("options", "")
     settings = (
         f"-c tcp_keepalives_idle={SILENCE_S // 3} -c tcp_keepalives_interval={SILENCE_S // 3}"
@@ -116,7 +115,7 @@ def _session(url: URL, name: str) -> dict[str, str | int]:
 
 
 def _lost(error: DBAPIError) -> bool:
-    """No connection any more, or none to be had; a server that restarts refuses them."""
+    """Whether the connection is lost or refused; a server that restarts refuses connections."""
     if error.connection_invalidated:
         return True
     return isinstance(error.orig, psycopg.OperationalError) and not _state(error)

@@ -1,7 +1,7 @@
-"""What is asked of the store, as statements; each reads what it returns and little more.
+"""The store's queries as SQL statements.
 
-Text that cannot be in the store is not asked for: the answer is known. Limits and numbers that
-come from outside are brought into range here, since a database answers them with an error.
+Limits and numbers that come from outside are brought into range here: a database would answer a
+number beyond 64 bits with an error.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def open_attempts() -> Executable:
 def lines(
     *, after: int, job: str, kinds: Sequence[str], limit: int, last: bool = False
 ) -> Executable:
-    """Ascending after an id; or the last ones, descending."""
+    """Lines after an id, ascending; or the newest ones, descending."""
     table = schema.journal
     query = select(table).where(table.c.id > in_range(after))
     if job:
@@ -88,7 +88,7 @@ def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executab
     ended_at = func.coalesce(table.c.ended_at, now_at)
     first_at = _greater(table.c.started_at, since_at)
     last_at = case((ended_at < ends_at, ended_at), else_=ends_at)
-    # A clock that was set back may have ended an attempt before it began.
+    # If the clock was set back, an attempt may have ended before it began.
     seconds = case((last_at > first_at, last_at - first_at), else_=0.0)
     share = cast(table.c.device_count, Float) * seconds
     return (
@@ -97,7 +97,7 @@ def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executab
             table.c.tenant,
             func.count(table.c.job.distinct()),
             func.sum(share),
-            # Unknown times anything is unknown, and sums pass over what is unknown.
+            # NULL times anything is NULL, and sums skip NULL.
             func.sum(share * table.c.busy),
             func.coalesce(func.sum(case((table.c.failed, share))), 0.0),
         )
@@ -109,24 +109,6 @@ def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executab
         )
         .group_by(table.c.owner, table.c.tenant)
         .order_by(table.c.owner, table.c.tenant)
-    )
-
-
-def old_lines(before_at: float, *, after: int, keep_from: int, limit: int) -> Executable:
-    """Ids of lines older than a moment that are about no job that still goes on."""
-    table = schema.journal
-    goes_on = (
-        select(schema.jobs.c.id)
-        .where(schema.jobs.c.id == table.c.job)
-        .where(schema.jobs.c.ended_at.is_(None))
-        .exists()
-    )
-    return (
-        select(table.c.id)
-        .where(table.c.id > after, table.c.id < keep_from)
-        .where(table.c.wall_at < before_at, ~goes_on)
-        .order_by(table.c.id)
-        .limit(limit)
     )
 
 

@@ -1,33 +1,33 @@
 """The rows of the store, as plain values.
 
 A batch is everything that one step of the controller changed; it is written in one transaction or
-not at all. Bodies are JSON that the store does not look into. Moments that end in `_at` are seconds
+not at all. Bodies are JSON that the store does not parse. Moments that end in `_at` are seconds
 since 1970, except `at`, which counts from the start of the run as the core does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
 class JournalRow(NamedTuple):
-    """One fact, decision or order; its id is given by the store, ascending without gaps shown."""
+    """One fact, decision or order. The store gives the id, ascending."""
 
     at: float
     wall_at: float
     kind: str
-    job: str  # empty if it is about none
+    job: str  # empty if the line is about no job
     body: bytes  # the line as journal/codec.py writes it, without its number
     id: int = 0  # 0 until it is written
 
 
 class JobRow(NamedTuple):
-    """A job as it stands. Columns that are asked for, and two bodies that are not."""
+    """A job's present state: columns that queries use, and two bodies that they do not."""
 
     id: str
     number: int  # ascending in order of submission; the members of an array share it
-    member: int | None  # its number within an array
-    array: str  # id of the array; empty for a job of its own
+    member: int | None  # its number within the array
+    array: str  # id of the array; empty for a single job
     name: str
     owner: str
     tenant: str
@@ -35,28 +35,28 @@ class JobRow(NamedTuple):
     priority: int
     submitted_at: float
     ended_at: float | None
-    record: bytes  # what the controller keeps of it
-    row: bytes | None  # the core's row while it has not ended
+    record: bytes  # the controller's record
+    row: bytes | None  # the core's row; None once the job has ended
 
 
 class AttemptRow(NamedTuple):
-    """One launch. (job, number) is its key."""
+    """One launch; (job, number) is the key."""
 
     job: str
     number: int  # from 1
-    action: int  # the order that asked for it
+    action: int  # the order that started it
     owner: str
     tenant: str
     devices: tuple[str, ...]
     started_at: float | None  # None until its processes run
     ended_at: float | None
-    busy: float | None  # how busy its devices were on average, 0 to 1, where that was measured
+    busy: float | None  # mean utilization of its devices, 0 to 1; None if not measured
     failed: bool
     body: bytes  # exit status, verdict, ...
 
 
 class ProfileRow(NamedTuple):
-    """What was learned from jobs alike."""
+    """What was learned from similar jobs."""
 
     key: str
     body: bytes
@@ -75,11 +75,11 @@ class TokenRow(NamedTuple):
 
 
 class KeyRow(NamedTuple):
-    """An idempotency key of a user, and what it made."""
+    """A user's idempotency key, and the answer to its request."""
 
     owner: str
     key: str
-    digest: str  # of the request: the same key with another request is a conflict
+    digest: str  # of the request; the same key with another request is a conflict
     body: bytes
     made_at: float
 
@@ -95,7 +95,7 @@ class UsageSum(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction writes. Rows with a known key replace what was there."""
+    """What one transaction writes. A row replaces the one with the same key."""
 
     journal: list[JournalRow] = field(default_factory=list)
     jobs: list[JobRow] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs; empty fields let everything pass."""
+    """Which jobs to list; an empty field matches all."""
 
     states: Sequence[str] = ()
     owner: str = ""
@@ -133,6 +133,3 @@ class JobFilter:
     array: str = ""
     name: str = ""
     ended: bool | None = None
-
-
-Settings = Mapping[str, str]

@@ -1,9 +1,9 @@
 """The tables, the same on SQLite and PostgreSQL.
 
 Column names and their order are those of the rows in `rows.py`, so that a row of the database is a
-row of ours. Bodies are JSON and kept as text, so that a person with a database shell can read them.
+row of ours. Bodies are JSON and kept as text, so that they can be read in a database shell.
 Text is compared by code point on both databases. Change a table here and write the migration that
-does the same; a test compares the two.
+does the same; a test compares them.
 """
 
 import json
@@ -24,9 +24,9 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0001"  # the newest one this Treadle knows
+REVISION = "0001"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
-NO_MEMBER = -1  # how a job outside an array sorts and is kept: before member 0
+NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
 
 class BodyText(TypeDecorator[bytes]):
@@ -74,7 +74,7 @@ def _words() -> Text:
 
 
 def _whole() -> BigInteger:
-    # SQLite numbers its rows by a primary key that is called INTEGER, and by no other.
+    # Only a primary key declared as INTEGER is the row number in SQLite.
     whole = BigInteger()
     return whole.with_variant(Integer(), "sqlite")
 
@@ -89,7 +89,7 @@ journal = Table(
     Column("kind", _words(), nullable=False),
     Column("job", _words(), nullable=False),
     Column("body", BodyText, nullable=False),
-    # Given by the writer and not by the database, which would leave gaps after a rollback.
+    # Given by the writer: the database would leave gaps after a rollback.
     Column("id", _whole(), primary_key=True, autoincrement=False),
     Index("journal_by_job", "job", "id"),
 )
@@ -138,7 +138,7 @@ attempts = Table(
     Column("busy", Double),
     Column("failed", Boolean, nullable=False),
     Column("body", BodyText, nullable=False),
-    # How many there are in `devices`, for sums of device time.
+    # The length of `devices`, for sums of device time.
     Column("device_count", BigInteger, nullable=False),
     Index("attempts_by_end", "ended_at"),
 )
@@ -191,13 +191,13 @@ secrets = Table(
     Column("sealed", LargeBinary, nullable=False),
 )
 
-# One row. Each transaction moves it on, and only from where its writer left it: so a commit whose
-# answer was lost is recognised, and a second writer is found out before it does harm.
+# One row. Each transaction advances it, but only from the value that its writer left: so a commit
+# whose answer was lost is recognised, and a second writer is refused before it does harm.
 writer = Table(
     "writer",
     metadata,
     Column("one", Integer, CheckConstraint("one = 1", name="writer_one"), primary_key=True),
-    Column("holder", _words(), nullable=False),  # who opened the store last
+    Column("holder", _words(), nullable=False),  # the process that opened the store last
     Column("sequence", BigInteger, nullable=False),  # the holder's last batch
     Column("line", BigInteger, nullable=False),  # the highest id ever given in the journal
 )

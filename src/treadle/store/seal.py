@@ -1,6 +1,6 @@
-"""Secrets at rest: sealed with a key that lies in a file beside the store, for its owner alone.
+"""Encryption of jobs' secrets, with a key in a file beside the store that only its owner may read.
 
-Whoever has the store without the key, a backup say, has no secrets.
+A copy of the store without the key, such as a backup, gives no secrets away.
 """
 
 import hashlib
@@ -15,26 +15,26 @@ from typing import Self
 from cryptography.fernet import Fernet, InvalidToken
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import create
 from treadle.store.errors import StoreError
-from treadle.store.folder import flush
 
 KEY_BYTES = 44  # 32 random bytes in base64
 
 
 class Seal:
     def __init__(self, key: bytes, path: Path) -> None:
-        """Use `open`; this is for a key that has been read."""
+        """Use `open`; this takes a key that has been read."""
         try:
             self._fernet = Fernet(key)
         except ValueError as error:
-            # The error's text is not repeated, nor the key.
+            # Neither the error's text nor the key is repeated.
             raise _damaged(path) from error
         self._key = key
         self._path = path
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read the key, or make one if there is none; two who make one get the same."""
+        """Read the key, or make one if there is none; two processes that do so get the same key."""
         if not os.path.lexists(path):
             _make(path)
         return cls(_read(path), path)
@@ -55,7 +55,7 @@ class Seal:
         return secrets
 
     def derive(self, purpose: str) -> bytes:
-        """A key of its own for another purpose, which tells nothing of this one."""
+        """A separate key for another purpose, from which this one cannot be computed."""
         return hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
 
     def __repr__(self) -> str:
@@ -63,23 +63,9 @@ class Seal:
 
 
 def _make(path: Path) -> None:
-    """Write the key under another name first: the file is there with all of it or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    """Write a fresh key, unless another process has just done so."""
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(descriptor, Fernet.generate_key())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        try:
-            # Unlike a rename, a link never replaces what somebody else put there meanwhile.
-            os.link(draft, path, follow_symlinks=False)
-        except FileExistsError:
-            return
-        finally:
-            draft.unlink()
-        flush(path.parent)
+        create(path, Fernet.generate_key(), mode=0o600)
     except OSError as error:
         raise StoreError(f"cannot make the key {path}: {error.strerror}", retryable=True) from error
 

@@ -1,12 +1,13 @@
-"""SQLite: one file, a lock beside it, a connection that writes and some that read.
+"""SQLite: one file, a lock file beside it, one connection that writes and several that read.
 
-The log is written ahead (WAL), so that readers never wait for the writer. Each commit is flushed
-to the disk (`synchronous = FULL`): a job that was answered for survives a power cut.
+The write-ahead log (WAL) lets readers work without waiting for the writer. Each commit is flushed
+to the disk (`synchronous = FULL`): a job whose submission was confirmed survives a power cut.
 """
 
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
@@ -15,19 +16,19 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import replacing
 from treadle.store.deadline import Deadline
 from treadle.store.errors import StoreError
 from treadle.store.filelock import FileLock
-from treadle.store.folder import flush
 
 READERS_MAX = 8
-READ_WAIT_MS = 5_000  # a reader waits only while the log is repaired after a crash
-# A lock of somebody else is waited for by the store, which knows its deadline.
+READ_WAIT_MS = 5_000  # readers wait only while the log is recovered after a crash
+# The store itself retries when another process has a lock: it knows its deadline.
 WRITE_WAIT_MS = 100
-LOG_BYTES_MAX = 64 * 2**20  # what a log that grew is cut back to
+LOG_BYTES_MAX = 64 * 2**20  # a longer log is truncated to this
 
 _WAITS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-# A full, broken or read-only disk, no memory: somebody can mend these while we run.
+# A full, broken or read-only disk, no memory: these can be repaired while we run.
 _RETRYABLE = _WAITS | {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
@@ -41,7 +42,7 @@ class SqliteBackend:
     kind = "sqlite"
 
     def __init__(self, path: Path) -> None:
-        # Two ways to write one path must not give two locks.
+        # One file must have one lock, however its path is written.
         self._path = path.resolve()
         self.name = str(self._path)
         self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
@@ -49,16 +50,16 @@ class SqliteBackend:
         self.reading = self._engine(wait_ms=READ_WAIT_MS, reads=True)
 
     def hold(self, connection: Connection, deadline: Deadline) -> None:
-        """The file lock was taken before the first connection and cannot be lost."""
+        """Nothing: the file lock was taken before the first connection and cannot be lost."""
 
     def let_go(self, connection: Connection) -> None:
-        """The file lock goes with the last connection, in `release`."""
+        """Nothing: `release` gives the file lock back."""
 
     def take(self, deadline: Deadline) -> None:
-        """Make the file if it is not there, readable by its owner only, and lock it."""
+        """Lock the store; create the file, readable by its owner only, if it does not exist."""
         if not self._path.parent.is_dir():
             raise InvalidInputError(
-                f"the store {self.name} is in a folder that does not exist; make it first"
+                f"the store {self.name} is in a folder that does not exist; create it first"
             )
         self._lock.take(self.name, deadline)
         try:
@@ -68,25 +69,20 @@ class SqliteBackend:
             raise
 
     def set_aside(self, revision: str) -> None:
-        """Copy the file, log included, under a name of its own; complete or not at all."""
+        """Copy the file and its log to `<name>.before-<revision>`, completely or not at all."""
         copy = self._path.with_name(f"{self._path.name}.before-{revision}")
         unfinished = copy.with_name(copy.name + ".unfinished")
-        unfinished.unlink(missing_ok=True)
-        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        source = sqlite3.connect(self._path)
-        target = sqlite3.connect(unfinished)
         try:
-            source.backup(target)
+            with (
+                replacing(copy, mode=0o600, sync=True, draft=unfinished.name),
+                closing(sqlite3.connect(self._path)) as source,
+                closing(sqlite3.connect(unfinished)) as target,
+            ):
+                source.backup(target)
         except sqlite3.Error as error:
-            unfinished.unlink()
             raise StoreError(
                 f"cannot copy the store {self.name} before its upgrade: {error}", retryable=True
             ) from error
-        finally:
-            target.close()
-            source.close()
-        unfinished.replace(copy)
-        flush(copy.parent)
 
     def waits(self, error: DBAPIError) -> bool:
         return _code(error) in _WAITS
@@ -114,18 +110,18 @@ class SqliteBackend:
         if not stat.S_ISREG(status.st_mode):
             raise InvalidInputError(f"the store {self.name} is not a file; name another one")
         if status.st_uid != os.geteuid():
-            # Whoever can write to it could have commands run in the name of others.
+            # The owner of the file could run commands as any user of the store.
             raise InvalidInputError(
-                f"the store {self.name} belongs to the user with number {status.st_uid}, "
-                f"not to {os.geteuid()}, who is running Treadle; name another one"
+                f"the store {self.name} belongs to user id {status.st_uid}, "
+                f"not to {os.geteuid()}, which runs Treadle; name another one"
             )
         if stat.S_IMODE(status.st_mode) != 0o600:
             self._path.chmod(0o600)
 
     def _engine(self, *, wait_ms: int, reads: bool = False) -> Engine:
         def connect() -> sqlite3.Connection:
-            # The log and its index get the file's own mode. A file that vanished must not be
-            # made again, empty, behind the back of the lock.
+            # The log and its index get the file's own mode. mode=rw: a file that was removed
+            # while we hold the lock must not be created again, empty.
             connection = sqlite3.connect(
                 f"{self._path.as_uri()}?mode=rw",
                 uri=True,
@@ -162,14 +158,14 @@ def _set_up(connection: sqlite3.Connection, *, reads: bool) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(
-            f"SQLite cannot keep a log ahead on this file system (it offers {mode}); "
+            f"SQLite cannot keep a write-ahead log on this file system (it offers {mode}); "
             "put the store on a local disk",
             retryable=False,
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
-    # Sealed secrets that are deleted are overwritten where that costs no further page.
+    # Deleted secrets are overwritten, if that needs no further page.
     connection.execute("PRAGMA secure_delete = FAST")
     if reads:
         connection.execute("PRAGMA query_only = ON")
@@ -180,10 +176,10 @@ def _leave_begin_to_us(connection: DBAPIConnection, entry: ConnectionPoolEntry) 
 
 
 def _begin(connection: Connection) -> None:
-    # A transaction that reads first and writes later may find somebody else in between.
+    # Take the lock first: a transaction that reads and then writes could lose it in between.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _code(error: DBAPIError) -> int:
-    """SQLite's primary code; the rest of the number says where it arose."""
+    """SQLite's primary error code; the upper bits are the extended code."""
     return int(getattr(error.orig, "sqlite_errorcode", 0) or 0) & 0xFF

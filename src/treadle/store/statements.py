@@ -1,4 +1,4 @@
-"""A batch as statements: which rows go where, and what happens to those already there."""
+"""A batch as SQL statements: which rows are inserted, replaced or deleted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ Values = Sequence[Mapping[str, object]]
 
 
 class Group(NamedTuple):
-    """Statements of one kind; the name is the hook's point after them."""
+    """Statements on one table; the hook is called with the name after them."""
 
     name: str
     statement: Executable
     values: Values
 
 
-# Move the one row of the writer on, from where this writer left it and from nowhere else.
+# Advance the writer's row, but only if this writer was the last to change it.
 CLAIM = (
     update(schema.writer)
     .where(schema.writer.c.holder == bindparam("held_by"))
@@ -30,11 +30,11 @@ CLAIM = (
 
 
 class Statements:
-    """The statements in the words of one database, built once."""
+    """The statements in the dialect of one database, built once."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        # A line is written once; a second one of its number is a mistake that must be seen.
+        # A journal line is written once; a second one with its id must raise an error.
         self._journal = schema.journal.insert()
         self._jobs = self._put(schema.jobs)
         self._attempts = self._put(schema.attempts)
@@ -47,7 +47,7 @@ class Statements:
         self.take_over = self._put(schema.writer)
 
     def groups(self, batch: Batch, first_line: int) -> Iterator[Group]:
-        """Those that have rows, in the order in which they are written."""
+        """The groups that have rows, in the order in which they are written."""
         for group in self._all(batch, first_line):
             if group.values:
                 yield group
@@ -70,7 +70,7 @@ class Statements:
         yield Group("forgotten", self._forget, [{"gone": job} for job in batch.forgotten])
 
     def _put(self, table: Table) -> Executable:
-        """Insert, or replace what is there under the same key."""
+        """Insert, or replace the row with the same key."""
         statement: Any = (
             sqlite.insert(table) if self._kind == "sqlite" else postgresql.insert(table)
         )

@@ -1,7 +1,7 @@
-"""The store behind one class: what is written survives, what is read was committed.
+"""The store: everything that must survive a crash.
 
-`Writer` writes; here are the ways in and the questions. Reads have connections of their own and may
-come from any thread. One process has a store open at a time.
+Writes go through `Writer`, one transaction for each batch. Reads see committed data only, have
+connections of their own and may come from any thread. One process at a time has a store open.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,9 @@ from treadle.store.statements import Group
 from treadle.store.writer import Hook, Writer
 
 PATIENCE_S = 15.0  # how long a write waits for a lock or a server that restarts
-LOCK_WAIT_S = 1.0  # a controller that was killed just now is gone within that
-PRUNE_ROWS_MAX = 500  # in one transaction, so that a write never waits long for it
+LOCK_WAIT_S = 1.0  # a controller that was just killed releases its lock within that time
+PRUNE_ROWS_MAX = 500  # in one transaction, so that other writes never wait long
 
-_DROP_LINES = delete(schema.journal).where(schema.journal.c.id == bindparam("gone_0"))
 _DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
 _DROP_KEYS = (
     delete(schema.keys)
@@ -81,7 +80,7 @@ class Store:
         return self._backend.kind
 
     def close(self) -> None:
-        """Let somebody else open it; a second time does nothing."""
+        """Release the store for the next controller; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._writer.close()
@@ -99,47 +98,27 @@ class Store:
         self.close()
 
     def write(self, batch: Batch) -> tuple[int, ...]:
-        """Write everything in one transaction; the ids of its journal rows, ascending by one.
+        """Write a batch in one transaction; returns the ids of its journal rows.
 
-        Rows replace those of the same key; secrets of forgotten jobs go last. Waits for locks and
-        for a server that restarts; a StoreError afterwards means that nothing was written, unless
-        its `fate_unknown` says otherwise.
+        A row replaces the one with the same key; secrets of forgotten jobs are deleted last. Waits
+        for locks and for a server that restarts. A StoreError means that nothing was written,
+        unless its `fate_unknown` is set.
         """
         return self._writer.write(batch)
 
-    def prune(
-        self,
-        *,
-        keys_before_at: float | None = None,
-        tokens_before_at: float | None = None,
-        journal_before_at: float | None = None,
-        keep_from: int | None = None,
-    ) -> int:
-        """Remove what is older than these moments; how many rows went.
+    def prune(self, *, keys_before_at: float, tokens_before_at: float) -> int:
+        """Delete idempotency keys made, and tokens expired, before these moments; the row count.
 
-        Idempotency keys go by their age, tokens by when they ran out. Journal lines go if they are
-        older than the moment and about no job that still goes on; those with an id of `keep_from`
-        or above stay in any case. A journal with gaps cannot be replayed: give the id of the run's
-        first line as `keep_from` to keep that run whole. Without a moment nothing goes. Many small
-        transactions, so that writes come in between.
+        Many small transactions, so that other writes get their turn between them.
         """
-        count = 0
-        if keys_before_at is not None:
-            count += self._prune(_DROP_KEYS, queries.old_keys(keys_before_at, limit=PRUNE_ROWS_MAX))
-        if tokens_before_at is not None:
-            old = queries.old_tokens(tokens_before_at, limit=PRUNE_ROWS_MAX)
-            count += self._prune(_DROP_TOKENS, old)
-        if journal_before_at is not None:
-            count += self._prune_lines(
-                journal_before_at,
-                keep_from=self.last_line() + 1 if keep_from is None else keep_from,
-            )
-        return count
+        keys = queries.old_keys(keys_before_at, limit=PRUNE_ROWS_MAX)
+        tokens = queries.old_tokens(tokens_before_at, limit=PRUNE_ROWS_MAX)
+        return self._prune(_DROP_KEYS, keys) + self._prune(_DROP_TOKENS, tokens)
 
     # -- jobs
 
     def active(self) -> list[JobRow]:
-        """Jobs that have not ended, in the order of their submission."""
+        """Jobs that have not ended, in order of submission."""
         return [JobRow._make(row) for row in self._rows(queries.active())]
 
     def job(self, identity: str) -> JobRow | None:
@@ -149,7 +128,7 @@ class Store:
     def jobs(
         self, wanted: JobFilter, *, before: tuple[int, int] | None = None, limit: int = 100
     ) -> list[JobRow]:
-        """The newest first; `before` is the number and member of the last one on the page before.
+        """Newest first; `before` is the number and member of the last job on the previous page.
 
         A job outside an array counts as member -1.
         """
@@ -158,14 +137,14 @@ class Store:
         return [JobRow._make(row) for row in rows]
 
     def next_number(self) -> int:
-        """One more than the highest number of a job, from 1."""
+        """One more than the highest job number; 1 in an empty store."""
         return self._number(select(func.max(schema.jobs.c.number))) + 1
 
     def attempts(self, job: str) -> list[AttemptRow]:
         return [AttemptRow._make(row) for row in self._rows(queries.attempts(job), job)]
 
     def open_attempts(self) -> list[AttemptRow]:
-        """Attempts that have not ended, in the order of their actions."""
+        """Attempts that have not ended, in the order of the actions that started them."""
         return [AttemptRow._make(row) for row in self._rows(queries.open_attempts())]
 
     def secret(self, job: str) -> bytes | None:
@@ -178,7 +157,7 @@ class Store:
     def lines(
         self, after: int, *, job: str = "", kinds: Sequence[str] = (), limit: int = 1000
     ) -> list[JournalRow]:
-        """Lines after an id, ascending; of one job or of some kinds if asked."""
+        """Journal lines after an id, ascending; only of one job or of some kinds if given."""
         query = queries.lines(after=after, job=job, kinds=kinds, limit=limit)
         return [JournalRow._make(row) for row in self._rows(query, job, *kinds)]
 
@@ -190,15 +169,15 @@ class Store:
         return [JournalRow._make(row) for row in reversed(self._rows(query, job, *kinds))]
 
     def last_line(self) -> int:
-        """The highest id ever given to a line; 0 before the first."""
+        """The highest id ever given to a journal line; 0 before the first."""
         return self._number(select(schema.writer.c.line))
 
     def usage(self, since_at: float, until_at: float | None, now_at: float) -> list[UsageSum]:
-        """Device-seconds between two moments; attempts that go on count up to now."""
+        """Device-seconds between two moments; running attempts count up to now."""
         rows = self._rows(queries.usage(since_at, until_at, now_at=now_at))
         return [UsageSum._make(row) for row in rows]
 
-    # -- the rest
+    # -- settings, profiles, keys and tokens
 
     def settings(self) -> dict[str, str]:
         return {row[0]: row[1] for row in self._rows(select(schema.settings))}
@@ -208,12 +187,8 @@ class Store:
         rows = self._rows(query, key)
         return str(rows[0][0]) if rows else None
 
-    def profile(self, key: str) -> ProfileRow | None:
-        rows = self._rows(select(schema.profiles).where(schema.profiles.c.key == key), key)
-        return ProfileRow._make(rows[0]) if rows else None
-
     def profiles(self, limit: int) -> list[ProfileRow]:
-        """Those that changed last, newest first."""
+        """The profiles that changed last, newest first."""
         table = schema.profiles
         query = select(table).order_by(table.c.changed_at.desc(), table.c.key.desc())
         return [ProfileRow._make(row) for row in self._rows(query.limit(queries.bounded(limit)))]
@@ -225,19 +200,15 @@ class Store:
         return KeyRow._make(rows[0]) if rows else None
 
     def tokens(self) -> list[TokenRow]:
-        """All of them, also those that ran out, in the order in which they were made."""
+        """All tokens, expired ones too, in order of creation."""
         table = schema.tokens
         rows = self._rows(select(table).order_by(table.c.created_at, table.c.id))
         return [TokenRow._make(row) for row in rows]
 
-    def token_by_digest(self, digest: str) -> TokenRow | None:
-        rows = self._rows(select(schema.tokens).where(schema.tokens.c.digest == digest), digest)
-        return TokenRow._make(rows[0]) if rows else None
-
-    # -- how
+    # -- reading and pruning
 
     def _rows(self, query: Executable, *words: str) -> Sequence[Sequence[Any]]:
-        """The answer; none, without asking, if a word cannot be in the store."""
+        """Run a query; no rows, without asking, if one of the words cannot be in the store."""
         if self._closed:
             raise StoreError(f"the store {self._backend.name} is closed", retryable=False)
         if not findable(*words):
@@ -251,7 +222,7 @@ class Store:
             ) from error
         except NoConnectionError as error:
             raise StoreError(
-                f"cannot read the store {self._backend.name}: too many are reading",
+                f"cannot read the store {self._backend.name}: all read connections are busy",
                 retryable=True,
             ) from error
 
@@ -262,7 +233,7 @@ class Store:
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-        # A server that restarted has cut all connections; the pool has thrown the others away.
+        # A server that restarted has closed all connections; the pool has dropped the others.
         with self._backend.reading.connect() as connection:
             return connection.execute(query).all()
 
@@ -271,21 +242,10 @@ class Store:
         return int(rows[0][0] or 0) if rows else 0
 
     def _prune(self, drop: Executable, old: Executable) -> int:
-        """Remove what the query finds until it finds nothing."""
+        """Delete the rows that the query finds, until it finds none."""
         count = 0
         while rows := self._rows(old):
             self._writer.clear(Group("prune", drop, [_gone(row) for row in rows]))
-            count += len(rows)
-        return count
-
-    def _prune_lines(self, before_at: float, *, keep_from: int) -> int:
-        """Step by step upwards, so that lines that stay are passed over once."""
-        count = after = 0
-        while rows := self._rows(
-            queries.old_lines(before_at, after=after, keep_from=keep_from, limit=PRUNE_ROWS_MAX)
-        ):
-            self._writer.clear(Group("prune", _DROP_LINES, [_gone(row) for row in rows]))
-            after = rows[-1][0]
             count += len(rows)
         return count
 

@@ -1,9 +1,10 @@
-"""The one who writes: each batch is one transaction, written once or not at all.
+"""The only writer of a store: each batch is one transaction, written once or not at all.
 
-Every transaction first moves the row of the table `writer` on from where this writer left it. That
-one statement does three things: it takes the database's lock, it refuses a writer that somebody has
-replaced, and it answers whether a commit whose answer was lost has happened. Trying again is
-therefore always safe, and `write` does so by itself while a lock or a restarting server may pass.
+Every transaction first advances the row of the table `writer`, but only from the value that this
+writer left there. That one statement does three things: it takes the database's lock, it refuses a
+writer that another one has replaced, and it shows whether a commit whose answer was lost has
+happened. A retry is therefore always safe, and `write` retries by itself while a database is locked
+or restarts.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,12 +30,12 @@ Hook = Callable[[str], None]
 
 @dataclass(slots=True)
 class _Pending:
-    """A transaction that has been tried and of which it is not known yet that it is settled."""
+    """A transaction that has been tried and whose outcome is not known yet."""
 
     sequence: int
-    line: int  # the last of the journal once it is written
-    batch: Batch | None  # None for clearing up, which may happen unnoticed
-    committing: bool = False  # it may have been written
+    line: int  # the last journal id once it is written
+    batch: Batch | None  # None for deletions, whose outcome needs no report
+    committing: bool = False  # the commit was sent, so it may have been written
 
 
 class Writer:
@@ -46,14 +47,14 @@ class Writer:
         self._lock = Lock()
         self._connection: Connection | None = None
         self._holder = uuid4().hex
-        self._sequence = 0  # of our last transaction in the database
-        self._tried = 0  # the highest ever given to a transaction
+        self._sequence = 0  # number of our last committed transaction
+        self._tried = 0  # the highest number given to a transaction so far
         self._line = 0
         self._pending: _Pending | None = None
         self._closed = False
 
     def open(self, deadline: Deadline) -> None:
-        """Become the only writer, bring the tables up to date, and find where the journal ends."""
+        """Become the only writer, upgrade the tables, and find where the journal ends."""
         while True:
             try:
                 self._take_over(self._connected(deadline))
@@ -65,7 +66,7 @@ class Writer:
                 return
 
     def write(self, batch: Batch) -> tuple[int, ...]:
-        """The ids of its journal rows, once everything in it is on disk."""
+        """Write a batch; returns the ids of its journal rows once everything is on disk."""
         check(batch)
         with self._lock:
             pending = self._begin(batch)
@@ -74,7 +75,7 @@ class Writer:
             return tuple(range(first, pending.line + 1))
 
     def clear(self, group: Group) -> None:
-        """A transaction that only removes what nobody needs."""
+        """Run a transaction that only deletes rows."""
         with self._lock:
             self._land(self._begin(None), (group,))
 
@@ -86,7 +87,7 @@ class Writer:
             self._drop()
 
     def _begin(self, batch: Batch | None) -> _Pending:
-        """What to try: the same again if its fate is unknown, else something new."""
+        """The transaction to try: the pending one if it has this batch, otherwise a new one."""
         if self._closed:
             raise StoreError(f"the store {self._backend.name} is closed", retryable=False)
         if self._pending is not None:
@@ -100,7 +101,7 @@ class Writer:
         return self._pending
 
     def _land(self, pending: _Pending, groups: Iterable[Group]) -> None:
-        """Try until it is written or the time is up."""
+        """Try until the transaction is written or the time is up."""
         deadline = Deadline(self._patience_s)
         # A second try needs the statements again.
         groups = tuple(groups)
@@ -121,7 +122,7 @@ class Writer:
         self._hook("begin")
         with connection.begin():
             if self._claim(connection, pending):
-                # We hold the row, so an earlier try was not written and never will be.
+                # We hold the row, so an earlier try was not written and will not be.
                 pending.committing = False
                 self._hook("writer")
                 for group in groups:
@@ -133,7 +134,7 @@ class Writer:
         self._hook("committed")
 
     def _claim(self, connection: Connection, pending: _Pending) -> bool:
-        """Move our row on; False if this very transaction has done so before."""
+        """Advance our row; False if this transaction did so in an earlier try."""
         values = {
             "held_by": self._holder,
             "left_at": self._sequence,
@@ -153,7 +154,7 @@ class Writer:
         return bool(row.sequence == pending.sequence)
 
     def _settle(self, pending: _Pending) -> None:
-        """Find out about an earlier transaction before another one is begun."""
+        """Find out whether the pending transaction was written before a new one begins."""
         if pending.committing:
             try:
                 with self._connected(Deadline(self._patience_s)).begin() as transaction:
@@ -163,8 +164,8 @@ class Writer:
                 raise self._failure("ask", error) from error
             if written and pending.batch is not None:
                 raise StoreError(
-                    f"the store {self._backend.name} has a batch after all that was reported as "
-                    "lost; start the controller again, which reads what is there",
+                    f"the store {self._backend.name} has a batch that was reported as lost; "
+                    "restart the controller, which then reads the present state",
                     retryable=False,
                 )
             if written:
@@ -172,7 +173,7 @@ class Writer:
         self._pending = None
 
     def _ask(self, pending: _Pending, error: DBAPIError) -> bool:
-        """Whether it was written although an error came back; raise if nobody can say."""
+        """Whether the transaction was written despite the error; raise if that is unknown."""
         if not pending.committing:
             self._pending = None
             return False
@@ -233,16 +234,16 @@ class Writer:
 
     def _replaced(self) -> StoreError:
         return StoreError(
-            f"another controller has taken over the store {self._backend.name}; this one may not "
-            "write any more",
+            f"another controller has taken over the store {self._backend.name}; this one can no "
+            "longer write",
             retryable=False,
         )
 
 
 def _copy(batch: Batch) -> Batch:
-    """The caller may go on filling its lists."""
+    """A copy, since the caller may add to its lists later."""
     return Batch(**{part.name: getattr(batch, part.name).copy() for part in fields(batch)})
 
 
 def _nothing(point: str) -> None:
-    """The hook of everybody but a test."""
+    """The default hook."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from treadle.core.wording import digits, duration, percent, several
 from treadle.reports.document import Cell, Document, Section, Table, Tile
 from treadle.reports.recorder import WAIT_CAUSES
-from treadle.reports.table import digits, duration, percent
 from treadle.study.analysis import Analysis
 from treadle.study.convergence import STUDIED, Convergence
 from treadle.study.failure_costs import Failed, Failures
@@ -40,10 +40,10 @@ def document(analysis: Analysis, guidelines: Guidelines | None, command: str) ->
 
 
 def _facts(analysis: Analysis) -> str:
-    jobs, span = _count(analysis.jobs, "job"), duration(analysis.span_s)
+    jobs, span = several(analysis.jobs, "job"), duration(analysis.span_s)
     where = ""
     if analysis.nodes is not None and analysis.devices is not None:
-        nodes, devices = _count(analysis.nodes, "node"), _count(analysis.devices, "device")
+        nodes, devices = several(analysis.nodes, "node"), several(analysis.devices, "device")
         where = f" on {nodes} with {devices}"
     return f"{jobs}{where} over {span}, {analysis.how}"
 
@@ -151,9 +151,9 @@ def _failing(analysis: Analysis) -> Section:
     )
     findings = [
         (
-            f"{_count(failures.attempts, 'attempt')} of {_count(failures.jobs, 'job')} failed "
+            f"{several(failures.attempts, 'attempt')} of {several(failures.jobs, 'job')} failed "
             f"after {digits(failures.gpu_h)} GPU hours, {percent(failures.share)} of all; "
-            f"{_count(failures.lost_jobs, 'job')} failed for good."
+            f"{several(failures.lost_jobs, 'job')} failed for good."
         ),
         _repeats(failures),
         f"They failed early: {early}.",
@@ -161,7 +161,7 @@ def _failing(analysis: Analysis) -> Section:
     by_class = [one for one in failures.by_class if one.attempts]
     reasons = failures.by_reason[:_REASONS_MAX]
     more = len(failures.by_reason) - len(reasons)
-    note = f"{_count(more, 'more reason')} cost less." if more else ""
+    note = f"{several(more, 'more reason')} cost less." if more else ""
     tables = [
         _failed_table("By class", "class", by_class),
         _failed_table("By reason", "reason", reasons, note),
@@ -186,7 +186,7 @@ def _no_failure(analysis: Analysis) -> str:
         return "Failed attempts are not recorded."
     jobs, gpu_h = sum(end.jobs for end in bad), sum(end.gpu_h for end in bad)
     return (
-        f"Attempts and reasons are not recorded; {_count(jobs, 'job')} of {analysis.jobs:,} ended "
+        f"Attempts and reasons are not recorded; {several(jobs, 'job')} of {analysis.jobs:,} ended "
         f"{bad[0].status} after {digits(gpu_h)} GPU hours, "
         f"{percent(sum(end.gpu_share for end in bad))} of all."
     )
@@ -221,13 +221,13 @@ def _convergence(found: Convergence) -> Section:
     findings = []
     if found.jobs:
         findings.append(
-            f"{_count(found.jobs, 'job')} reported losses and held {digits(found.gpu_h)} GPU "
+            f"{several(found.jobs, 'job')} reported losses and held {digits(found.gpu_h)} GPU "
             f"hours; {digits(found.settled_gpu_h)} of them ({percent(found.share)}) came after "
             "the loss had settled."
         )
     if found.silent_jobs:
         findings.append(
-            f"The losses of {_count(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
+            f"The losses of {several(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
             f"GPU hours are not recorded. In the Philly study {100 * STUDIED['passed']:.0f} % of "
             f"the device time of passed jobs and {100 * STUDIED['killed']:.0f} % of killed ones "
             f"bought the last 0.1 %; were these the same, it would be "
@@ -319,7 +319,7 @@ def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
         Tile(
             "Mean wait",
             duration(whole.mean_s) or _UNNAMED,
-            f"{whole.waited:,} of {_count(whole.jobs, 'job')} waited",
+            f"{whole.waited:,} of {several(whole.jobs, 'job')} waited",
         ),
         Tile(
             "Wait for a place",
@@ -359,10 +359,6 @@ def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float 
 
 
 # -- words --------------------------------------------------------------------------------------
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _changed(change: float) -> str:

@@ -20,7 +20,7 @@ import yaml
 
 from treadle.core.cluster import Node
 from treadle.core.errors import InvalidInputError
-from treadle.traces.suggest import did_you_mean
+from treadle.core.wording import did_you_mean
 
 _KEYS = {
     "name": str,

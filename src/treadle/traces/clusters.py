@@ -14,8 +14,8 @@ from pathlib import Path
 
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean
 from treadle.traces.source import blocks, lines
-from treadle.traces.suggest import did_you_mean
 from treadle.traces.table import Table
 
 NODES_MAX = 100_000

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import writing
 from treadle.traces.progress import Advance, counted, ignore
 from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
@@ -40,20 +41,9 @@ def write(
     A temporary file beside it is renamed when it is complete.
     """
     check_writable(path, force=force)
-    special = _is_special(path)
-    target = path if special else path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with target.open("wb") as file:
-                _write_lines(workload, file, packed=path.suffix == ".gz", advance=advance)
-                if not special:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if not special:
-                target.replace(path)
-        finally:
-            if not special:
-                target.unlink(missing_ok=True)
+        with writing(path, sync=True) as file:
+            _write_lines(workload, file, packed=path.suffix == ".gz", advance=advance)
     except FileNotFoundError:  # The directory exists but takes no files: /proc, say.
         raise InvalidInputError(f"cannot write {path}: {path.parent} takes no new files") from None
     except OSError as error:

@@ -15,13 +15,13 @@ from urllib.parse import parse_qsl
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean
 from treadle.traces.aiturbo import ARRIVALS, DURATIONS, draw_aiturbo
 from treadle.traces.collector import SUBMIT_MAX_S
 from treadle.traces.philly_durations import LONGEST_S
 from treadle.traces.philly_like import draw_philly
 from treadle.traces.poisson import draw_poisson
 from treadle.traces.progress import Advance, ignore
-from treadle.traces.suggest import did_you_mean
 from treadle.traces.workload import Workload
 
 Number = TypeVar("Number", int, float)

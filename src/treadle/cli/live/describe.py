@@ -1,14 +1,15 @@
-"""`treadle describe`: everything that is kept of a job, but for its secrets."""
+"""`treadle describe`: all details of a job except its secrets."""
 
 import click
 
 from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.session import Desk, desk, echo_json, json_option
+from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
-from treadle.cli.show.wording import ago, command_text, plain, several, span
+from treadle.cli.show.wording import command_text, plain
 from treadle.client.jobfile import CARRIED
+from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
 
 _ATTEMPTS = (
@@ -25,8 +26,8 @@ _ATTEMPTS = (
 @job_argument
 @json_option
 def describe(job: str, as_json: bool) -> None:
-    """Show all that is known of JOB."""
-    here = desk()
+    """Show all details of JOB."""
+    here = session()
     detail = here.client.job(one_job(here, job))
     if as_json:
         echo_json(detail)
@@ -34,7 +35,7 @@ def describe(job: str, as_json: bool) -> None:
     click.echo(detail_text(detail, here))
 
 
-def detail_text(detail: JobDetail, here: Desk) -> str:
+def detail_text(detail: JobDetail, here: Session) -> str:
     view = detail.job
     name = f" ({plain(view.name)})" if view.name else ""
     text = f"job {plain(view.id)}{name} {view.state.value}\n"
@@ -47,7 +48,7 @@ def detail_text(detail: JobDetail, here: Desk) -> str:
 
 
 def _now(view: JobView, now: float) -> list[tuple[str, str]]:
-    """How it stands."""
+    """The job's present state."""
     array = "" if not view.array else f"member {view.index} of array {plain(view.array)}"
     submitted = f"{date_text(view.submitted_at)}, {ago(view.submitted_at, now)}"
     started = "" if view.started_at is None else f"{date_text(view.started_at)}"
@@ -59,7 +60,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
         for number, noun in ((view.resizes, "resize"), (view.failures, "failure"))
         if number
     ]
-    ran = f"{span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
+    ran = f"{short_span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
     return [
         ("because", plain(view.because)),
         ("user", f"{plain(view.user)}{tenant}"),
@@ -83,7 +84,7 @@ def _progress(view: JobView) -> str:
     if found.per_s:
         parts.append(f"{found.per_s:,.3g} steps/s")
     if found.eta_s is not None:
-        parts.append(f"{span(found.eta_s)} to go")
+        parts.append(f"{short_span(found.eta_s)} to go")
     if found.loss is not None:
         parts.append(f"loss {found.loss:.4g}")
     source = {"log": " (read from its output)", "estimate": " (estimated)"}.get(found.source, "")
@@ -91,7 +92,7 @@ def _progress(view: JobView) -> str:
 
 
 def _asked(detail: JobDetail) -> list[tuple[str, str]]:
-    """What was asked for."""
+    """The job's request."""
     view = detail.job
     env = [f"{plain(key)}={plain(value)}" for key, value in detail.env.items()]
     shown = [line for line in env if line.partition("=")[0] not in CARRIED]
@@ -100,7 +101,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         "resumable" if view.resumable else "not resumable",
         f"priority {view.priority}",
     ]
-    limit = "no time limit" if detail.time_limit_s is None else span(detail.time_limit_s)
+    limit = "no time limit" if detail.time_limit_s is None else short_span(detail.time_limit_s)
     return [
         ("command", command_text(view.command)),
         ("workdir", plain(detail.workdir)),
@@ -109,7 +110,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
-        ("limits", f"{limit}, grace {span(detail.grace_s)}, {detail.retries} retries"),
+        ("limits", f"{limit}, grace {short_span(detail.grace_s)}, {detail.retries} retries"),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
     ]
@@ -136,13 +137,13 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
 def _attempt(run: AttemptView, now: float) -> list[str]:
     how = plain(run.told)
     if run.failure:
-        retried = "; tried again" if run.failure.retried else ""
+        retried = "; retried" if run.failure.retried else ""
         how = f"{plain(run.failure.sentence)}{retried}"
     return [
         str(run.number),
         ", ".join(plain(device) for device in run.devices),
         ago(run.started_at, now),
-        span((run.ended_at or now) - run.started_at),
+        short_span((run.ended_at or now) - run.started_at),
         "" if run.code is None else str(run.code),
-        how or ("runs" if run.ended_at is None else ""),
+        how or ("running" if run.ended_at is None else ""),
     ]

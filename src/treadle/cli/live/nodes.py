@@ -1,12 +1,12 @@
-"""`treadle nodes` and `treadle device`: the machine's devices, who is on them, and which Treadle
-uses."""
+"""`treadle nodes` and `treadle device`: the devices, their jobs, and which devices Treadle uses."""
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import Column, table
-from treadle.cli.show.wording import plain, several, share
+from treadle.cli.show.wording import plain
 from treadle.core.machine import DeviceView, NodeView
+from treadle.core.wording import several, share
 
 _COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
 _COLUMNS = (
@@ -22,8 +22,8 @@ _COLUMNS = (
 @click.command()
 @json_option
 def nodes(as_json: bool) -> None:
-    """Show the devices: free, held by jobs, or used by others."""
-    here = desk()
+    """Show the devices: free, held by jobs, or used by other processes."""
+    here = session()
     found = here.client.nodes()
     if as_json:
         echo_json(found)
@@ -36,11 +36,11 @@ def nodes(as_json: bool) -> None:
 @click.argument("name")
 @click.argument("order", type=click.Choice(["manage", "avoid", "unquarantine"]))
 def device(name: str, order: str) -> None:
-    """Have Treadle use device NAME (manage), leave it alone (avoid), or trust it again.
+    """Let Treadle use device NAME (manage), not use it (avoid), or end its quarantine.
 
-    A job that runs on a device to avoid runs on until it ends.
+    A job on an avoided device keeps running until it ends.
     """
-    here = desk()
+    here = session()
     if order == "unquarantine":
         node = here.client.unquarantine(name)
     else:
@@ -76,7 +76,7 @@ def _row(each: DeviceView) -> list[str]:
 
 
 def _foreign(each: DeviceView) -> str:
-    """Who is on it that Treadle did not start."""
+    """The processes on the device that Treadle did not start."""
     if not each.foreign:
         return ""
     first = each.foreign[0]

@@ -1,10 +1,11 @@
-"""`treadle policy`: which policy decides, and switching it while jobs run."""
+"""`treadle policy`: show the policy, or switch it while jobs run."""
 
 import click
 
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import ago, plain
+from treadle.cli.show.wording import plain
+from treadle.core.wording import ago
 from treadle.wire.machine import PolicyView
 
 
@@ -13,8 +14,8 @@ from treadle.wire.machine import PolicyView
 @click.option("--placement", metavar="PLACEMENT", help="Switch the placement as well.")
 @json_option
 def policy(name: str | None, placement: str | None, as_json: bool) -> None:
-    """Show the policy, or switch to NAME of `treadle policies`; switching stops no job."""
-    here = desk()
+    """Show the policy, or switch to NAME (see `treadle policies`); switching stops no job."""
+    here = session()
     if name is None and placement is None:
         found = here.client.policy()
     else:

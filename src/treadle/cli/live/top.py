@@ -1,4 +1,4 @@
-"""`treadle top`: machine, devices and queue, live in the terminal."""
+"""`treadle top`: a live view of devices and jobs."""
 
 import contextlib
 import select
@@ -12,32 +12,40 @@ import click
 
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.nodes import node_text
-from treadle.cli.live.session import Desk, desk
+from treadle.cli.live.session import Session, session
 from treadle.cli.live.status import jobs_line
-from treadle.cli.show.wording import plain, several, span
+from treadle.cli.show.screen import full_screen
+from treadle.cli.show.wording import plain
 from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.core.wording import several, short_span
 
 _EVERY_S = 1.0
 _JOBS = 200
 
 
 @click.command()
-@click.option("--every", type=click.FloatRange(0.2, 60.0), default=_EVERY_S, show_default=True)
+@click.option(
+    "--every",
+    type=click.FloatRange(0.2, 60.0),
+    default=_EVERY_S,
+    show_default=True,
+    help="Seconds between updates.",
+)
 def top(every: float) -> None:
-    """Watch devices and jobs; q or Ctrl-C leaves. Printed once where nobody watches."""
-    here = desk()
+    """Watch devices and jobs; q or Ctrl-C quits. Prints once if there is no terminal."""
+    here = session()
     if not here.interactive:
         click.echo(screen(here))
         return
     _live(here, every)
 
 
-def screen(here: Desk, *, colour: bool = False) -> str:
-    """Everything as text: a line on the whole, the devices, the jobs."""
+def screen(here: Session, *, colour: bool = False) -> str:
+    """The view as text: a summary line, the devices, the jobs."""
     status = here.client.status()
     draining = ", draining" if status.draining else ""
     head = (
-        f"treadle {plain(status.version)}, up {span(here.now() - status.since_at)}, "
+        f"treadle {plain(status.version)}, up {short_span(here.now() - status.since_at)}, "
         f"policy {plain(status.policy)}: "
         f"{status.free:,} of {several(status.devices, 'device')} free, "
         f"{jobs_line(status)}{draining}"
@@ -48,31 +56,28 @@ def screen(here: Desk, *, colour: bool = False) -> str:
     return "\n\n".join([head, *nodes, queue])
 
 
-def _live(here: Desk, every_s: float) -> None:
-    from rich.live import Live  # noqa: PLC0415  (70 ms that only this verb pays)
-    from rich.text import Text  # noqa: PLC0415
-
-    def drawn() -> Text:
+def _live(here: Session, every_s: float) -> None:
+    def drawn() -> str:
         try:
             text = screen(here, colour=here.colour)
         except (UnreachableError, NoAnswerError) as error:
-            text = f"{error}\n\njobs run on without the daemon; this goes on when it is back"
+            text = f"{error}\n\njobs keep running; this view continues when the daemon is back"
         rows = shutil.get_terminal_size().lines - 1
         lines = text.split("\n")
         if len(lines) > rows:
             lines = [*lines[: rows - 1], "... more; treadle ps lists all"]
-        return Text.from_ansi("\n".join(lines), no_wrap=True)
+        return "\n".join(lines)
 
-    with _keys(), contextlib.suppress(KeyboardInterrupt), Live(screen=True) as live:
+    with _keys(), contextlib.suppress(KeyboardInterrupt), full_screen() as draw:
         while True:
-            live.update(drawn(), refresh=True)
+            draw(drawn())
             if _pressed(every_s) in ("q", "Q", "\x03", "\x04"):
                 return
 
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Keys arrive one by one and unseen; the terminal is left as it was found."""
+    """Read keys one by one and without echo; the terminal is restored afterwards."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:

@@ -1,12 +1,13 @@
-"""`treadle why`: the one reason a job waits, what it rests on, and what would change it."""
+"""`treadle why`: the reason a job waits, the evidence for it, and what would change it."""
 
 import click
 
 from treadle.cli.live.job_rows import cause_text
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.session import desk, echo_json, json_option
+from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import between, ordinal, plain
+from treadle.cli.show.wording import plain
+from treadle.core.wording import between, ordinal
 from treadle.wire.jobs import StartEstimate, State, Why
 
 _HEADS = {
@@ -27,8 +28,8 @@ _HEADS = {
 @job_argument
 @json_option
 def why(job: str, as_json: bool) -> None:
-    """Say why JOB waits, or holds what it holds."""
-    here = desk()
+    """Show why JOB waits, or why it holds its devices."""
+    here = session()
     answer = here.client.why(one_job(here, job))
     if as_json:
         echo_json(answer)
@@ -37,7 +38,7 @@ def why(job: str, as_json: bool) -> None:
 
 
 def why_text(answer: Why, *, width: int) -> str:
-    """The dominant reason first, then what supports it and what to do."""
+    """The main reason first, then its evidence and what would help."""
     head = "can never run as it is" if answer.never else _HEADS[answer.state]
     word = cause_text(answer.cause, answer.state)
     cause = f" ({word})" if word else ""
@@ -54,5 +55,5 @@ def why_text(answer: Why, *, width: int) -> str:
 def estimate_text(estimate: StartEstimate | None) -> str:
     if estimate is None:
         return ""
-    rests = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
-    return f"{between(estimate.earliest_s, estimate.latest_s)}{rests}"
+    basis = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
+    return f"{between(estimate.earliest_s, estimate.latest_s)}{basis}"

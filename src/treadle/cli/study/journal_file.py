@@ -1,10 +1,10 @@
-"""Writing a simulated run's journal: complete, or not at all."""
+"""Write the journal of a simulation, completely or not at all."""
 
-import contextlib
 from dataclasses import asdict
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
+from treadle.files import writing
 from treadle.journal.codec import Opened
 from treadle.journal.journal import JournalWriter
 from treadle.reports.export import check_writable
@@ -14,18 +14,12 @@ from treadle.version import __version__
 
 
 def finish_with_journal(experiment: Experiment, path: Path) -> Summary:
-    """Run to the end and leave the journal at that path; a failed run leaves nothing."""
+    """Run to the end and write the journal to that path; a failed run leaves no file."""
     check_writable(path)
-    partial = path.with_name(f".{path.name}.partial")
     opened = Opened(__version__, experiment.cluster, asdict(experiment.settings))
     try:
-        with partial.open("wb") as file:
+        with writing(path) as file:
             experiment.simulation.observe(JournalWriter(file, opened))
-            summary = experiment.finish()
-        partial.replace(path)
+            return experiment.finish()
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-    return summary

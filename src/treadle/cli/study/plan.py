@@ -1,5 +1,4 @@
-"""`treadle plan`: the execution plans of a model on some devices, with predicted time and
-memory."""
+"""`treadle plan`: the execution plans of a model, with predicted time and memory."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,34 +6,40 @@ from itertools import groupby
 
 import click
 
+from treadle.cli.show.table import Column, table
 from treadle.cli.study.options import Number
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import devices, did_you_mean
 from treadle.models.plans.catalogue import ALIASES, TYPES
 from treadle.models.plans.iteration_time import ModelType, Shape, describe
 from treadle.models.plans.memory import Room
 from treadle.models.plans.space import Candidate, candidates, dense
-from treadle.traces.suggest import did_you_mean
 
 _NODE = 8
 _DEVICES_MAX = 4096
+_COLUMNS = (
+    Column("plan"),
+    *(Column(title, right=True) for title in ("s/iter", "samples/s", "GiB", "host GiB")),
+    Column("fits"),
+)
 
 
 @click.command()
 @click.argument("model")
 @click.option(
-    "--devices", type=click.IntRange(1, _DEVICES_MAX), help="How many devices.  [default: 8]"
+    "--devices", type=click.IntRange(1, _DEVICES_MAX), help="Number of devices.  [default: 8]"
 )
 @click.option(
     "--nodes",
     metavar="N+N",
-    help="Devices on each node: 4+4, say.  [default: as few nodes of 8 as hold them]",
+    help="Devices on each node, such as 4+4.  [default: nodes of 8]",
 )
 @click.option(
     "--cores",
     type=Number(min=0, min_open=True),
     default=4.0,
     show_default=True,
-    help="Cores for each device.",
+    help="Cores per device.",
 )
 @click.option(
     "--memory-gib",
@@ -48,9 +53,11 @@ _DEVICES_MAX = 4096
     type=Number(min=0, min_open=True),
     default=200.0,
     show_default=True,
-    help="Host memory for each device.",
+    help="Host memory per device.",
 )
-@click.option("--all", "every", is_flag=True, help="Every plan, not the best of each kind.")
+@click.option(
+    "--all", "every", is_flag=True, help="List every plan, not only the best of each kind."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def plan(
     model: str,
@@ -63,7 +70,7 @@ def plan(
     every: bool,
     as_json: bool,
 ) -> None:
-    """List the execution plans of MODEL: how long an iteration takes, and what fits."""
+    """List the execution plans of MODEL: the time of an iteration, and whether it fits."""
     known = _model(model)
     shape = _shape(devices, nodes)
     room = Room(memory_gib, host_gib)
@@ -75,7 +82,7 @@ def plan(
     click.echo(_heading(known, shape, cores))
     click.echo(_table(known, listed, room))
     if len(listed) < len(found):
-        click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists every one")
+        click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists all")
     unfit = next((candidate for candidate in listed if not candidate.feasible), None)
     if unfit is not None:
         click.echo(f"{describe(unfit.plan)} does not fit: {unfit.problem}")
@@ -101,12 +108,12 @@ def _model(name: str) -> ModelType:
 
 
 def _shape(devices: int | None, nodes: str | None) -> Shape:
-    """How many devices lie on each node."""
+    """The number of devices on each node."""
     if nodes is None:
         return dense(_NODE if devices is None else devices, _NODE)
     counts = nodes.split("+")
     if not all(count.isascii() and count.isdigit() and int(count[:9]) > 0 for count in counts):
-        raise InvalidInputError(f"--nodes is {nodes!r}; expected devices on each node, as in 4+4")
+        raise InvalidInputError(f"--nodes is {nodes!r}; expected devices on each node, such as 4+4")
     shape = tuple(sorted((int(count[:9]) for count in counts), reverse=True))
     if sum(shape) > _DEVICES_MAX:
         raise InvalidInputError(
@@ -114,14 +121,14 @@ def _shape(devices: int | None, nodes: str | None) -> Shape:
         )
     if devices is not None and devices != sum(shape):
         raise InvalidInputError(
-            f"--nodes {nodes} holds {sum(shape)} devices and --devices says {devices}; "
-            "leave one of them out"
+            f"--nodes {nodes} has {sum(shape)} devices and --devices is {devices}; "
+            "remove one of them"
         )
     return shape
 
 
 def _best_of_each_kind(found: Iterable[Candidate], room: Room) -> list[Candidate]:
-    """The fastest of each kind that fits, or the one that comes nearest to fitting."""
+    """The fastest plan of each kind that fits, or the one that is closest to fitting."""
     best: dict[tuple[object, ...], Candidate] = {}
     for candidate in found:
         plan = candidate.plan
@@ -155,12 +162,12 @@ def _row(model: ModelType, candidate: Candidate) -> dict[str, object]:
 def _heading(model: ModelType, shape: Shape, cores: float) -> str:
     facts = model.facts
     size = sum(shape)
-    where = f"{size} device{'s' if size > 1 else ''}"
+    where = devices(size)
     if len(shape) > 1:
         where += f" on {len(shape)} nodes ({_nodes(shape)})"
     return (
         f"{facts.name}: {facts.parameters / 1e9:.3g} billion parameters, batch {facts.batch}, "
-        f"{where}, {cores:g} cores for each\n"
+        f"{where}, {cores:g} cores per device\n"
     )
 
 
@@ -172,8 +179,7 @@ def _nodes(shape: Shape) -> str:
 
 def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
     if not listed:
-        return f"no plan gives every device whole samples of a batch of {model.facts.batch}"
-    titles = ("plan", "s/iter", "samples/s", "GiB", "host GiB", "fits")
+        return f"no plan gives each device the same number of samples; the batch is {model.facts.batch}"
     rows = [
         (
             describe(c.plan),
@@ -185,17 +191,11 @@ def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
         )
         for c in listed
     ]
-    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(5)]
-    lines = []
-    for row in (titles, *rows):
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:], strict=True)]
-        lines.append("  ".join([*cells, row[5]]).rstrip())
-    return "\n".join(lines)
+    return table(_COLUMNS, rows)
 
 
 def _fits(candidate: Candidate, room: Room) -> str:
-    """Whether a plan fits, in as few words as a table has room for."""
+    """Whether a plan fits, in few words."""
     needed = candidate.memory
     if candidate.feasible:
         return "yes"

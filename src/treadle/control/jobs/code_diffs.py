@@ -5,12 +5,11 @@ kept in memory as often. Members of an array, and jobs of the same state of the 
 """
 
 import hashlib
-import os
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.store.folder import flush
+from treadle.files import replace
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -29,20 +28,7 @@ class Diffs:
         if path.exists():
             return digest
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        draft = path.with_name(f"{digest}.{os.urandom(4).hex()}")
-        try:
-            with os.fdopen(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-            ) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.rename(path)
-        except OSError:
-            with suppress(OSError):
-                draft.unlink()
-            raise
-        flush(self._folder)
+        replace(path, data, mode=0o600, sync=True)
         return digest
 
     def read(self, digest: str) -> str:

@@ -19,6 +19,7 @@ from uuid import uuid4
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.engines.node.processes import ProcessId
+from treadle.files import replace
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
@@ -125,9 +126,7 @@ class AttemptFolders:
             if re.fullmatch(r"[0-9a-f]{32}", text := path.read_text()):
                 return text
         fresh = uuid4().hex
-        through = path.with_suffix(".new")
-        through.write_text(fresh)
-        through.replace(path)
+        replace(path, fresh.encode())
         return fresh
 
 
@@ -219,9 +218,7 @@ def seal(folder: Path, cause: str) -> bool:
         if status is None or not status.ended:
             body = {"state": "ended", "code": 137, "codes": [], "cause": cause, "error": ""}
             body |= {"started_at": status and status.started_at, "ended_at": None}
-            through = folder / "status.sealed"
-            through.write_text(json.dumps(body))
-            through.replace(folder / "status.json")
+            replace(folder / "status.json", json.dumps(body).encode())
     return True
 
 

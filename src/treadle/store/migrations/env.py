@@ -1,4 +1,4 @@
-"""What alembic runs: the steps, on the connection and in the transaction that it was given."""
+"""Alembic's entry point: run the migrations on the given connection, in its transaction."""
 
 from alembic import context
 
@@ -8,7 +8,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=REVISION_TABLE,
-    # Both databases undo changes of tables; alembic does not expect it of SQLite.
+    # Both databases can roll back changes of tables; alembic does not expect it of SQLite.
     transactional_ddl=True,
     # SQLite changes a column by copying its table.
     render_as_batch=True,

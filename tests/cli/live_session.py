@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from treadle.cli.live.session import Desk
+from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.jobs import (
@@ -277,7 +277,7 @@ class Moment:
 def treadle(client: ValueClient, *words: str, columns: int = 80, user: str = "anna") -> int:
     """Run one command against those values; its exit code."""
     moment = Moment()
-    desk = Desk(
+    session = Session(
         connect=lambda: client,
         now=lambda: NOW,
         stopwatch=moment.stopwatch,
@@ -285,4 +285,4 @@ def treadle(client: ValueClient, *words: str, columns: int = 80, user: str = "an
         columns=columns,
         user=lambda: user,
     )
-    return run(list(words), desk)
+    return run(list(words), session)

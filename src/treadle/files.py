@@ -1,0 +1,105 @@
+"""Files that appear whole or not at all: written beside their place, then renamed.
+
+A reader sees the old content or the new one, never a part. Standard library only, so that every
+layer may use it.
+
+`engines/node/supervisor.py` does not: its status goes through a file whose blocks were reserved
+while the disk still had room, and a fresh draft could not be written to a full disk.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+_NAME_MAX = 40  # characters of the file's name in that of its draft, which must fit 255 bytes
+
+
+@contextmanager
+def replacing(
+    path: Path, *, mode: int = 0o666, sync: bool = False, draft: str = ""
+) -> Iterator[BinaryIO]:
+    """Open a draft that replaces `path` when the block ends, and is removed when it raises.
+
+    mode: of the new file, less the umask.
+    sync: content and name are on disk when the block has ended.
+    draft: a fixed name for the draft, for files that only one process writes: the draft that a
+    crash left behind is then replaced too. By default every draft has a name of its own.
+    """
+    beside = path.with_name(draft) if draft else _draft(path)
+    if draft:
+        beside.unlink(missing_ok=True)
+    file = _open_new(beside, mode)
+    try:
+        with file:
+            yield file
+            if sync:
+                _flush_file(file)
+        beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+    if sync:
+        flush(path.parent)
+
+
+@contextmanager
+def writing(path: Path, *, mode: int = 0o666, sync: bool = False) -> Iterator[BinaryIO]:
+    """Open the output file that a user named: a device or a pipe is written in place."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+    else:
+        with replacing(path, mode=mode, sync=sync) as file:
+            yield file
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
+    """Give a file this content, or make it."""
+    with replacing(path, mode=mode, sync=sync) as file:
+        file.write(content)
+
+
+def create(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
+    """Make a file that is on disk when this returns; False if the name is taken already."""
+    beside = _draft(path)
+    file = _open_new(beside, mode)
+    try:
+        with file:
+            file.write(content)
+            _flush_file(file)
+        try:
+            # Unlike a rename, a link never replaces what another process made meanwhile.
+            os.link(beside, path, follow_symlinks=False)
+        except FileExistsError:
+            return False
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+    flush(path.parent)
+    return True
+
+
+def flush(folder: Path) -> None:
+    """Bring the folder's names to the disk: without it a new name may be lost in a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _draft(path: Path) -> Path:
+    """A name of its own beside the path."""
+    return path.with_name(f".{path.name[:_NAME_MAX]}.{os.urandom(8).hex()}.partial")
+
+
+def _open_new(path: Path, mode: int) -> BinaryIO:
+    """Exclusive, so that no link that somebody put there is followed."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
+
+
+def _flush_file(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,92 @@
+"""Counts, lengths of time and waits as text."""
+
+import pytest
+
+from treadle.core.wording import (
+    between,
+    devices,
+    did_you_mean,
+    free_of,
+    jobs,
+    listed,
+    ordinal,
+    several,
+    short_span,
+    sizes,
+    span,
+    times,
+)
+
+
+def test_one_is_singular_and_thousands_have_a_comma() -> None:
+    assert [several(n, "job") for n in (0, 1, 2, 1234)] == [
+        "0 jobs",
+        "1 job",
+        "2 jobs",
+        "1,234 jobs",
+    ]
+    assert several(2, "entry", "entries") == "2 entries"
+    assert (devices(1), devices(8)) == ("1 device", "8 devices")
+    assert (jobs(1, "waits", "wait"), jobs(3, "waits", "wait")) == ("1 job waits", "3 jobs wait")
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "text"),
+    [
+        (0, 1, "the only device is taken"),
+        (0, 8, "all 8 are taken"),
+        (1, 8, "1 of 8 is free"),
+        (2, 8, "2 of 8 are free"),
+    ],
+)
+def test_free_devices_end_a_sentence(free: int, total: int, text: str) -> None:
+    assert free_of(free, total) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sentence", "column"),
+    [
+        (-3.0, "a moment", "0s"),
+        (0.4, "a moment", "0s"),
+        (59.0, "59 s", "59s"),
+        (60.0, "1 min", "1m"),
+        (90.0, "1.5 min", "1m"),
+        (5400.0, "1.5 h", "1h30m"),
+        (36_000.0, "10 h", "10h00m"),
+        (86_400.0, "1 day", "1d00h"),
+        (187_200.0, "2.2 days", "2d04h"),
+    ],
+)
+def test_a_length_of_time_in_a_sentence_and_in_a_column(
+    seconds: float, sentence: str, column: str
+) -> None:
+    assert (span(seconds), short_span(seconds)) == (sentence, column)
+
+
+@pytest.mark.parametrize(
+    ("earliest_s", "latest_s", "text"),
+    [
+        (None, None, "not within the simulated time"),
+        (300.0, None, "in 5m or much later"),
+        (0.0, 0.5, "at once"),
+        (300.0, 310.0, "in about 5m"),
+        (300.0, 1200.0, "in 5m to 20m"),
+    ],
+)
+def test_a_wait_has_its_range(earliest_s: float | None, latest_s: float | None, text: str) -> None:
+    assert between(earliest_s, latest_s) == text
+
+
+def test_numbers_and_names_in_a_row() -> None:
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112, 1001)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th", "1,001st")
+    ]
+    assert [times(n) for n in (1, 2, 3)] == ["once", "twice", "3 times"]
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert listed(["a", "b"], 2) == "a, b"
+    assert (sizes([1, 2, 3]), sizes([1, 2, 4]), sizes([2])) == ("1..3", "1,2,4", "2")
+
+
+def test_a_similar_word_is_offered_and_no_other() -> None:
+    assert did_you_mean("cnacel", ["cancel", "ps"]) == "; did you mean cancel?"
+    assert did_you_mean("zzz", ["cancel", "ps"]) == ""
