@@ -9,7 +9,7 @@ wrappers as live.
 import sys
 import time
 
-from treadle.control.loop.live_policy import PLACEMENT, belief_on, make
+from treadle.control.loop import PLACEMENT, PolicyInCharge, belief_on
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import Event, JobStarted, JobSubmitted
@@ -32,7 +32,7 @@ def main() -> int:
 
 def longest_s(name: str) -> float:
     cluster = Cluster((Node("here", 16),))
-    policy, _ = make(name, PLACEMENT, belief_on(cluster))
+    policy = PolicyInCharge().make(name, PLACEMENT, belief_on(cluster))
     scheduler = Scheduler(policy, cluster)
     elastic = [job(f"elastic-{number}", (1, 2, 4)) for number in range(6)]
     started(scheduler, scheduler.step(map(JobSubmitted, elastic), 0.0), 1.0)

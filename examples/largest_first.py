@@ -66,7 +66,7 @@ def main() -> None:
     scheduler = Scheduler(LargestFirst(placement("consolidate")), Cluster.grid(2, 4))
     engine = SimulatedEngine(jobs, ScalingModel())
     Simulation(scheduler, engine, observers=(recording(recorder),)).run()
-    for name, story in recorder.stories.items():
+    for name, story in recorder.histories.items():
         print(f"{name:6} started at {story.first_start_at:g} s, ended at {story.ended_at:g} s")
 
 

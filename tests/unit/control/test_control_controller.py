@@ -8,7 +8,6 @@ from treadle.control.loop.controller import Controller
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobFinished, JobStarted, JobSubmitted, NodeLost
-from treadle.core.ports import Abilities
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Schedule
 from treadle.testing.builders import job
@@ -17,8 +16,6 @@ from treadle.testing.clocks import ManualClock
 
 class Obedient:
     """An engine that writes its orders down."""
-
-    abilities = Abilities()
 
     def __init__(self) -> None:
         self.orders: list[Action] = []

@@ -19,7 +19,7 @@ from treadle.control.jobs import (
     check_nodes,
     restore,
 )
-from treadle.control.learning import PROFILES_MAX, Learner, ProgressWatch
+from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
 from treadle.control.loop import (
     DEFAULT,
     PLACEMENT,
@@ -38,7 +38,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.scheduler import Scheduler
 from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
-from treadle.failures.memory import Memory, Patience
+from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.store.rows import JournalRow
@@ -105,13 +105,13 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         settings.wanted.placement or kept.get("placement") or PLACEMENT,
         belief,
     )
-    failures = Memory(limit=REMEMBERED_MAX)
+    failures = FailureHistory(limit=REMEMBERED_MAX)
     if "failures" in kept:
         failures.restore(json.loads(kept["failures"]))
     retry = Classified(live_verdicts(settings.rules), settings.patience, failures)
     scheduler = Scheduler(policy, cluster, retry=retry)
     jobs = JobTable(store, next_number=store.next_number())
-    learner = Learner(reversed(store.profiles(PROFILES_MAX)))
+    learner = JobLearner(reversed(store.profiles(PROFILES_MAX)))
     gates = Gates(jobs.state_of)
     restored = restore(store, jobs, scheduler, learner, gates, clock.now())
     condition = Condition()

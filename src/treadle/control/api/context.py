@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from treadle.control.jobs import Diffs, Gates, JobTable
-from treadle.control.learning import Learner
+from treadle.control.learning import JobLearner
 from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId
@@ -19,7 +19,7 @@ class Context:
     belief: InterleavingModel
     jobs: JobTable
     gates: Gates
-    learner: Learner
+    learner: JobLearner
     charge: PolicyInCharge
     condition: Condition
     commit: Commit

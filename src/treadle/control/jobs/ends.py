@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from treadle.control.jobs.records import JobRecord
 from treadle.control.jobs.table import JobTable
-from treadle.control.learning import Learner
+from treadle.control.learning import JobLearner
 from treadle.core.attempt import How, Verdict
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
@@ -17,7 +17,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
 from treadle.failures.classifier import classify_ranks
-from treadle.failures.lines import clean
+from treadle.failures.log_lines import clean
 from treadle.failures.retry import LAUNCHING, UNKNOWN
 from treadle.failures.rules import RuleTable
 from treadle.failures.tail import LIMIT_BYTES
@@ -36,7 +36,7 @@ class EndCompletion:
     def __init__(
         self,
         jobs: JobTable,
-        learner: Learner,
+        learner: JobLearner,
         scheduler: Scheduler,
         *,
         engine: Engine,

@@ -9,7 +9,7 @@ import msgspec
 from treadle.control.jobs.gates import Fact, Gates
 from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.jobs.table import JobTable
-from treadle.control.learning import Learner
+from treadle.control.learning import JobLearner
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
@@ -33,7 +33,12 @@ class Restored:
 
 
 def restore(
-    store: Store, jobs: JobTable, scheduler: Scheduler, learner: Learner, gates: Gates, now: float
+    store: Store,
+    jobs: JobTable,
+    scheduler: Scheduler,
+    learner: JobLearner,
+    gates: Gates,
+    now: float,
 ) -> Restored:
     """Fill an empty table and an empty scheduler."""
     kept = store.settings()

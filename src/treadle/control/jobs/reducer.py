@@ -10,7 +10,7 @@ from dataclasses import replace
 from treadle.control.jobs.attempts import called_off, closed, opened, started
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.table import JobTable
-from treadle.control.learning import Learner, keys_of
+from treadle.control.learning import JobLearner, keys_of
 from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import (
@@ -44,7 +44,7 @@ Fact = Event | RecordFact
 class Reducer:
     """Applies what happened to the table of jobs."""
 
-    def __init__(self, jobs: JobTable, learner: Learner, scheduler: Scheduler) -> None:
+    def __init__(self, jobs: JobTable, learner: JobLearner, scheduler: Scheduler) -> None:
         self._jobs = jobs
         self._learner = learner
         self._scheduler = scheduler

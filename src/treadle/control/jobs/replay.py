@@ -6,7 +6,7 @@ from typing import get_args
 from treadle.control.jobs.records import JobRecord
 from treadle.control.jobs.reducer import Reducer
 from treadle.control.jobs.table import JobTable
-from treadle.control.learning import Learner
+from treadle.control.learning import JobLearner
 from treadle.core.actions import Action
 from treadle.core.events import Event
 from treadle.core.scheduler import Scheduler
@@ -26,7 +26,7 @@ class Rebuilt:
         """scheduler: empty, with the nodes that the journal began with and its retry rule."""
         self.scheduler = scheduler
         self.jobs = JobTable()
-        self.learner = Learner()
+        self.learner = JobLearner()
         self.ended: dict[str, JobRecord] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}
         self._reducer = Reducer(self.jobs, self.learner, scheduler)

@@ -16,7 +16,7 @@ from treadle.store.rows import ProfileRow
 LEARN_S = 5.0  # a speed counts if it was measured over at least so long
 
 
-class Learner:
+class JobLearner:
     """Changed by facts about jobs; asked by submissions and by people."""
 
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from treadle.control.learning import progress_lines
-from treadle.control.learning.learner import Learner
+from treadle.control.learning.learner import JobLearner
 from treadle.control.learning.metering import Gauge
 from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError
@@ -34,7 +34,7 @@ class ProgressWatch:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: JobLearner,
         scheduler: Scheduler,
         belief: PerformanceModel,
         clock: Clock,

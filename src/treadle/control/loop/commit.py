@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from treadle.control.jobs import EndCompletion, Fact, Gates, JobTable, Reducer, job_of, row_of
-from treadle.control.learning import Learner
+from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
@@ -26,7 +26,7 @@ from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, JobFai
 from treadle.core.job import JobId
 from treadle.core.ports import Clock
 from treadle.core.scheduler import Scheduler
-from treadle.failures.memory import Memory
+from treadle.failures.failure_history import FailureHistory
 from treadle.journal.codec import Noted, PolicySet, decided, encode
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, JournalRow
@@ -57,8 +57,8 @@ class Committed:
     scheduler: Scheduler
     jobs: JobTable
     gates: Gates
-    learner: Learner
-    failures: Memory  # of the scheduler's retry rule
+    learner: JobLearner
+    failures: FailureHistory  # of the scheduler's retry rule
 
 
 class Commit:

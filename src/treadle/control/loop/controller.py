@@ -13,7 +13,7 @@ from typing import Protocol
 from treadle.control.jobs import Fact, core_facts
 from treadle.core.actions import Action
 from treadle.core.events import AttemptEnded, Event
-from treadle.core.ports import Clock, Engine
+from treadle.core.ports import Clock
 from treadle.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
@@ -21,6 +21,20 @@ OnDecided = Callable[[float], None]  # called with the seconds that a decision t
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
 PACE = 4.0  # after a decision the loop listens for so many times as long as that took
+
+
+class CarriesOut(Protocol):
+    """The one thing that the loop needs of an engine."""
+
+    async def carry_out(self, actions: Sequence[Action]) -> None: ...
+
+
+class Facts(Protocol):
+    """A queue of facts; None wakes the loop and says nothing."""
+
+    def empty(self) -> bool: ...
+    def get_nowait(self) -> Fact | None: ...
+    async def get(self) -> Fact | None: ...
 
 
 class Steps(Protocol):
@@ -41,9 +55,9 @@ class Controller:
     def __init__(
         self,
         scheduler: Scheduler,
-        engine: Engine,
+        engine: CarriesOut,
         clock: Clock,
-        inbox: "asyncio.Queue[Fact | None]",
+        inbox: Facts,
         *,
         observers: Sequence[Observer] = (),
         steps: Steps | None = None,
