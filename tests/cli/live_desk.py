@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from treadle.cli.live.session import Desk
 from treadle.cli.main import run
+from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -19,10 +20,8 @@ from treadle.wire.jobs import (
     Why,
 )
 from treadle.wire.machine import (
-    DeviceView,
     EventPage,
     EventView,
-    NodeView,
     PolicyView,
     Role,
     Status,

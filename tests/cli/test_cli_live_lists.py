@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from tests.cli.live_desk import NOW, STATUS, ValueClient, detail, job, running, treadle
 
+from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__
 from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
-from treadle.wire.machine import DeviceView, EventView, NodeView, ProcessView, UsageRow
+from treadle.wire.machine import EventView, UsageRow
 
 BERT = running(
     "9",

@@ -11,15 +11,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.server.memory import MemoryService
 from tests.server.running import running
 
 from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
 from treadle.client.pace import looks
-from treadle.client.stream import EventReader, Received
+from treadle.client.resuming import Resuming
 from treadle.core.errors import InvalidInputError
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.problems import RequestError
@@ -209,22 +207,31 @@ def test_the_kept_token_goes_to_http_servers_only(tmp_path):
 # -- pieces
 
 
-@given(
-    st.lists(st.tuples(st.text("0123456789:", min_size=1), st.dictionaries(st.text(), st.text()))),
-    st.lists(st.integers(1, 50)),
-)
-def test_events_are_read_wherever_the_bytes_are_cut(
-    events: list[tuple[str, dict[str, str]]], cuts: list[int]
-):
-    stream = b": hello\n\n"
-    for identity, body in events:
-        stream += f"id: {identity}\r\ndata: {json.dumps(body)}\r\n\r\n".encode()
-    reader, seen = EventReader(), []
-    for cut in [*cuts, len(stream)]:
-        piece, stream = stream[:cut], stream[cut:]
-        seen += list(reader.feed(piece))
-    expected = [Received(i, "message", json.dumps(body).encode()) for i, body in events]
-    assert seen == expected
+def test_a_stream_that_breaks_at_once_again_and_again_is_given_up():
+    resuming, waited_s = Resuming(now=lambda: 0.0), 0.0
+    while waited_s < 30:
+        resuming.opened()
+        resuming.broken(NoAnswerError("broke"))
+        waited_s += resuming.delay_s()
+    assert waited_s < 33
+    with pytest.raises(NoAnswerError, match="broke"):
+        resuming.broken(NoAnswerError("broke"))
+
+
+def test_a_quiet_stream_whose_connections_last_is_never_given_up():
+    now_s = 0.0
+    resuming = Resuming(now=lambda: now_s)
+    for _ in range(1000):
+        resuming.opened()
+        now_s += 60.0
+        resuming.broken(NoAnswerError("broke"))
+        assert resuming.delay_s() == 0.1
+
+
+def test_an_answer_that_is_no_stream_is_said_so_at_once():
+    odd = pytest.raises(NoAnswerError, match="text/event-stream")
+    with answering(partial(reply, body=b"<html>")) as url, Client(url) as client, odd:
+        next(client.follow_events(after=0))
 
 
 def test_the_client_loads_quickly_and_without_the_server():

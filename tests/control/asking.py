@@ -6,50 +6,50 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
-from treadle.control.api.service import Live
+from treadle.control.api import LiveService
 from treadle.testing.checks import check
 from treadle.wire.jobs import State, Why
 from treadle.wire.problems import ConflictError
 
 LONG = "exec sleep 60"
-Story = Callable[[Live], Awaitable[None]]
+Story = Callable[[LiveService], Awaitable[None]]
 
 
 def told(story: Story, root: Path, **settings: object) -> None:
-    """Live through a story, and leave nothing running."""
+    """LiveService through a story, and leave nothing running."""
 
     async def whole() -> None:
         async with living(root, **settings) as live:  # type: ignore[arg-type]
             await story(live)
             await end_all(live)
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     asyncio.run(asyncio.wait_for(whole(), 60))
 
 
-async def end_all(live: Live) -> None:
+async def end_all(live: LiveService) -> None:
     for view in live.jobs(limit=1000).jobs:
         with suppress(ConflictError):  # It may have ended by now.
             await live.cancel(ME, view.id)
     await ended(live, *(view.id for view in live.jobs(limit=1000).jobs))
 
 
-async def runs(live: Live, body: str = LONG, **fields: object) -> str:
+async def runs(live: LiveService, body: str = LONG, **fields: object) -> str:
     """Submit a job and wait until it runs; it ends quickly when it is told to."""
     job = (await live.submit(ME, bash(body, **{"grace_s": 0.2, **fields}))).id
     await until(live, State.RUNNING, jobs=(job,))
     return job
 
 
-async def waits(live: Live, body: str = LONG, **fields: object) -> str:
+async def waits(live: LiveService, body: str = LONG, **fields: object) -> str:
     """Submit a job and wait until the policy has looked at it."""
     job = (await live.submit(ME, bash(body, **{"grace_s": 0.2, **fields}))).id
     await looked_at(live)
     return job
 
 
-async def looked_at(live: Live) -> None:
-    while live.desk.scheduler.is_due(live.desk.clock.now()) or not live.desk.inbox.empty():
+async def looked_at(live: LiveService) -> None:
+    while live.context.scheduler.is_due(live.context.clock.now()) or not live.context.inbox.empty():
         await asyncio.sleep(0.005)
 
 

@@ -15,11 +15,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from treadle.control.api.service import Live, LiveSettings
-from treadle.control.jobs.recovery import Wanted
+from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.scheduler import Scheduler
+from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
 from treadle.failures.memory import Patience
 from treadle.failures.retry import Classified, live_verdicts
@@ -112,12 +113,11 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
     store = Store.open(url, hook=hook)
     settings = LiveSettings(
         root=folder / "state",
-        devices=CpuSlots(4),
-        node_name="here",
+        engine=partial(LocalEngine, devices=CpuSlots(4), node_name="here"),
         wanted=Wanted(policy=POLICY),
         patience=PATIENCE,
     )
-    live = Live(store, settings)
+    live = LiveService(store, settings)
     await journal_gives_the_same_books(live, folder)
     await live.begin()
     try:
@@ -126,22 +126,22 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
         await live.close()
 
 
-async def journal_gives_the_same_books(live: Live, folder: Path) -> None:
+async def journal_gives_the_same_books(live: LiveService, folder: Path) -> None:
     """What the journal replays to is what the rows of the store say."""
     path = folder / "exported.journal"
     path.write_bytes(b"".join([piece async for piece in live.journal()]))
-    scheduler = live.desk.scheduler
+    scheduler = live.context.scheduler
     retry = Classified(live_verdicts(shipped()), PATIENCE)
     again: Scheduler = replay(read(path), scheduler.policy, retry=retry)
     for name in {*again.jobs, *scheduler.jobs}:
         one, other = again.jobs.get(name), scheduler.jobs.get(name)
         assert one == other, f"the journal says {one}, the row {other}"
-    assert again.held == scheduler.held, "held"
+    assert again.blocked == scheduler.blocked, "blocked"
     assert again.tenancy.tenants == scheduler.tenancy.tenants, "tenants"
     assert again.counters == scheduler.counters, "counters"
 
 
-async def user(live: Live, folder: Path, jobs: int) -> None:
+async def user(live: LiveService, folder: Path, jobs: int) -> None:
     """Submit jobs and see them through; goes on where the one before was interrupted."""
     told = Told(folder)
     past = told.read()

@@ -4,10 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-from treadle.control.api.service import Live, LiveSettings
-from treadle.control.jobs.recovery import Wanted
+from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
 from treadle.failures.memory import Patience
 from treadle.store.store import Store
@@ -28,18 +29,17 @@ async def living(
     url: str = "",
     patience: Patience = PATIENCE,
     store_patience_s: float = 15.0,
-) -> AsyncIterator[Live]:
+) -> AsyncIterator[LiveService]:
     """A controller over the state in that folder, which is left as it is."""
     address = url or f"sqlite:///{root / 'treadle.db'}"
     store = Store.open(address, patience_s=store_patience_s)
     settings = LiveSettings(
         root=root / "state",
-        devices=devices or CpuSlots(slots),
-        node_name="here",
+        engine=partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here"),
         wanted=Wanted(policy=policy),
         patience=patience,
     )
-    live = Live(store, settings)
+    live = LiveService(store, settings)
     await live.begin()
     try:
         yield live
@@ -51,7 +51,9 @@ def bash(body: str, **fields: object) -> JobRequest:
     return JobRequest(command=("/bin/bash", "-c", body), **fields)  # type: ignore[arg-type]
 
 
-async def until(live: Live, *states: State, jobs: tuple[str, ...], within_s: float = 60.0) -> None:
+async def until(
+    live: LiveService, *states: State, jobs: tuple[str, ...], within_s: float = 60.0
+) -> None:
     """Wait until these jobs are in one of these states."""
 
     async def reached() -> None:
@@ -61,18 +63,30 @@ async def until(live: Live, *states: State, jobs: tuple[str, ...], within_s: flo
     await asyncio.wait_for(reached(), within_s)
 
 
-def view_of(live: Live, job: str) -> JobView:
+def view_of(live: LiveService, job: str) -> JobView:
     return live.job(job).job
 
 
-async def ended(live: Live, *jobs: str, within_s: float = 60.0) -> list[JobView]:
+async def ended(live: LiveService, *jobs: str, within_s: float = 60.0) -> list[JobView]:
     """Wait until these jobs have ended."""
     states = tuple(state for state in State if state.ended)
     await until(live, *states, jobs=jobs, within_s=within_s)
     return [view_of(live, job) for job in jobs]
 
 
-async def export(live: Live, path: Path) -> Path:
+async def export(live: LiveService, path: Path) -> Path:
     """The journal as a file."""
     path.write_bytes(b"".join([piece async for piece in live.journal()]))
     return path
+
+
+def local(live: LiveService) -> LocalEngine:
+    """The engine as what it is, for tests of this machine."""
+    engine = live.context.engine
+    assert isinstance(engine, LocalEngine)
+    return engine
+
+
+async def text_of(live: LiveService, job: str) -> str:
+    """What the newest attempt has printed so far."""
+    return (await live.log(job)).text

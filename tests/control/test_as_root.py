@@ -34,7 +34,7 @@ def test_a_users_job_resumes_from_its_own_checkpoint() -> None:
             await live.release(nobody, job)
             (view,) = await ended(live, job)
             assert (view.state, view.attempts) == (State.SUCCEEDED, 2)
-            assert live.log(job).text == "nobody\nsaved\n"
+            assert (await live.log(job)).text == "nobody\nsaved\n"
             checkpoints = folder / "state" / "checkpoints" / job
             assert checkpoints.stat().st_uid == entry.pw_uid
             assert checkpoints.stat().st_mode & 0o077 == 0

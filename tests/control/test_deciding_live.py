@@ -10,8 +10,8 @@ import pytest
 
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, export, living, until, view_of
-from treadle.control.api.service import Live
-from treadle.control.loop.live_policy import dressed
+from treadle.control.api import LiveService
+from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Change, Start, Stop
 from treadle.failures.memory import Patience
 from treadle.journal.journal import read
@@ -27,7 +27,7 @@ PAUSE = "for i in 1 2 3; do sleep 0.05 & wait $!; done"
 
 @pytest.mark.parametrize("policy", BUILT_IN)
 def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         jobs = []
         for number in range(6):
             request = bash(
@@ -64,11 +64,11 @@ def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str)
 def test_what_a_policy_wears_is_in_the_right_order_whatever_its_user_wrote(
     text: str, worn: str
 ) -> None:
-    assert dressed(text) == worn
+    assert wrapped(text) == worn
 
 
 def test_switching_the_policy_stops_nobody(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         jobs = [await runs(live, resumable=True) for _ in range(4)]
         waiting = await waits(live)
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
@@ -83,7 +83,7 @@ def test_switching_the_policy_stops_nobody(tmp_path: Path) -> None:
             await live.set_policy(ME, PolicyChange(policy="srft"))
         assert view_of(live, waiting).state is State.PENDING
 
-    async def again(live: Live) -> None:
+    async def again(live: LiveService) -> None:
         assert live.policy().policy == "rubick"
 
     told(story, tmp_path)
@@ -94,7 +94,7 @@ def test_switching_the_policy_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_what_would_fail_again_is_not_tried_again(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = "echo 'ModuleNotFoundError: No module named torchh' >&2; exit 1"
         job = await waits(live, body, retries=5)
         (view,) = await ended(live, job)
@@ -107,7 +107,7 @@ def test_what_would_fail_again_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         broken = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
         body = f'test "$TREADLE_ATTEMPT" -ge 3 || {{ echo "{broken}"; exit 1; }}'
         job = await waits(live, body, retries=5)
@@ -123,7 +123,7 @@ def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> 
 
 
 def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await waits(live, LONG, time_limit_s=0.3, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts) == (State.TIMEOUT, 1)
@@ -141,7 +141,7 @@ def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_p
 
 
 def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
         job = await waits(live, body, devices="4")
         while not view_of(live, job).failures:
@@ -195,7 +195,7 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
             assert views[0].failures == 0
             sizes = [len(attempt.devices) for attempt in live.job(job.id).attempts]
             assert len(set(sizes)) > 1
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     asyncio.run(asyncio.wait_for(whole(), 60))
     lines = [line.split() for line in story_path.read_text().splitlines()]
@@ -241,7 +241,7 @@ def test_no_job_is_changed_twice_within_its_rest(tmp_path: Path) -> None:
 
 
 def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         rigid = await runs(live, devices="2")
         soft = await runs(
             live, "trap 'exit 143' TERM; sleep 60 & wait $!", devices="2", resumable=True

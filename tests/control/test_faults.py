@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.control.asking import LONG, end_all, runs, told, waits
-from tests.control.living import ME, bash, ended, living, until, view_of
+from tests.control.living import ME, bash, ended, living, local, text_of, until, view_of
 from tests.store.test_store_faults import small_disk
-from treadle.control.api.service import Live
+from treadle.control.api import LiveService
 from treadle.control.loop import clock
-from treadle.engines.node import folders
+from treadle.engines.node import attempt_folders as folders
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
 from treadle.wire.problems import UnavailableError
@@ -26,8 +26,8 @@ from treadle.wire.problems import UnavailableError
 FLOOD_MIB = 64
 
 
-def supervisor_of(live: Live, job: str, attempt: int = 1) -> int:
-    found = folders.read_supervisor(live._engine.folders.path(job, attempt))
+def supervisor_of(live: LiveService, job: str, attempt: int = 1) -> int:
+    found = folders.read_supervisor(local(live).folders.path(job, attempt))
     assert found is not None
     return found.process.pid
 
@@ -45,9 +45,9 @@ async def gone(*pids: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def printed(live: Live, job: str, count: int = 1) -> list[str]:
+async def printed(live: LiveService, job: str, count: int = 1) -> list[str]:
     """The first words that a job prints."""
-    while len(words := live.log(job).text.split()) < count:
+    while len(words := (await text_of(live, job)).split()) < count:
         await asyncio.sleep(0.01)
     return words
 
@@ -56,7 +56,7 @@ async def printed(live: Live, job: str, count: int = 1) -> list[str]:
 
 
 def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = 'echo $$; test "$TREADLE_ATTEMPT" -ge 2 || exec sleep 60'
         job = await runs(live, body, devices="2", retries=2)
         (pid,) = await printed(live, job)
@@ -73,7 +73,7 @@ def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_pa
 
 
 def test_a_rank_that_is_killed_ends_the_others_and_says_137(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live, "echo $$; exec sleep 60", devices="3", retries=0)
         (pid,) = await printed(live, job)
         os.kill(int(pid), signal.SIGKILL)
@@ -84,7 +84,7 @@ def test_a_rank_that_is_killed_ends_the_others_and_says_137(tmp_path: Path) -> N
 
 
 def test_a_job_that_ignores_the_stop_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = "trap '' TERM INT HUP; echo $$; while :; do sleep 0.05; done"
         job = await runs(live, body, grace_s=0.2)
         (pid,) = await printed(live, job)
@@ -97,16 +97,16 @@ def test_a_job_that_ignores_the_stop_signal_is_killed_after_its_grace(tmp_path: 
 
 
 def test_daemons_that_a_job_forks_do_not_survive_it(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = (
             "for i in 1 2 3; do setsid bash -c 'echo $$; trap \"\" TERM; sleep 60 & wait' & done; "
             "until test $(wc -l < $LOG) -ge 3; do sleep 0.02; done; exit 5"
         )
-        folder = live._engine.folders.path("1", 1)
+        folder = local(live).folders.path("1", 1)
         job = await waits(live, body.replace("$LOG", f"{folder}/rank-0.log"), retries=0)
         (view,) = await ended(live, job)
         assert (view.state, view.code) == (State.FAILED, 5)
-        pids = [int(word) for word in live.log(job).text.split()]
+        pids = [int(word) for word in (await text_of(live, job)).split()]
         assert len(pids) == 3
         assert not any(map(alive, pids))
 
@@ -114,7 +114,7 @@ def test_daemons_that_a_job_forks_do_not_survive_it(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_nobody(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         line = "y" * 1023
         body = f"yes {line} | head -c {FLOOD_MIB}M; echo the end"
         job = await waits(live, body, devices="2", retries=0)
@@ -124,7 +124,7 @@ def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_nobody(tmp_path: Path
         (view,) = await ended(live, job)
         assert (view.state, view.code) == (State.SUCCEEDED, 0)
         for rank in range(2):
-            last = live.log(job, rank=rank, offset=-8)
+            last = await live.log(job, rank=rank, offset=-8)
             assert (last.text, last.ended) == ("the end\n", True)
             assert last.size == FLOOD_MIB * 2**20 + 8
 
@@ -132,8 +132,8 @@ def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_nobody(tmp_path: Path
 
 
 def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
-        (live.desk.root / "checkpoints").write_text("a file in the way")
+    async def story(live: LiveService) -> None:
+        (tmp_path / "state" / "checkpoints").write_text("a file in the way")
         job = await waits(live, "true", retries=1)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
@@ -144,7 +144,7 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
         )
         assert "checkpoints" in why.evidence[0]
         assert [attempt.told for attempt in live.job(job).attempts] == ["called off"] * 2
-        assert not live.desk.open
+        assert not live.context.jobs.open
 
     told(story, tmp_path)
 
@@ -165,7 +165,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 
 def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
         first = await runs(live, body, retries=0)
         async with locked(tmp_path / "treadle.db"):
@@ -201,7 +201,7 @@ def fill(path: Path) -> None:
     os.close(file)
 
 
-async def submit_for_ever(live: Live) -> None:
+async def submit_for_ever(live: LiveService) -> None:
     while True:
         await live.submit(ME, bash("true"))
 
@@ -221,12 +221,12 @@ def test_a_store_on_a_full_disk_waits_for_room_and_loses_nothing(tmp_path: Path)
             ballast.unlink()
             (view,) = await ended(live, job)
             assert (view.state, view.code) == (State.FAILED, 4)
-            while live.desk.store_error:
+            while live.context.condition.store_error:
                 await asyncio.sleep(0.01)
             late = (await live.submit(ME, bash("true"))).id
             assert (await ended(live, late))[0].state is State.SUCCEEDED
             await end_all(live)
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     with small_disk(tmp_path) as disk:
         asyncio.run(asyncio.wait_for(story(disk), 60))
@@ -242,7 +242,7 @@ def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
             (disk / "state" / "jobs" / job / "1" / "rank-0.log").unlink()
             late = (await live.submit(ME, bash("true"))).id
             assert (await ended(live, late))[0].state is State.SUCCEEDED
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     with small_disk(tmp_path) as disk:
         asyncio.run(asyncio.wait_for(story(disk), 60))
@@ -269,7 +269,7 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
 def test_a_wall_clock_that_jumps_changes_no_duration(
     tmp_path: Path, jump_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done"
         job = await runs(live, body, time_limit_s=30)
         waiting = await waits(live, "true", devices="4", time_limit_s=30)
@@ -315,7 +315,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
             ]
             assert live.why("2").because.startswith("it failed with exit status 137 (SIGKILL): ")
             assert live.job("2").failure is not None
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     for pid in asyncio.run(before()):
         os.kill(pid, signal.SIGKILL)
@@ -329,7 +329,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
 
 
 def test_a_job_that_is_held_while_it_runs_lets_go_and_goes_on_later(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live, LONG, resumable=True)
         await live.hold(ME, job)
         await until(live, State.HELD, jobs=(job,))

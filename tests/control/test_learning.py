@@ -10,7 +10,7 @@ import pytest
 from tests.control.asking import LONG, runs, told, waits
 from tests.control.daemons import daemon, until
 from tests.control.living import ME, bash, ended, living, view_of
-from treadle.control.api.service import Live
+from treadle.control.api import LiveService
 from treadle.control.learning.metering import Meter
 from treadle.control.learning.profiles import Profiles, keys_of
 from treadle.core.job import JobSpec, Profile
@@ -23,7 +23,7 @@ from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowed
 OTHER = Who(user="somebody", role=Role.USER, uid=12345)
 
 
-async def expected(live: Live, request: JobRequest, who: Who = ME) -> tuple[float, str]:
+async def expected(live: LiveService, request: JobRequest, who: Who = ME) -> tuple[float, str]:
     """How long a job would be taken to last, and why."""
     found = await live.dry_run(who, request)
     length = found.spec["iterations"]
@@ -34,7 +34,7 @@ async def expected(live: Live, request: JobRequest, who: Who = ME) -> tuple[floa
 def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> None:
     request = bash("sleep 0.4; true")
 
-    async def first(live: Live) -> None:
+    async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
             "nothing is known of jobs like it; it is taken to last an hour",
@@ -45,7 +45,7 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
         assert why.endswith("by its own past")
         assert (await expected(live, request, OTHER))[0] == 3600.0
 
-    async def second(live: Live) -> None:
+    async def second(live: LiveService) -> None:
         assert 0.4 <= (await expected(live, request))[0] < 2.0
 
     told(first, tmp_path)
@@ -55,7 +55,7 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
 def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path) -> None:
     request = bash("sleep 0.1", estimate_s=500.0)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         assert await expected(live, request) == (
             500.0,
             "it is taken to last about 500 s, by its user",
@@ -73,7 +73,7 @@ def test_the_same_program_with_other_words_is_a_job_like_it(tmp_path: Path) -> N
     def request(rate: str) -> JobRequest:
         return JobRequest(command=("/bin/bash", str(script), "--rate", rate))
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await ended(live, (await live.submit(ME, request("1"))).id)
         length_s, why = await expected(live, request("2"))
         assert 0.2 <= length_s < 2.0
@@ -87,12 +87,12 @@ def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path
     faster = "sleep $((4 - WORLD_SIZE)).1"
     slower = "sleep 0.$((2 * WORLD_SIZE))"
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         for body in (faster, slower):
             jobs = [(await live.submit(ME, bash(body, devices=size))).id for size in ("1", "3")]
             await ended(live, *jobs)
         scales = (await live.submit(ME, bash(faster, devices="1..3", held=True))).id
-        row = live.desk.scheduler.jobs[scales]
+        row = live.context.scheduler.jobs[scales]
         assert [size for size, _ in row.spec.profile.curve] == [1, 3]
         assert row.spec.profile.curve[0][1] > 2 * row.spec.profile.curve[1][1]
         slows = (await live.submit(ME, bash(slower, devices="1..3"))).id
@@ -106,7 +106,7 @@ def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path
 
 
 def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         request = bash("exit 3", retries=0)
         await ended(live, (await live.submit(ME, request)).id)
         assert (await expected(live, request))[0] == 3600.0
@@ -152,10 +152,10 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
         "sleep 0.02; done"
     )
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live, body)
         while (progress := view_of(live, job).progress) is None or progress.eta_s is None:
-            live._watching.look()
+            await live._reporting._progress.look()
             await asyncio.sleep(0.05)
         assert progress.source == "log"
         assert progress.total == 400
@@ -163,21 +163,21 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
         assert progress.per_s is not None
         assert 10 < progress.per_s < 60
         assert 1 < progress.eta_s < 30
-        row = live.desk.scheduler.jobs[job]
+        row = live.context.scheduler.jobs[job]
         while row.spec.iterations > 100:  # It was an hour; soon the scheduler knows better.
-            live._watching.look()
+            await live._reporting._progress.look()
             await asyncio.sleep(0.05)
-            row = live.desk.scheduler.jobs[job]
+            row = live.context.scheduler.jobs[job]
         assert 6 < row.spec.iterations < 30
 
     told(story, tmp_path)
 
 
 def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live, "echo 'iter 450: loss 0.25'; exec sleep 60")
         while view_of(live, job).progress is None:
-            live._watching.look()
+            await live._reporting._progress.look()
             await asyncio.sleep(0.02)
         progress = view_of(live, job).progress
         assert progress is not None
@@ -226,23 +226,25 @@ def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
     ],
 )
 def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live, resumable=True)
-        before = live.desk.scheduler.jobs[job]
+        before = live.context.scheduler.jobs[job]
         own = Who(user="me", role=Role.VIEWER, job=job)
         with pytest.raises(InvalidRequestError):
             await live.report(own, job, lie)
         assert view_of(live, job).progress is None
-        assert live.desk.scheduler.jobs[job] == before
+        assert live.context.scheduler.jobs[job] == before
         # What it has saved cannot be more than what it has done.
         await live.report(own, job, Report(step=5, total=10, checkpoint=1000))
-        assert live.desk.records[job].checkpoint == 0.5
+        said = live.context.learner.progress(job)
+        assert said is not None
+        assert said.checkpoint == 0.5
 
     told(story, tmp_path)
 
 
 def test_only_a_job_itself_and_whoever_may_change_it_reports(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job, other = await runs(live), await waits(live, LONG, held=True)
         with pytest.raises(NotAllowedError):
             await live.report(Who(user="me", role=Role.VIEWER, job=other), job, Report(step=1))

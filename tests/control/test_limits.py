@@ -8,10 +8,10 @@ import pytest
 
 from tests.control.asking import end_all, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
+from treadle.control.api import LiveService
 from treadle.control.api import commands as wishes_module
 from treadle.control.api import history as history_module
-from treadle.control.api.service import Live
-from treadle.control.jobs import desk as desk_module
+from treadle.control.jobs import table as table_module
 from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
 from treadle.wire.machine import EventView, Role, Who
@@ -23,16 +23,19 @@ NOTHING = JobRequest(command=("/bin/true",))
 def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "ENDED_MAX", 3)
+    monkeypatch.setattr(table_module, "ENDED_MAX", 3)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-9"))
         await ended(live, *answer.jobs)
         await looked_at(live)
-        desk = live.desk
-        assert len(desk.ended) == 3
-        assert not any((desk.records, desk.arrays, desk.open, desk.verdicts, desk.told))
-        assert not any((desk.changed, desk.meter._gauges, desk.gates._open, desk.gates._queued))
+        jobs, gates, learner = live.context.jobs, live.context.gates, live.context.learner
+        assert len(jobs._ended) == 3
+        assert not any((jobs.records, jobs.arrays, jobs.open, jobs._changed))
+        assert not any((learner.meter._gauges, learner._heard, learner.device_use._seen))
+        assert not any((gates._open, gates._queued, gates._waiting))
+        assert not live.context.inbox._specs
+        assert not live.context.commit._riders
         views = [view_of(live, job) for job in answer.jobs]
         assert all(view.state is State.SUCCEEDED for view in views)
         assert [view.id for view in live.jobs(ended=True).jobs] == list(reversed(answer.jobs))
@@ -41,7 +44,7 @@ def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
 
 
 def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         done = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-6"))
         await ended(live, *done.jobs)
         waiting = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4", held=True))
@@ -64,7 +67,7 @@ def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
 
 
 def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
         await ended(live, *answer.jobs)
         await looked_at(live)
@@ -90,7 +93,7 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
     monkeypatch.setattr(history_module, "RECENT_MAX", 5)
     monkeypatch.setattr(history_module, "PAGE_MAX", 4)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         slow: list[int] = []
         quick: list[int] = []
         of_one: list[int] = []
@@ -108,10 +111,10 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
         answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-9"))
         await ended(live, *answer.jobs)
         await looked_at(live)
-        last = live.desk.last_event
+        last = live.context.commit.last_line
         while not (slow and slow[-1] == last and quick[-1] == last):
             await asyncio.sleep(0.01)
-            last = live.desk.last_event
+            last = live.context.commit.last_line
         assert slow == quick == list(range(1, last + 1))
         known = [event.id for event in live.events(job="1_3", limit=1000).events]
         assert of_one == known
@@ -128,7 +131,7 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
 
 
 def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await live.submit(ME, NOTHING, "key")
         again = await live.submit(ME, NOTHING, "key")
         assert (again.id, again.repeated, first.repeated) == (first.id, True, False)
@@ -143,7 +146,7 @@ def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path
 
 
 def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         results = await asyncio.gather(
             *(live.submit(ME, NOTHING, "key") for _ in range(20)),
             live.submit(ME, bash("true"), "key"),
@@ -160,7 +163,7 @@ def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
 
 
 def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         asked = asyncio.ensure_future(live.submit(ME, NOTHING, "key"))
         await asyncio.sleep(0)
         asked.cancel()
@@ -180,7 +183,7 @@ def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(wishes_module, "JOBS_MAX", 8)
     other = Who(user="other", role=Role.USER, uid=0)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         held = JobRequest(command=("/bin/true",), array="0-4", held=True)
         await live.submit(ME, held)
         with pytest.raises(TooManyError, match="me has 5 jobs that have not ended; with 1 more"):
@@ -210,18 +213,18 @@ def test_an_array_of_ten_thousand_members_is_taken_shown_and_cancelled_in_time(
             await until(live, State.RUNNING, jobs=answer.jobs[:4], within_s=30)
             await live.cancel(ME, answer.id)
             await ended(live, *answer.jobs[:4], last, within_s=30)
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
 
     asyncio.run(asyncio.wait_for(story(), 120))
 
 
 def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await waits(live, "true", name="resnet", held=True)
         with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
             live.job("nobody")
         with pytest.raises(NotFoundError, match="there is no attempt 7"):
-            live.log(job, attempt=7)
+            await live.log(job, attempt=7)
         with pytest.raises(NotFoundError, match="there is no device 'here:9'; expected here:0 to"):
             await live.manage(ME, "here:9", "avoid")
         with pytest.raises(InvalidRequestError, match="there is no such job"):
@@ -240,7 +243,7 @@ def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
 def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_path: Path) -> None:
     diff = "+x = 1\n" * 100_000
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         code = Code(commit="c0ffee", branch="main", dirty=True, diff=diff)
         request = JobRequest(command=("/bin/true",), code=code, array="0-49")
         answer = await live.submit(ME, request)
@@ -259,7 +262,7 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
 ) -> None:
     monkeypatch.setattr("treadle.control.api.estimates.STEPS", 1)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await runs(live, devices="1")
         answer = await live.submit(ME, JobRequest(command=("/bin/sleep", "60"), array="0-29"))
         await looked_at(live)

@@ -51,13 +51,13 @@ def test_a_database_that_is_restarted_costs_nothing_but_time(
             named = [each for each in live.jobs(ended=True).jobs if each.name == "lost?"]
             assert len(named) == 1
             await end_all(live)
-            check(live.desk.scheduler)
+            check(live.context.scheduler)
         async with living(tmp_path, url=server.url) as live:
             assert view_of(live, job).code == 4
             assert live.status().store == "postgresql"
             assert not live.jobs().jobs
 
     def view_of_running(live: object, job: str) -> bool:
-        return live.desk.records[job].state is State.RUNNING  # type: ignore[attr-defined]
+        return live.context.jobs.records[job].state is State.RUNNING  # type: ignore[attr-defined]
 
     asyncio.run(asyncio.wait_for(story(), 120))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.control.asking import runs, told
-from tests.control.living import ME, bash, ended, living
+from tests.control.living import ME, bash, ended, living, text_of
+from treadle.control.api import LiveService
 from treadle.control.api import accounts as people_module
-from treadle.control.api.service import Live
 from treadle.control.api.tokens import job_token
 from treadle.wire.machine import Role, TokenRequest, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
@@ -19,7 +19,7 @@ USER = Who(user="other", role=Role.USER, uid=12345)
 def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> None:
     made = {}
 
-    async def first(live: Live) -> None:
+    async def first(live: LiveService) -> None:
         answer = await live.make_token(USER, TokenRequest(name="laptop"))
         made["token"], made["id"] = answer.token, answer.view.id
         who = live.who_of_token(answer.token)
@@ -28,16 +28,16 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         assert live.who_of_token(answer.token[:-1] + "x") is None
         assert live.who_of_token("") is None
 
-    async def second(live: Live) -> None:
+    async def second(live: LiveService) -> None:
         assert live.who_of_token(made["token"]) is not None
-        await live._people.write_used()
+        await live._accounts.write_used()
         with pytest.raises(NotFoundError):
             await live.revoke_token(Who(user="third", role=Role.USER), made["id"])
         await live.revoke_token(USER, made["id"])
         assert live.who_of_token(made["token"]) is None
         assert live.tokens(ME) == ()
 
-    async def third(live: Live) -> None:
+    async def third(live: LiveService) -> None:
         assert live.who_of_token(made["token"]) is None
 
     for story in (first, second, third):
@@ -45,7 +45,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
 
 
 def test_nobody_grants_above_themselves(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         with pytest.raises(NotAllowedError, match="nobody grants more than they have"):
             await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))
         with pytest.raises(NotAllowedError, match="only an admin makes tokens for me"):
@@ -62,7 +62,7 @@ def test_tokens_that_were_revoked_make_room_for_others(
 ) -> None:
     monkeypatch.setattr(people_module, "TOKENS_MAX", 2)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         for _ in range(5):
             answer = await live.make_token(USER, TokenRequest(name="x"))
             await live.revoke_token(USER, answer.view.id)
@@ -78,13 +78,13 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
     async def story() -> None:
         async with living(tmp_path) as live:
             job = await runs(live, 'echo "$TREADLE_JOB_TOKEN"; exec sleep 60')
-            token = job_token(live.desk.seal.derive("tokens of jobs"), job)
+            token = job_token(live.context.seal.derive("tokens of jobs"), job)
             who = live.who_of_token(token)
             assert who is not None
             assert (who.job, who.role) == (job, Role.VIEWER)
-            while not live.log(job).text:
+            while not await text_of(live, job):
                 await asyncio.sleep(0.01)
-            assert token not in live.log(job).text  # It is a secret like the others.
+            assert token not in await text_of(live, job)  # It is a secret like the others.
             await live.cancel(ME, job)
             await ended(live, job)
             assert live.who_of_token(token) is None
@@ -95,10 +95,10 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
 def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.control.loop.commit.KEYS_KEPT_S", -10.0)
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await live.submit(ME, bash("true"), "key")
-        assert live.desk.store.key("me", "key") is not None
-        await live._keeper.tidy()
-        assert live.desk.store.key("me", "key") is None
+        assert live.context.store.key("me", "key") is not None
+        await live.context.commit.tidy()
+        assert live.context.store.key("me", "key") is None
 
     told(story, tmp_path)

@@ -8,39 +8,40 @@ import pytest
 
 from tests.control.asking import told
 from tests.control.living import ME, bash, ended, until, view_of
-from treadle.control.api.service import Live
+from treadle.control.api import LiveService
+from treadle.control.jobs import Fact
 from treadle.core.actions import Action, Change
-from treadle.core.events import Event, JobFailed, JobFinished
-from treadle.engines.inbox import Inbox
+from treadle.core.attempt import LastProgress
+from treadle.core.events import AttemptEnded
 from treadle.wire.jobs import JobChange, State
 
 
-def when_changed(live: Live, go: Path, kind: type) -> None:
+def when_changed(live: LiveService, go: Path) -> None:
     """Let jobs end while a change is being written: their end is unread when it is given."""
-    keep = live._controller._keep
-    assert keep is not None
+    commit, queue = live.context.commit, live.context.inbox._queue  # type: ignore[attr-defined]
+    written = commit.commit
 
-    async def slow(now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
-        await keep(now, events, actions)
+    async def slow(now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        await written(now, facts, actions)
         if any(isinstance(action, Change) for action in actions):
             go.touch()
-            while not any(isinstance(event, kind) for event in live.desk.inbox._queue):
+            while not any(isinstance(fact, AttemptEnded) for fact in queue):
                 await asyncio.sleep(0.005)
 
-    live._controller._keep = slow
+    commit.commit = slow  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "state"),
-    [(0, JobFinished, State.SUCCEEDED), (3, JobFailed, State.FAILED)],
+    ("code", "state"),
+    [(0, State.SUCCEEDED), (3, State.FAILED)],
 )
 def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
-    tmp_path: Path, code: int, kind: type, state: State
+    tmp_path: Path, code: int, state: State
 ) -> None:
     go, starts = tmp_path / "go", tmp_path / "starts"
 
-    async def story(live: Live) -> None:
-        when_changed(live, go, kind)
+    async def story(live: LiveService) -> None:
+        when_changed(live, go)
         wait = f"until test -e {go}; do sleep 0.01; done"
         body = f"echo $TREADLE_ATTEMPT >> {starts}; {wait}; exit {code}"
         request = bash(body, devices="1..4", resumable=True, ranks="one", retries=0)
@@ -57,40 +58,27 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
     told(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
 
 
-def test_an_unread_end_answers_a_later_order_and_only_that_jobs() -> None:
-    async def story() -> None:
-        inbox = Inbox()
-        inbox.put_nowait(None)
-        inbox.put_nowait(JobFinished("a", 3))
-        assert not inbox.answers("b", 5)
-        assert not inbox.answers("a", 3)
-        assert inbox.answers("a", 5)
-        assert [inbox.get_nowait() for _ in range(2)] == [None, JobFinished("a", 5)]
-        assert not inbox.answers("a", 6)
-
-    asyncio.run(story())
-
-
 def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
     """Somebody raises the priority while a report of progress is about to change the length."""
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
         await until(live, State.RUNNING, jobs=(job,))
-        desk = live.desk
-        row = desk.scheduler.jobs[job]
+        scheduler = live.context.scheduler
+        row = scheduler.jobs[job]
         change = asyncio.ensure_future(live.change(ME, job, JobChange(priority=7)))
         await asyncio.sleep(0)
-        gauge = desk.meter.gauge(job)
+        gauge = live.context.learner.gauge(job)
         assert gauge is not None
         gauge.seen_share = 0.5
-        live._watching._tell(row, gauge, 0.01)
+        said = LastProgress(50, 100, share=0.5, share_per_s=0.01)
+        live._reporting._progress._report(row, said, gauge)
         await change
         await asyncio.sleep(0.05)
-        spec = desk.scheduler.jobs[job].spec
+        spec = scheduler.jobs[job].spec
         assert spec.priority == 7
         assert spec.iterations == pytest.approx(100.0)
-        assert not desk.told
+        assert not live.context.inbox._specs
         assert view_of(live, job).priority == 7
 
     told(story, tmp_path)

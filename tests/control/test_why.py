@@ -7,14 +7,14 @@ import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
-from treadle.control.api.service import Live
+from treadle.control.api import LiveService
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.jobs import JobChange, State
 
 
 def test_all_devices_are_taken(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await runs(live, devices="4")
         job = await waits(live)
         why = live.why(job)
@@ -45,7 +45,7 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
 
 
 def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2")
         assert short(live.why(job)) == (
@@ -61,7 +61,7 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
 
 
 def test_a_job_of_several_sizes_is_told_what_it_needs_at_least(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2..4")
         assert short(live.why(job))[:3] == (
@@ -74,7 +74,7 @@ def test_a_job_of_several_sizes_is_told_what_it_needs_at_least(tmp_path: Path) -
 
 
 def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
         assert live.why(job).change == (
@@ -91,7 +91,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
 
 
 def test_its_user_holds_it(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await waits(live, held=True)
         assert short(live.why(job)) == (
             "held",
@@ -107,7 +107,7 @@ def test_its_user_holds_it(tmp_path: Path) -> None:
 
 
 def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         one, other = await runs(live), await waits(live, held=True)
         job = await waits(live, "true", after=(one,))
         assert short(live.why(job)) == (
@@ -137,7 +137,7 @@ def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
 def test_what_it_waits_for_can_never_be(
     tmp_path: Path, body: str, fields: dict[str, object], how: str
 ) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await waits(live, body, **fields)
         job = await waits(live, "true", after=(first,))
         if how == "was cancelled":
@@ -158,7 +158,7 @@ def test_what_it_waits_for_can_never_be(
 
 
 def test_a_dependency_that_ended_long_ago_or_within_a_moment_counts(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         for _ in range(8):
             first = (await live.submit(ME, bash("true"))).id
             job = (await live.submit(ME, bash("true", after=(first,)))).id
@@ -171,7 +171,7 @@ def test_a_dependency_that_ended_long_ago_or_within_a_moment_counts(tmp_path: Pa
 
 
 def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         array = (await live.submit(ME, bash("sleep 0.1", array="0-4%2"))).id
         job = (await live.submit(ME, bash("true", after=(array,)))).id
         assert live.why(job).because == f"it starts after job {array} (running)"
@@ -183,7 +183,7 @@ def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path)
 
 
 def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         array = await live.submit(ME, bash(LONG, array="0-2%1", grace_s=0.2))
         await until(live, State.RUNNING, jobs=array.jobs[:1])
         assert short(live.why(array.jobs[1])) == (
@@ -204,7 +204,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
 
 
 def test_it_never_fits(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await waits(live, devices="9")
         assert short(live.why(job)) == (
             "never fits",
@@ -219,7 +219,7 @@ def test_it_never_fits(tmp_path: Path) -> None:
 
 
 def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await runs(live, devices="4")
         job = await waits(live)
         high = await waits(live, priority=5)
@@ -239,7 +239,7 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
 
 
 def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await runs(live, devices="2")
         big = await waits(live, devices="4")
         job = await waits(live)
@@ -260,7 +260,7 @@ def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
 
 
 def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", resumable=True)
         job = await waits(live)
         assert live.why(job).change == (
@@ -279,9 +279,9 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
 def test_its_rank_under_a_policy(tmp_path: Path) -> None:
     """Between two decisions a job may wait although it fits; a policy that rests shows it."""
 
-    async def story(live: Live) -> None:
-        rests = Resting(live.desk.scheduler.policy)
-        live.desk.scheduler.policy = rests
+    async def story(live: LiveService) -> None:
+        rests = Resting(live.context.scheduler.policy)
+        live.context.scheduler.policy = rests
         one, other = await waits(live), await waits(live)
         assert short(live.why(one)) == (
             "rank",

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
-from tests.control.living import ME, bash, ended, living, until, view_of
-from treadle.control.api.service import Live
+from tests.control.living import ME, bash, ended, living, local, text_of, until, view_of
+from treadle.control.api import LiveService
 from treadle.core.job import JobId
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.failures.memory import Patience
@@ -25,7 +25,7 @@ from treadle.wire.problems import ConflictError
 
 
 def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         await live.manage(ME, "here:1", "avoid")
         job = await waits(live, devices="2")
         assert short(live.why(job)) == (
@@ -48,11 +48,11 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
 
 
 def test_what_an_admin_has_avoided_stays_so_over_a_restart(tmp_path: Path) -> None:
-    async def first(live: Live) -> None:
+    async def first(live: LiveService) -> None:
         await live.manage(ME, "here:0", "avoid")
         await looked_at(live)
 
-    async def second(live: Live) -> None:
+    async def second(live: LiveService) -> None:
         job = await waits(live, devices="2")
         assert live.why(job).cause == "closed"
         assert live.nodes()[0].devices[0].state == "avoided"
@@ -74,9 +74,9 @@ async def stranger() -> AsyncIterator[int]:
         process.wait()
 
 
-async def closed(live: Live, *, count: int) -> None:
-    while len(live.desk.scheduler.closed) != count:
-        await live._engine.upkeep.look()
+async def closed(live: LiveService, *, count: int) -> None:
+    while len(live.context.scheduler.closed) != count:
+        await local(live).device_watch.look()
         await asyncio.sleep(0.01)
 
 
@@ -84,7 +84,7 @@ def test_a_foreign_process_is_on_the_device(tmp_path: Path) -> None:
     gpus = FakeGpus(1)
     user = pwd.getpwuid(os.geteuid()).pw_name
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         async with stranger() as pid:
             gpus.put(0, pid)
             await closed(live, count=1)
@@ -104,14 +104,14 @@ def test_a_foreign_process_is_on_the_device(tmp_path: Path) -> None:
 def test_a_device_that_was_foreign_is_used_again_after_a_restart(tmp_path: Path) -> None:
     gpus = FakeGpus(1)
 
-    async def first(live: Live) -> None:
+    async def first(live: LiveService) -> None:
         async with stranger() as pid:
             gpus.put(0, pid)
             await closed(live, count=1)
             gpus.put(0, pid)
             await looked_at(live)
 
-    async def second(live: Live) -> None:
+    async def second(live: LiveService) -> None:
         assert (await ended(live, (await live.submit(ME, bash("true"))).id))[0].code == 0
 
     told(first, tmp_path, devices=gpus)
@@ -122,11 +122,11 @@ def test_a_device_that_was_foreign_is_used_again_after_a_restart(tmp_path: Path)
 def test_a_quarantined_device_is_told_and_stays_so_over_a_restart(tmp_path: Path) -> None:
     gpus = FakeGpus(1)
 
-    async def first(live: Live) -> None:
-        live._engine.upkeep.quarantine(0, "device here:0 still has 9.0 GiB in use")
+    async def first(live: LiveService) -> None:
+        local(live).device_watch.quarantine(0, "device here:0 still has 9.0 GiB in use")
         await looked_at(live)
 
-    async def second(live: Live) -> None:
+    async def second(live: LiveService) -> None:
         job = await waits(live)
         assert short(live.why(job))[:3] == (
             "closed",
@@ -146,7 +146,7 @@ def test_a_quarantined_device_is_told_and_stays_so_over_a_restart(tmp_path: Path
 def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
     text = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
         job = await waits(live, body)
         while not view_of(live, job).failures:
@@ -165,7 +165,7 @@ def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
 
 
 def test_starting_running_and_stopping(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
         job = await runs(live, body, devices="2", grace_s=0.5)
         assert short(live.why(job)) == (
@@ -175,7 +175,7 @@ def test_starting_running_and_stopping(tmp_path: Path) -> None:
             False,
             None,
         )
-        while "ready" not in live.log(job).text:
+        while "ready" not in await text_of(live, job):
             await asyncio.sleep(0.01)
         await live.cancel(ME, job)
         assert live.why(job).because == "it was cancelled; it has a moment left to end by itself"
@@ -192,10 +192,10 @@ def test_starting_running_and_stopping(tmp_path: Path) -> None:
 
 
 def test_a_job_that_makes_way_says_so(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         body = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
         first = await runs(live, body, devices="4", resumable=True, grace_s=2.9)
-        while "ready" not in live.log(first).text:
+        while "ready" not in await text_of(live, first):
             await asyncio.sleep(0.01)
         await waits(live, priority=3)
         await until(live, State.STOPPING, jobs=(first,))
@@ -207,7 +207,7 @@ def test_a_job_that_makes_way_says_so(tmp_path: Path) -> None:
 
 
 def test_draining(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await runs(live, devices="4")
         job = await waits(live)
         await live.shut_down(ME, "drain")
@@ -228,7 +228,7 @@ def test_draining(tmp_path: Path) -> None:
         async with living(tmp_path) as live:
             await story(live)
 
-    async def again(live: Live) -> None:
+    async def again(live: LiveService) -> None:
         await until(live, State.RUNNING, jobs=("2",))
 
     asyncio.run(asyncio.wait_for(drained(), 60))
@@ -241,10 +241,9 @@ class Broken(Wrapper):
 
 
 def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         first = await runs(live)
-        desk = live.desk
-        desk.scheduler.policy = Broken(desk.scheduler.policy)
+        live.context.scheduler.policy = Broken(live.context.scheduler.policy)
         job = await waits(live)
         other = await waits(live)
         assert short(live.why(job)) == (
@@ -281,9 +280,8 @@ class Muddled(Wrapper):
 
 
 def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
-        desk = live.desk
-        guarded = desk.scheduler.policy
+    async def story(live: LiveService) -> None:
+        guarded = live.context.scheduler.policy
         guarded.inner = Muddled(guarded.inner)  # type: ignore[attr-defined]
         done = await waits(live, "true")
         await ended(live, done)
@@ -329,7 +327,7 @@ def test_how_it_ended(
     fields: dict[str, object],
     expected: tuple[str, str, str | None] | None,
 ) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await waits(live, body, **fields)
         await ended(live, job)
         why = live.why(job)
@@ -348,7 +346,7 @@ def test_how_it_ended(
 
 
 def test_it_was_cancelled(tmp_path: Path) -> None:
-    async def story(live: Live) -> None:
+    async def story(live: LiveService) -> None:
         job = await runs(live)
         await live.cancel(ME, job)
         await ended(live, job)

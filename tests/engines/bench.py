@@ -1,4 +1,4 @@
-"""A bench for stories about the local engine: a book of jobs, an inbox, and waiting for facts."""
+"""A bench for stories about the local engine: jobs, their facts, and waiting for facts."""
 
 import asyncio
 import sys
@@ -11,60 +11,75 @@ from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import Event
-from treadle.engines.launch import Ended, Launch
+from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event
+from treadle.core.launch import Launch
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node.devices import CpuSlots, DeviceSource, node_of
+from treadle.engines.node.devices import CpuSlots, DeviceSource
+from treadle.engines.registry import EngineContext
 
 WITHIN_S = 30.0
 
 
 @dataclass
-class Book:
-    """What a controller would know: how to launch each job; it counts attempts by order."""
+class Jobs:
+    """What a controller would answer: how to launch each job, with attempts counted by order."""
 
     jobs: dict[str, Launch] = field(default_factory=dict)
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
-    ends: list[Ended] = field(default_factory=list)
-    reason: str = "unknown"
+    facts: list[Event] = field(default_factory=list)
+    inbox: "asyncio.Queue[Event]" = field(default_factory=asyncio.Queue)
 
     def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
         earlier = sum(1 for name, _ in self.numbers if name == job)
         number = self.numbers.setdefault((job, action), earlier + 1)
         return replace(self.jobs[job], attempt=number, resumed=number > 1)
 
-    def begun(self, job: str, action: int, allocation: Allocation) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    def done(self, job: str) -> float:
-        return 0.0
-
-    def ended(self, ended: Ended) -> str:
-        self.ends.append(ended)
-        return self.reason
+    def tell(self, *facts: Event) -> None:
+        for fact in facts:
+            self.facts.append(fact)
+            if not isinstance(fact, DeviceClosed | DeviceOpened):
+                self.inbox.put_nowait(fact)
 
 
 class Story:
     """An engine under test, with everything around it."""
 
-    def __init__(self, root: Path, *, slots: int = 2, source: DeviceSource | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        slots: int = 2,
+        source: DeviceSource | None = None,
+        excluded: tuple[int, ...] = (),
+    ) -> None:
         self.root = root
-        self.book = Book()
-        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
+        self.jobs = Jobs()
         self.source = source or CpuSlots(slots)
-        self.closed: list[tuple[Device, bool, str]] = []
+        self.excluded = excluded
         self.engine = self.fresh_engine()
+
+    @property
+    def inbox(self) -> "asyncio.Queue[Event]":
+        return self.jobs.inbox
+
+    @property
+    def ends(self) -> list[AttemptEnded]:
+        """The ends of attempts that were launched, or should have been."""
+        ends = [fact for fact in self.jobs.facts if isinstance(fact, AttemptEnded)]
+        return [ended for ended in ends if ended.attempt or ended.error]
+
+    @property
+    def closed(self) -> list[DeviceClosed | DeviceOpened]:
+        """Facts about devices."""
+        return [fact for fact in self.jobs.facts if isinstance(fact, DeviceClosed | DeviceOpened)]
 
     def fresh_engine(self) -> LocalEngine:
         """Another engine over the same folders, as after a restart."""
+        context = EngineContext(
+            controls=self.jobs, clock=MonotonicClock(), root=self.root / "engine"
+        )
         self.engine = LocalEngine(
-            node=node_of(self.source, "here"),
-            devices=self.source,
-            book=self.book,
-            inbox=self.inbox,
-            root=self.root / "engine",
-            clock=MonotonicClock(),
-            on_device=lambda *told: self.closed.append(told),
+            context, devices=self.source, node_name="here", excluded=self.excluded
         )
         return self.engine
 
@@ -72,15 +87,21 @@ class Story:
         """A job that runs a command; `python` is this one, `-c` code may follow."""
         details = {"workdir": str(self.root), "ranks": 1, "grace_s": 5.0, **details}
         words = (sys.executable if word == "python" else word for word in command)
-        self.book.jobs[name] = Launch(job=name, attempt=0, command=tuple(words), **details)
+        self.jobs.jobs[name] = Launch(job=name, attempt=0, command=tuple(words), **details)
 
     async def order(self, *actions: Action) -> None:
         await self.engine.carry_out(actions)
 
     async def event(self) -> Event:
-        event = await asyncio.wait_for(self.inbox.get(), WITHIN_S)
-        assert event is not None
-        return event
+        """The next fact about a job, ends as what they mean to the scheduler.
+
+        Ends that mean nothing to it, since the job goes on in another attempt, are left out.
+        """
+        while True:
+            fact = await asyncio.wait_for(self.inbox.get(), WITHIN_S)
+            meaning = fact.meaning if isinstance(fact, AttemptEnded) else fact
+            if meaning is not None:
+                return meaning
 
     async def ended(self) -> Event:
         """The next event that is not a start."""

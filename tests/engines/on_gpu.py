@@ -18,12 +18,20 @@ from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
-from treadle.engines.launch import Ended, Launch
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+)
+from treadle.core.launch import Launch
+from treadle.core.machine import DeviceView
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node.devices import node_of
 from treadle.engines.node.gpus import NvmlGpus
-from treadle.wire.machine import DeviceView
+from treadle.engines.registry import EngineContext
 
 HOLD = """
 import os, sys, time, torch
@@ -41,50 +49,38 @@ while time.monotonic() < end:
 """
 
 
-class Book:
+class Jobs:
     """Jobs are their names: "hold GIB SECONDS WORD"."""
 
     def __init__(self) -> None:
         self.attempts: dict[tuple[str, int], int] = {}
         self.commands: dict[str, tuple[str, ...]] = {}
-        self.ends: list[Ended] = []
+        self.inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self.devices: list[DeviceClosed | DeviceOpened] = []
 
     def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
         number = self.attempts.setdefault((job, action), 1 + len(self.attempts))
         command = (sys.executable, "-c", HOLD, *self.commands[job])
         return Launch(job=job, attempt=number, command=command, workdir="/", ranks=1, grace_s=5.0)
 
-    def begun(self, job: str, action: int, allocation: Allocation) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    def done(self, job: str) -> float:
-        return 0.0
-
-    def ended(self, ended: Ended) -> str:
-        self.ends.append(ended)
-        return ""
+    def tell(self, *facts: Event) -> None:
+        for fact in facts:
+            if isinstance(fact, DeviceClosed | DeviceOpened):
+                self.devices.append(fact)
+            else:
+                self.inbox.put_nowait(fact)
 
 
 class Stand:
     def __init__(self, root: Path) -> None:
         self.gpus = NvmlGpus()
-        self.node = node_of(self.gpus, "here")
-        self.book = Book()
-        self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.told: list[tuple[str, bool, str]] = []
-        self.engine = LocalEngine(
-            node=self.node,
-            devices=self.gpus,
-            book=self.book,
-            inbox=self.inbox,
-            root=root,
-            clock=MonotonicClock(),
-            on_device=lambda device, usable, why: self.told.append((str(device), usable, why)),
-        )
+        self.jobs = Jobs()
+        context = EngineContext(controls=self.jobs, clock=MonotonicClock(), root=root)
+        self.engine = LocalEngine(context, devices=self.gpus, node_name="here")
         self.orders = 0
 
     async def start(self, job: str, *words: str, turn: int = 0) -> None:
-        self.book.commands[job] = words
+        self.jobs.commands[job] = words
         self.orders += 1
         place = Allocation((Device("here", 0),), turn=turn)
         await self.engine.carry_out([Start(self.orders, job, place)])
@@ -99,8 +95,9 @@ class Stand:
 
         async def heard() -> None:
             while True:
-                event = await self.inbox.get()
+                event = await self.jobs.inbox.get()
                 print("   ", event, flush=True)
+                event = event.meaning if isinstance(event, AttemptEnded) else event
                 if isinstance(event, kind) and getattr(event, "job", "") == job:
                     return
 
@@ -108,7 +105,7 @@ class Stand:
         return time.monotonic() - begun
 
     def say(self, what: str) -> None:
-        device = self.engine.view().devices[0]
+        device = self.engine.view()[0].devices[0]
         print(
             f"{what}: {device.state} {device.because!r} jobs {device.jobs} "
             f"memory {device.memory_used_gib} of {device.memory_gib} busy {device.busy} "
@@ -121,14 +118,14 @@ class Stand:
 
         async def wait() -> None:
             while not true():
-                await self.engine.upkeep.look()
+                await self.engine.device_watch.look()
                 await asyncio.sleep(0.2)
 
         await asyncio.wait_for(wait(), within_s)
         return time.monotonic() - begun
 
     def device(self) -> DeviceView:
-        return self.engine.view().devices[0]
+        return self.engine.view()[0].devices[0]
 
     def log(self, job: str) -> str:
         found = sorted(self.engine.folders.root.glob(f"jobs/{job}/*/rank-0.log"))
@@ -137,9 +134,9 @@ class Stand:
 
 async def story(root: Path) -> None:
     stand = Stand(root)
-    print("driver", stand.gpus.driver, "uuids", stand.gpus.uuids, "node", stand.node)
+    print("driver", stand.gpus.driver, "uuids", stand.gpus.uuids, "node", stand.engine.nodes())
     await stand.engine.adopt([])
-    await stand.engine.upkeep.look()
+    await stand.engine.device_watch.look()
     stand.say("at rest")
     chapters: list[Callable[[Stand], Awaitable[None]]] = [alone, stopped, shared, leftover, foreign]
     for chapter in chapters:
@@ -195,20 +192,20 @@ async def leftover(stand: Stand) -> None:
 
 
 async def foreign(stand: Stand) -> None:
-    """Somebody else uses the GPU: it is shown and closed, and opened when they have gone."""
+    """Another program uses the GPU: it is shown and closed, and opened when it has gone."""
     other = subprocess.Popen([sys.executable, "-c", HOLD, "5", "600", "foreign"])
     try:
         took = await stand.until(lambda: stand.device().state == "foreign", 90.0)
         print("  seen after", took)
         stand.say("  while they are there")
         assert [process.pid for process in stand.device().foreign] == [other.pid]
-        assert stand.told[-1][1] is False
+        assert isinstance(stand.jobs.devices[-1], DeviceClosed)
     finally:
         other.kill()
         other.wait()
     print("  gone after", await stand.until(lambda: stand.device().state == "free"))
-    assert stand.told[-1][1] is True
-    print("  told", stand.told)
+    assert isinstance(stand.jobs.devices[-1], DeviceOpened)
+    print("  reported", stand.jobs.devices)
 
 
 if __name__ == "__main__":

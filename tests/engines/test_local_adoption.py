@@ -16,7 +16,8 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.engines.local import adoption
-from treadle.engines.node import folders, processes
+from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.processes import ProcessId
 from treadle.testing.builders import job
@@ -47,17 +48,17 @@ def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(t
         await bench.event()
         await restart(bench)
         await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
-        assert bench.engine.view().devices[0].jobs == ("a",)
+        assert bench.engine.view()[0].devices[0].jobs == ("a",)
         assert bench.inbox.empty()  # the start had been reported before
         (tmp_path / "go").touch()
-        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
-        assert [ended.code for ended in bench.book.ends] == [5]
-        assert bench.engine.view().devices[0].state == "free"
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert [ended.code for ended in bench.ends] == [5]
+        assert bench.engine.view()[0].devices[0].state == "free"
 
     tell(tmp_path, story)
 
 
-def test_a_start_that_nobody_had_reported_is_reported(tmp_path: Path):
+def test_a_start_that_was_not_reported_is_reported(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600")
         await bench.order(Start(0, "a", on(0)))
@@ -71,7 +72,7 @@ def test_a_start_that_nobody_had_reported_is_reported(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_an_end_that_nobody_watched_is_reported(tmp_path: Path):
+def test_an_end_that_no_engine_watched_is_reported(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
         await bench.order(Start(0, "a", on(0)))
@@ -81,8 +82,8 @@ def test_an_end_that_nobody_watched_is_reported(tmp_path: Path):
         await bench.until(lambda: '"ended"' in (bench.folder("a") / "status.json").read_text())
         bench.fresh_engine()
         await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
-        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
-        assert [ended.code for ended in bench.book.ends] == [5]
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert [ended.code for ended in bench.ends] == [5]
 
     tell(tmp_path, story)
 
@@ -99,9 +100,9 @@ def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
         await bench.until(lambda: not adoption.look(bench.engine.folders, "a", 1).alive)
         bench.fresh_engine()
         await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
-        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
-        assert [(ended.told, ended.code) for ended in bench.book.ends] == [("lost", 137)]
-        assert bench.book.ends[0].started_at is not None
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert [(ended.how, ended.code) for ended in bench.ends] == [("lost", 137)]
+        assert bench.ends[0].started_at is not None
 
     tell(tmp_path, story)
 
@@ -158,7 +159,7 @@ def test_a_change_that_was_never_carried_out_is_carried_out(tmp_path: Path):
         await restart(bench)
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0, 1), action=1)])
         assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
-        assert [(ended.attempt, ended.told) for ended in bench.book.ends] == [(1, "stopped")]
+        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
 
     tell(tmp_path, story)
 
@@ -173,7 +174,7 @@ def test_a_change_whose_first_half_was_carried_out_is_completed(tmp_path: Path):
         await bench.event()
         await bench.event()
         await bench.order(Change(2, "a", on(0, 1), ("b",)))  # waits for b, which stays
-        await bench.until(lambda: bench.book.ends)
+        await bench.until(lambda: bench.ends)
         await restart(bench)
         rows = [
             row("a", Phase.STARTING, allocation=on(0, 1), action=2),
@@ -210,7 +211,7 @@ def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
         assert await bench.event() == JobStarted("b", 1, 0.0, 1.0)  # once a is gone
         assert not adoption.look(bench.engine.folders, "a", 1).alive
         assert await bench.event() == JobFinished("b", 1)
-        assert [ended.job for ended in bench.book.ends] == ["b"]
+        assert [ended.job for ended in bench.ends] == ["b"]
         assert not bench.engine.folders.live()
 
     tell(tmp_path, story)
@@ -307,7 +308,7 @@ CONTROLLER = """
 def test_jobs_run_on_when_their_controller_is_killed(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
-        bench.book.numbers["a", 0] = 1
+        bench.jobs.numbers["a", 0] = 1
         code = textwrap.dedent(CONTROLLER)
         words = [sys.executable, "-c", code, str(tmp_path), WAITS, str(tmp_path / "go")]
         controller = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
@@ -318,8 +319,8 @@ def test_jobs_run_on_when_their_controller_is_killed(tmp_path: Path):
         controller._transport.close()  # type: ignore[attr-defined]
         await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
         (tmp_path / "go").touch()
-        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
-        assert [ended.code for ended in bench.book.ends] == [5]
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert [ended.code for ended in bench.ends] == [5]
         assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
 
     tell(tmp_path, story)

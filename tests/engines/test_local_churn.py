@@ -12,7 +12,7 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
 
-# The lock stands for the device: whoever finds it taken was launched too early.
+# The lock stands for the device: a job that finds it taken was launched too early.
 USES = 'exec 9> "$0-$TREADLE_DEVICES"; flock --nonblock 9 || exit 9; '
 LONG = USES + "exec sleep 600"
 SHORT = USES
@@ -66,12 +66,12 @@ def test_every_order_is_answered_and_no_device_is_used_twice_at_once(tmp_path: P
         while not bench.inbox.empty():
             event = await bench.event()
             assert isinstance(event, JobStarted | JobStopped | JobFinished | JobFailed)
-        assert not [ended for ended in bench.book.ends if ended.code not in (0, 143)]
+        assert not [ended for ended in bench.ends if ended.code not in (0, 143)]
         launched = sum(len(bench.engine.folders.attempts(name)) for name in names)
-        assert len(bench.book.ends) == launched > 5
+        assert len(bench.ends) == launched > 5
         assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
-        assert not bench.engine._places
+        assert not bench.engine._holders
         assert not bench.engine.folders.live()
-        assert _files() <= files + 2  # the nursery's socket and self-pipe
+        assert _files() <= files + 2  # the fork server's socket and self-pipe
 
     tell(tmp_path, story, slots=3)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from tests.engines.bench import Book
+from treadle.engines.launch import Launch
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action, Stop
 from treadle.core.cluster import Node
 from treadle.core.events import Event
 from treadle.core.ports import Abilities
-from treadle.engines.launch import Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots

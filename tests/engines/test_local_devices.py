@@ -1,4 +1,4 @@
-"""Devices that others use, that are not clean, or that an admin has avoided."""
+"""Devices that others use, that are not clean, or that an admin avoids."""
 
 import os
 import subprocess
@@ -14,9 +14,15 @@ from tests.engines.bench import Story, on, tell
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.core.events import JobFinished, JobStarted, JobStopped
-from treadle.engines.node import device_watch as upkeep
-from treadle.engines.node import gpus
+from treadle.core.events import (
+    DeviceClosed,
+    DeviceOpened,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+)
+from treadle.core.machine import DeviceOrder
+from treadle.engines.node import device_watch, gpus
 from treadle.engines.node.cgroup import Scopes
 from treadle.engines.node.devices import CpuSlots, node_of
 from treadle.testing.gpus import FakeGpus
@@ -32,30 +38,32 @@ def stranger() -> Iterator[int]:
     child.wait()
 
 
-def test_nothing_is_started_on_a_gpu_that_somebody_else_uses(tmp_path: Path, stranger: int):
+def test_nothing_is_started_on_a_gpu_that_another_program_uses(tmp_path: Path, stranger: int):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         fake.put(0, stranger)
         await bench.order(Start(0, "a", on(0)))
         assert await bench.event() == JobStopped("a", 0, 0.0)  # back to the queue
-        assert not bench.book.ends
-        ((device, is_open, reason),) = bench.closed
-        assert (device, is_open) == (GPU, False)
+        assert not bench.ends
+        (closed,) = bench.closed
+        assert isinstance(closed, DeviceClosed)
+        assert (closed.device, closed.cause) == (GPU, "foreign")
+        reason = closed.reason
         assert f"process {stranger} of " in reason
-        view = bench.engine.view().devices[0]
+        view = bench.engine.view()[0].devices[0]
         assert (view.state, view.because, view.foreign[0].pid) == ("foreign", reason, stranger)
         assert view.foreign[0].command == "sleep 600"
         fake.put(0)
         await bench.order(Start(1, "a", on(0)))
         assert await bench.ended() == JobFinished("a", 1)
-        assert bench.closed[1:] == [(GPU, True, "")]
+        assert bench.closed[1:] == [DeviceOpened(GPU)]
 
     fake = FakeGpus(2)
     tell(tmp_path, story, source=fake)
 
 
-def test_whoever_comes_and_goes_is_noticed(tmp_path: Path, stranger: int, monkeypatch):
-    monkeypatch.setattr(upkeep, "LOOK_EVERY_S", 0.01)
+def test_foreign_processes_that_come_and_go_are_noticed(tmp_path: Path, stranger: int, monkeypatch):
+    monkeypatch.setattr(device_watch, "LOOK_EVERY_S", 0.01)
 
     async def story(bench: Story) -> None:
         await bench.engine.adopt([])
@@ -63,9 +71,9 @@ def test_whoever_comes_and_goes_is_noticed(tmp_path: Path, stranger: int, monkey
         await bench.until(lambda: bench.closed)
         fake.put(1)
         await bench.until(lambda: len(bench.closed) == 2)
-        assert [told[:2] for told in bench.closed] == [
-            (Device("here", 1), False),
-            (Device("here", 1), True),
+        assert [(type(fact), fact.device) for fact in bench.closed] == [
+            (DeviceClosed, Device("here", 1)),
+            (DeviceOpened, Device("here", 1)),
         ]
 
     fake = FakeGpus(2)
@@ -83,9 +91,9 @@ def test_our_own_processes_are_not_foreign(tmp_path: Path):
         for number, name in enumerate("ab"):
             await bench.until(partial(bench.log, name))
             fake.put(number, int(bench.log(name)))
-        await bench.engine.upkeep.look()
+        await bench.engine.device_watch.look()
         assert not bench.closed
-        assert [view.state for view in bench.engine.view().devices] == ["held", "held"]
+        assert [view.state for view in bench.engine.view()[0].devices] == ["held", "held"]
         fake.put(0)
         fake.put(1)
 
@@ -97,7 +105,7 @@ def test_the_next_job_waits_until_the_gpu_is_clean(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         bench.job("b", "true")
-        await bench.engine.upkeep.look()
+        await bench.engine.device_watch.look()
         fake.put(0, used_gib=40.0)
         await bench.order(Start(0, "a", on(0)))
         assert await bench.ended() == JobFinished("a", 0)
@@ -116,12 +124,12 @@ def test_the_next_job_waits_until_the_gpu_is_clean(tmp_path: Path):
 def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(upkeep, "CLEAN_WITHIN_S", 0.05)
+    monkeypatch.setattr(device_watch, "CLEAN_WITHIN_S", 0.05)
 
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         bench.job("b", "true")
-        await bench.engine.upkeep.look()
+        await bench.engine.device_watch.look()
         fake.put(0, used_gib=40.0)
         await bench.order(Start(0, "a", on(0)))
         await bench.ended()
@@ -131,12 +139,12 @@ def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
             "device here:0 still has 40.0 GiB in use after job a ended, and 0.0 GiB at rest; "
             "look at nvidia-smi, then open the device again"
         )
-        assert bench.closed == [(GPU, False, sentence)]
-        view = bench.engine.view().devices[0]
+        assert bench.closed == [DeviceClosed(GPU, sentence, "quarantined")]
+        view = bench.engine.view()[0].devices[0]
         assert (view.state, view.because) == ("quarantined", sentence)
-        bench.engine.upkeep.manage(0)
-        assert bench.closed[1:] == [(GPU, True, "")]
-        assert bench.engine.view().devices[0].state == "free"
+        await bench.engine.order_device(GPU, DeviceOrder.MANAGE)
+        assert bench.closed[1:] == [DeviceOpened(GPU)]
+        assert bench.engine.view()[0].devices[0].state == "free"
 
     fake = FakeGpus(1)
     tell(tmp_path, story, source=fake)
@@ -148,13 +156,13 @@ def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(tmp_path: Pat
         bench.job("b", "true")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        bench.engine.upkeep.avoid(0)
-        assert bench.closed == [(GPU, False, "an admin has device here:0 avoided")]
+        await bench.engine.order_device(GPU, DeviceOrder.AVOID)
+        assert bench.closed == [DeviceClosed(GPU, "an admin avoids device here:0", "avoided")]
         await bench.order(Start(1, "b", on(0, turn=1)))
         assert await bench.event() == JobStopped("b", 1, 0.0)
         await bench.order(Stop(2, "a"))
         assert await bench.event() == JobStopped("a", 2, 0.0)
-        assert bench.engine.view().devices[0].state == "avoided"
+        assert bench.engine.view()[0].devices[0].state == "avoided"
 
     tell(tmp_path, story)
 
@@ -162,9 +170,11 @@ def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(tmp_path: Pat
 def test_a_gpu_that_cannot_be_seen_is_not_used(tmp_path: Path):
     async def story(bench: Story) -> None:
         fake.put(0, error="the NVIDIA driver does not answer")
-        await bench.engine.upkeep.look()
+        await bench.engine.device_watch.look()
         assert bench.closed == [
-            (GPU, False, "device here:0 cannot be seen: the NVIDIA driver does not answer")
+            DeviceClosed(
+                GPU, "device here:0 cannot be seen: the NVIDIA driver does not answer", "unseen"
+            )
         ]
 
     fake = FakeGpus(1)
@@ -176,12 +186,12 @@ def test_processes_behind_a_wall_are_believed_only_if_they_stay(tmp_path: Path, 
 
     async def story(bench: Story) -> None:
         fake.put(0, 2**22 + 1)
-        await bench.engine.upkeep.look()
-        await bench.engine.upkeep.look()
+        await bench.engine.device_watch.look()
+        await bench.engine.device_watch.look()
         assert not bench.closed
-        monkeypatch.setattr(upkeep, "UNSEEN_S", 0.0)
-        await bench.engine.upkeep.look()
-        assert [is_open for _, is_open, _ in bench.closed] == [False]
+        monkeypatch.setattr(device_watch, "UNSEEN_S", 0.0)
+        await bench.engine.device_watch.look()
+        assert [type(fact) for fact in bench.closed] == [DeviceClosed]
 
     fake = FakeGpus(1)
     tell(tmp_path, story, source=fake)
@@ -206,7 +216,7 @@ def test_slots_of_the_cpu_make_a_node():
     assert (node.device_count, node.device_type) == (4, "cpu")
     assert node.cores == len(os.sched_getaffinity(0))
     assert node.memory_gib > 0.1
-    with pytest.raises(InvalidInputError, match="0 slots were asked for"):
+    with pytest.raises(InvalidInputError, match="0 CPU slots were requested"):
         CpuSlots(0)
 
 

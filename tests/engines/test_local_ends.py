@@ -1,4 +1,4 @@
-"""How attempts end, with real processes: codes, signals, stops, limits, and nobody left behind."""
+"""How attempts end, with real processes: codes, signals, stops, limits, and nothing left behind."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from treadle.engines.node.environment import TAG
 IGNORES = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(600)"
 # A daemon by the book: two forks, a session of its own, and the first parent gone.
 DAEMON = """
-import os, sys, time
+import os, time
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:
-        print("daemon", os.getpid())
-        sys.stdout.flush()
+    daemon = os.fork()
+    if daemon == 0:
         time.sleep(600)
+    print("daemon", daemon, flush=True)
     os._exit(0)
 os.wait()
 """
@@ -35,9 +35,9 @@ def test_the_exit_code_is_written_as_shells_write_it(tmp_path: Path, command: st
     async def story(bench: Story) -> None:
         bench.job("a", "sh", "-c", command)
         await bench.order(Start(0, "a", on(0)))
-        assert await bench.ended() == JobFailed("a", 0, 0.0, "unknown")
-        (ended,) = bench.book.ends
-        assert (ended.code, ended.codes, ended.told, ended.error) == (code, (code,), "", "")
+        assert await bench.ended() == JobFailed("a", 0, 0.0)
+        (ended,) = bench.ends
+        assert (ended.code, ended.codes, ended.how, ended.error) == (code, (code,), "exited", "")
         assert ended.started_at is not None
         assert ended.ended_at is not None
         assert ended.started_at <= ended.ended_at
@@ -51,7 +51,7 @@ def test_a_job_that_ends_well_is_reported_as_started_and_finished(tmp_path: Path
         await bench.order(Start(4, "a", on(1)))
         assert await bench.event() == JobStarted("a", 4, 0.0, 1.0)
         assert await bench.event() == JobFinished("a", 4)
-        assert [ended.code for ended in bench.book.ends] == [0]
+        assert [ended.code for ended in bench.ends] == [0]
 
     tell(tmp_path, story)
 
@@ -70,9 +70,9 @@ def test_a_job_that_cannot_be_launched_says_why(tmp_path: Path, details, sentenc
         bench.job("a", *command, **details)
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.event(), JobFailed)
-        (ended,) = bench.book.ends
+        (ended,) = bench.ends
         assert ended.error.startswith(sentence)
-        assert ended.code == code
+        assert (ended.how, ended.code) == ("not-launched", code)
 
     tell(tmp_path, story)
 
@@ -85,8 +85,8 @@ def test_a_job_that_ignores_the_stop_signal_is_killed_after_its_grace(tmp_path: 
         await bench.until(lambda: "up" in bench.log("a"))
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
-        (ended,) = bench.book.ends
-        assert (ended.told, ended.code) == ("stopped", 137)
+        (ended,) = bench.ends
+        assert (ended.how, ended.code) == ("stopped", 137)
 
     tell(tmp_path, story)
 
@@ -100,7 +100,7 @@ def test_a_job_that_ends_with_0_when_it_is_stopped_was_stopped_and_has_not_finis
         await bench.until(lambda: "up" in bench.log("a"))
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
-        assert [(ended.told, ended.code) for ended in bench.book.ends] == [("stopped", 0)]
+        assert [(ended.how, ended.code) for ended in bench.ends] == [("stopped", 0)]
 
     tell(tmp_path, story)
 
@@ -134,8 +134,8 @@ def test_when_one_rank_fails_the_others_are_stopped(tmp_path: Path):
         bench.job("a", "sh", "-c", 'test "$RANK" = 1 && exit 7; sleep 600', ranks=3)
         await bench.order(Start(0, "a", on(0, 1)))
         assert isinstance(await bench.ended(), JobFailed)
-        (ended,) = bench.book.ends
-        assert (ended.code, ended.codes, ended.told) == (7, (143, 7, 143), "")
+        (ended,) = bench.ends
+        assert (ended.code, ended.codes, ended.how) == (7, (143, 7, 143), "exited")
 
     tell(tmp_path, story)
 
@@ -148,7 +148,7 @@ def test_a_rank_that_is_killed_takes_the_job_down_with_code_137(tmp_path: Path):
         await bench.until(lambda: bench.log("a", rank=1))
         os.kill(int(bench.log("a", rank=1)), signal.SIGKILL)
         assert isinstance(await bench.event(), JobFailed)
-        (ended,) = bench.book.ends
+        (ended,) = bench.ends
         assert (ended.code, ended.codes) == (137, (143, 137))
 
     tell(tmp_path, story)
@@ -164,9 +164,9 @@ def test_when_its_supervisor_is_killed_a_job_is_lost_and_leaves_nothing(tmp_path
         assert live is not None
         assert live.process is not None
         processes.send(live.process, signal.SIGKILL)
-        assert await bench.event() == JobFailed("a", 0, 0.0, "unknown")
-        (ended,) = bench.book.ends
-        assert (ended.told, ended.code, ended.codes) == ("lost", 137, (None, None))
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        (ended,) = bench.ends
+        assert (ended.how, ended.code, ended.codes) == ("lost", 137, (None, None))
         await bench.until(lambda: not processes.tagged(TAG, f"{bench.engine.folders.instance}*"))
 
     tell(tmp_path, story)
@@ -177,13 +177,13 @@ def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path):
         bench.job("a", "sleep", "600", time_limit_s=0.1)
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.ended(), JobFailed)
-        (ended,) = bench.book.ends
-        assert (ended.told, ended.code) == ("time-limit", 143)
+        (ended,) = bench.ends
+        assert (ended.how, ended.code) == ("time-limit", 143)
 
     tell(tmp_path, story)
 
 
-def test_a_stopped_job_that_nobody_ordered_to_stop_goes_back_to_the_queue(tmp_path: Path):
+def test_a_job_that_is_stopped_from_outside_goes_back_to_the_queue(tmp_path: Path):
     """A machine that shuts down sends SIGTERM to everybody, supervisors included."""
 
     async def story(bench: Story) -> None:

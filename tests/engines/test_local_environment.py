@@ -13,7 +13,7 @@ from treadle.core.actions import Start
 from treadle.core.allocation import Allocation, Host
 from treadle.core.cluster import Device
 from treadle.core.events import JobFinished
-from treadle.engines.launch import Launch
+from treadle.core.launch import Launch
 from treadle.engines.node import environment
 from treadle.engines.node.host_shares import Share, shares
 
@@ -49,7 +49,7 @@ def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
             "TREADLE_ATTEMPT": "1",
             "TREADLE_NUM_DEVICES": "2",
             "TREADLE_DEVICES": "0,1",
-            "TREADLE_CHECKPOINT_DIR": "/ckpt",
+            "TREADLE_CHECKPOINT_DIR": bench.engine.checkpoints("a"),
             "TREADLE_RESUME": "0",
             "TREADLE_GRACE": "5",
             "TREADLE_TIME_LIMIT": "60",
@@ -63,7 +63,7 @@ def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
 
 def test_a_launcher_gets_defaults_and_is_no_rank_itself():
     launch = Launch(job="a", attempt=1, command=("torchrun",), workdir="/", ranks=1, launcher=True)
-    found = environment.common(launch, on(0, 1), uuids=("", ""), tag="t", base={})
+    found = environment.common(launch, on(0, 1), uuids=("", ""), tag="t", checkpoints="/c", base={})
     found |= environment.of_rank(launch, 0, Share((), 1))
     assert found["PET_NPROC_PER_NODE"] == "2"
     assert found["PET_RDZV_ENDPOINT"].startswith("127.0.0.1:")
@@ -73,7 +73,9 @@ def test_a_launcher_gets_defaults_and_is_no_rank_itself():
 def test_gpus_are_named_by_uuid_in_rank_order():
     launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1,
                     env={"CUDA_VISIBLE_DEVICES": "7"})  # fmt: skip
-    found = environment.common(launch, on(1, 0), uuids=("GPU-a", "GPU-b"), tag="t", base={})
+    found = environment.common(
+        launch, on(1, 0), uuids=("GPU-a", "GPU-b"), tag="t", checkpoints="/c", base={}
+    )
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
     assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-b,GPU-a"
     assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -155,7 +157,7 @@ def test_only_root_may_run_jobs_as_somebody_else(tmp_path: Path):
         bench.job("a", "true", uid=0)
         await bench.order(Start(0, "a", on(0)))
         await bench.ended()
-        assert "does not let us run as user 0" in bench.book.ends[0].error
+        assert "does not let us run as user 0" in bench.ends[0].error
 
     tell(tmp_path, story)
 

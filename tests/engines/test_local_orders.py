@@ -6,13 +6,13 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Book, Story, on, tell
+from tests.engines.bench import Jobs, Story, on, tell
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from treadle.engines.launch import Ended
+from treadle.core.launch import Launch
 
 SLOW_TO_STOP = "trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done"
 
@@ -29,9 +29,9 @@ def test_a_start_waits_until_those_before_it_have_let_go(tmp_path: Path):
         await bench.order(Stop(1, "old"), Start(2, "new", on(0), ("old",)))
         assert await bench.event() == JobStopped("old", 1, 0.0)
         assert await bench.event() == JobStarted("new", 2, 0.0, 1.0)
-        old, *_ = bench.book.ends
+        old, *_ = bench.ends
         await bench.event()
-        _, new = bench.book.ends
+        _, new = bench.ends
         assert old.ended_at is not None
         assert new.started_at is not None
         assert old.ended_at <= new.started_at
@@ -65,7 +65,7 @@ def test_a_change_stops_the_job_and_launches_it_again(tmp_path: Path):
         assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
         await bench.until(lambda: bench.log("a", attempt=2))
         assert (bench.log("a"), bench.log("a", attempt=2)) == ("1 0\n", "2 1\n")
-        assert [(ended.attempt, ended.told) for ended in bench.book.ends] == [(1, "stopped")]
+        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
 
     tell(tmp_path, story)
 
@@ -79,7 +79,7 @@ def test_a_newer_change_replaces_one_that_is_under_way(tmp_path: Path):
         await bench.order(Change(1, "a", on(1)))
         await bench.order(Change(2, "a", on(0, 1)))
         assert await bench.event() == JobStarted("a", 2, 0.0, 1.0)
-        assert len(bench.book.numbers) == 2
+        assert len(bench.jobs.numbers) == 2
 
     tell(tmp_path, story)
 
@@ -91,7 +91,8 @@ def test_a_stop_replaces_a_change_that_is_under_way(tmp_path: Path):
         await bench.event()
         await bench.order(Change(1, "a", on(1)), Stop(2, "a"))
         assert await bench.event() == JobStopped("a", 2, 0.0)
-        assert len(bench.book.numbers) == 1
+        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "stopped")]
+        assert len(bench.jobs.numbers) == 1
 
     tell(tmp_path, story)
 
@@ -105,7 +106,7 @@ def test_a_stop_of_a_job_that_still_waits_for_others_is_answered_at_once(tmp_pat
         await bench.order(Start(1, "new", on(0), ("old",)))
         await bench.order(Stop(2, "new"))
         assert await bench.event() == JobStopped("new", 2, 0.0)
-        assert not bench.book.ends
+        assert not bench.ends
         assert not (bench.root / "engine" / "jobs" / "new").exists()
 
     tell(tmp_path, story)
@@ -138,7 +139,7 @@ def test_a_job_that_finished_before_it_was_told_to_stop_has_finished(tmp_path: P
         await bench.event()
         status = bench.folder("a") / "status.json"
         go.touch()
-        # The loop is kept busy, so that nobody sees the end.
+        # The loop is kept busy, so that the engine does not see the end.
         while '"ended"' not in status.read_text():
             pass
         await bench.order(Stop(1, "a"))
@@ -153,7 +154,7 @@ def test_two_jobs_share_a_device_in_different_turns(tmp_path: Path):
         bench.job("b", "sleep", "600")
         await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))
         assert {type(await bench.event()) for _ in range(2)} == {JobStarted}
-        view = bench.engine.view()
+        view = bench.engine.view()[0]
         assert view.devices[0].jobs == ("a", "b")
         assert [device.state for device in view.devices] == ["held", "free"]
 
@@ -167,9 +168,10 @@ def test_a_device_that_is_not_here_fails_the_launch_and_nothing_else(tmp_path: P
         elsewhere = Allocation((Device("mars", 0),))
         await bench.order(Start(0, "a", elsewhere), Start(1, "b", on(0)))
         events = [await bench.event() for _ in range(3)]
-        assert JobFailed("a", 0, 0.0, "engine-error") in events
+        assert JobFailed("a", 0, 0.0) in events
+        assert [e.how for e in bench.ends if e.job == "a"] == ["engine-error"]
         assert JobFinished("b", 1) in events
-        assert "mars:0" in next(ended.error for ended in bench.book.ends if ended.job == "a")
+        assert "mars:0" in next(ended.error for ended in bench.ends if ended.job == "a")
 
     tell(tmp_path, story)
 
@@ -179,7 +181,8 @@ def test_a_job_whose_name_is_no_name_of_a_folder_is_refused(tmp_path: Path, name
     async def story(bench: Story) -> None:
         bench.job(name, "true")
         await bench.order(Start(0, name, on(0)))
-        assert await bench.event() == JobFailed(name, 0, 0.0, "engine-error")
+        assert await bench.event() == JobFailed(name, 0, 0.0)
+        assert [ended.how for ended in bench.ends] == ["engine-error"]
         assert not list((bench.root / "engine" / "jobs").iterdir())
 
     tell(tmp_path, story)
@@ -191,8 +194,8 @@ def test_a_linked_job_folder_is_refused(tmp_path: Path):
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "engine" / "jobs" / "a").symlink_to(tmp_path / "elsewhere")
         await bench.order(Start(0, "a", on(0)))
-        assert await bench.event() == JobFailed("a", 0, 0.0, "engine-error")
-        assert "symbolic link" in bench.book.ends[0].error
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert "symbolic link" in bench.ends[0].error
         assert not list((tmp_path / "elsewhere").iterdir())
 
     tell(tmp_path, story)
@@ -202,38 +205,39 @@ def test_when_files_run_out_the_launch_fails_and_the_next_one_works(tmp_path: Pa
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         bench.job("b", "true")
-        bench.engine.nursery.start()
+        bench.engine.fork_server.start()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowest = os.dup(0)
         os.close(lowest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
             await bench.order(Start(0, "a", on(0)))
-            assert await bench.event() == JobFailed("a", 0, 0.0, "engine-error")
+            assert await bench.event() == JobFailed("a", 0, 0.0)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert os.strerror(errno.EMFILE) in bench.book.ends[0].error
+        assert os.strerror(errno.EMFILE) in bench.ends[0].error
         await bench.order(Start(1, "b", on(0)))
         assert await bench.ended() == JobFinished("b", 1)
 
     tell(tmp_path, story)
 
 
-def test_a_book_that_fails_costs_its_job_and_nobody_else(
+def test_an_answer_that_fails_costs_its_job_and_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    class Torn(Book):
-        def ended(self, ended: Ended) -> str:
-            if ended.job == "a":
+    class Torn(Jobs):
+        def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
+            if job == "a":
                 raise RuntimeError("a page is missing")
-            return super().ended(ended)
+            return super().launch(job, action, allocation)
 
     async def story(bench: Story) -> None:
-        bench.book = bench.engine.book = Torn()
-        bench.job("a", "true")
+        bench.jobs = Torn()
+        bench.fresh_engine()
         bench.job("b", "true")
         await bench.order(Start(0, "a", on(0)))
-        assert await bench.ended() == JobFailed("a", 0, 0.0, "engine-error")
+        assert await bench.ended() == JobFailed("a", 0, 0.0)
+        assert [ended.how for ended in bench.ends] == ["engine-error"]
         await bench.order(Start(1, "b", on(0)))
         assert await bench.ended() == JobFinished("b", 1)
 
@@ -241,15 +245,15 @@ def test_a_book_that_fails_costs_its_job_and_nobody_else(
     assert "a page is missing" in caplog.text
 
 
-def test_a_nursery_that_was_killed_is_replaced(tmp_path: Path):
+def test_a_fork_server_that_was_killed_is_replaced(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600")
         bench.job("b", "true")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        assert bench.engine.nursery._process is not None
-        bench.engine.nursery._process.kill()
-        bench.engine.nursery._process.wait()
+        assert bench.engine.fork_server._process is not None
+        bench.engine.fork_server._process.kill()
+        bench.engine.fork_server._process.wait()
         await bench.order(Start(1, "b", on(1)))
         assert await bench.ended() == JobFinished("b", 1)
         await bench.order(Stop(2, "a"))  # what the old one forked has not noticed

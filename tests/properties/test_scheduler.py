@@ -1,4 +1,4 @@
-"""After any sequence of facts, late and repeated ones too, the scheduler's books are in order."""
+"""After any sequence of facts, late and repeated ones too, the scheduler's state is consistent."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -59,8 +59,9 @@ class World(RuleBasedStateMachine):
     def begin(self, name: str) -> None:
         self.cluster = Cluster.grid(3, 2)
         self.scheduler = Scheduler(policy(name), self.cluster)
-        self.scheduler._jobs = Rows()
-        self.scheduler.jobs = MappingProxyType(self.scheduler._jobs)
+        state = self.scheduler.state
+        state.rows = Rows()
+        state.jobs = MappingProxyType(state.rows)
         self.replayed = Scheduler(policy(name), self.cluster)
         self.now = 0.0
         self.count = 0
@@ -186,7 +187,7 @@ class World(RuleBasedStateMachine):
         assert one.tenancy.tenants == other.tenancy.tenants
         assert list(one.tenancy.free) == list(other.tenancy.free)
         assert one.unfit == other.unfit
-        assert one.held == other.held
+        assert one.blocked == other.blocked
         assert one.closed == other.closed
         assert one.cluster == other.cluster
         assert one.wake_at == other.wake_at
@@ -194,7 +195,7 @@ class World(RuleBasedStateMachine):
         assert queue == [identity for _, _, identity in other.ranking.queue]
 
     @invariant()
-    def books_can_be_written_again(self) -> None:
+    def the_state_can_be_restored(self) -> None:
         """A scheduler that is restored from its rows holds the same, and waits in the same order.
 
         Of equal ranks those that came earlier may come first again; everything else is equal.
@@ -213,7 +214,7 @@ class World(RuleBasedStateMachine):
         check(other)
         assert dict(one.jobs) == dict(other.jobs)
         assert one.tenancy.tenants == other.tenancy.tenants
-        assert (one.unfit, one.held, one.closed) == (other.unfit, other.held, other.closed)
+        assert (one.unfit, one.blocked, one.closed) == (other.unfit, other.blocked, other.closed)
         waiting = {identity for _, _, identity in one.ranking.queue}
         assert waiting == {identity for _, _, identity in other.ranking.queue}
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -28,10 +29,8 @@ from treadle.wire.jobs import (
     Why,
 )
 from treadle.wire.machine import (
-    DeviceView,
     EventPage,
     EventView,
-    NodeView,
     PolicyChange,
     PolicyView,
     Role,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fastapi.routing
 import httpx2
 import pytest
 
@@ -18,9 +19,7 @@ from treadle.wire.jobs import JobRequest, LogPiece
 from treadle.wire.machine import EventView, Role
 from treadle.wire.problems import NotFoundError, TooManyError
 
-QUICK = ServerSettings(
-    log_poll_s=0.01, keep_alive_s=0.05, streams_per_user_max=3, streams_max=4, send_s_max=0.3
-)
+QUICK = ServerSettings(log_poll_s=0.01, streams_per_user_max=3, streams_max=4, send_s_max=0.3)
 REQUEST = JobRequest(command=("true",))
 
 
@@ -184,12 +183,13 @@ def test_a_follower_outlives_a_restart_of_the_server(tmp_path):
     assert seen == [1, 2, 3, 4]
 
 
-def test_silence_is_filled_with_comments(server: Running):
+def test_silence_is_filled_with_comments(server: Running, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fastapi.routing, "_PING_INTERVAL", 0.05)  # not 15 s, for this test
     with raw(server) as http, http.stream("GET", "/api/v1/events/stream") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         pieces = response.iter_text()
         assert next(pieces) == "retry: 1000\n\n"
-        assert next(pieces) == ": still here\n\n"
+        assert next(pieces) == ": ping\n\n"
 
 
 def test_too_many_streams_are_refused_and_ended_ones_do_not_count(server: Running):

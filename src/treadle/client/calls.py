@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from treadle.core.machine import NodeView
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -25,7 +26,6 @@ from treadle.wire.jobs import (
 )
 from treadle.wire.machine import (
     EventPage,
-    NodeView,
     PolicyChange,
     PolicyView,
     Status,

@@ -5,19 +5,18 @@
         for piece in treadle.follow_log(made.id):
             ...
 
-Its methods are the functions of `calls.py`, carried out at once.
+Generated from asynchronous.py by tests/client/test_client_generated.py; edit there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from treadle.client import calls
-from treadle.client.address import find_address, find_token
 from treadle.client.calls import Call
 from treadle.client.errors import LostError, UnreachableError
 from treadle.client.exchange import (
@@ -32,8 +31,9 @@ from treadle.client.exchange import (
     request_parts,
     too_long,
 )
+from treadle.client.methods import Methods
 from treadle.client.pace import ONE_BY_ONE_MAX, looks, sleep
-from treadle.client.stream import EventReader, Received, Resuming
+from treadle.client.resuming import Resuming
 from treadle.wire.jobs import JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
 from treadle.wire.problems import TooManyError
@@ -41,78 +41,14 @@ from treadle.wire.problems import TooManyError
 if TYPE_CHECKING:
     import httpx2
 
-Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-class Now(Generic[Arguments, Answer]):
-    """A method that carries out the call which a function describes."""
-
-    def __init__(self, describe: Callable[Arguments, Call[Answer]]) -> None:
-        self._describe = describe
-        self.__doc__ = describe.__doc__
-        self.__wrapped__ = describe
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Now[Arguments, Answer]: ...
-
-    @overload
-    def __get__(self, client: Client, owner: type) -> Callable[Arguments, Answer]: ...
-
-    def __get__(
-        self, client: Client | None, owner: type
-    ) -> Now[Arguments, Answer] | Callable[Arguments, Answer]:
-        if client is None:
-            return self
-
-        def carry_out(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-            return client.do(self._describe(*args, **kwargs))
-
-        carry_out.__doc__ = self.__doc__
-        return carry_out
-
-
-class Client:
-    """Asks a Treadle server, by Unix socket or HTTP. Refusals are the errors of
+class Client(Methods):
+    """Talks to a Treadle server over its Unix socket or HTTP. Refusals are the errors of
     `wire/problems.py`."""
 
-    submit = Now(calls.submit)
-    dry_run = Now(calls.dry_run)
-    job_page = Now(calls.job_page)
-    job = Now(calls.job)
-    why = Now(calls.why)
-    cancel = Now(calls.cancel)
-    hold = Now(calls.hold)
-    release = Now(calls.release)
-    change = Now(calls.change)
-    report = Now(calls.report)
-    log = Now(calls.log)
-    nodes = Now(calls.nodes)
-    order_device = Now(calls.order_device)
-    unquarantine = Now(calls.unquarantine)
-    policy = Now(calls.policy)
-    set_policy = Now(calls.set_policy)
-    health = Now(calls.health)
-    status = Now(calls.status)
-    shut_down = Now(calls.shut_down)
-    events = Now(calls.events)
-    events_last = Now(calls.events_last)
-    usage = Now(calls.usage)
-    usage_csv = Now(calls.usage_csv)
-    snapshot = Now(calls.snapshot)
-    debug = Now(calls.debug)
-    metrics = Now(calls.metrics)
-    tokens = Now(calls.tokens)
-    make_token = Now(calls.make_token)
-    revoke_token = Now(calls.revoke_token)
-
-    def __init__(
-        self, address: str | None = None, token: str | None = None, *, timeout_s: float = 30.0
-    ) -> None:
-        self.address = find_address(address)
-        self._token = find_token(token, self.address)
-        self._timeout_s = timeout_s
-        self._opened: httpx2.Client | None = None
+    _opened: httpx2.Client | None = None
 
     def __enter__(self) -> Client:
         return self
@@ -185,25 +121,23 @@ class Client:
     ) -> Iterator[LogPiece]:
         """One rank's output as it is written, until the end; goes on after a lost connection."""
         call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
-        for event in self._follow(call):
-            yield msgspec.json.decode(event.data, type=LogPiece)
+        with closing(self._follow(call)) as events:
+            for event in events:
+                yield msgspec.json.decode(event.data, type=LogPiece)
 
     def follow_events(self, *, after: int | None = None, job: str = "") -> Iterator[EventView]:
-        """What happens, as it happens; from now on if `after` is not given."""
+        """Events as they happen; without `after`, from now on."""
         if after is None:
-            after = self.events_last(limit=1).next
-        for event in self._follow(calls.event_stream(after=after, job=job)):
-            yield msgspec.json.decode(event.data, type=EventView)
+            after = (self.events_last(limit=1)).next
+        with closing(self._follow(calls.event_stream(after=after, job=job))) as events:
+            for event in events:
+                yield msgspec.json.decode(event.data, type=EventView)
 
     def journal(self) -> Iterator[bytes]:
         """The journal as a file, in pieces."""
         call = calls.journal()
         knock(self.address)
-        connection, client = self._open()
-        with (
-            connection.told_plainly(self.address, call),
-            client.stream(**request_parts(call)) as response,
-        ):
+        with self._sent(call) as response:
             if response.status_code != 200:
                 raise read_refusal(call, response.status_code, response.read())
             yield from response.iter_bytes()
@@ -232,48 +166,41 @@ class Client:
         active = {job.id for job in self.jobs()}
         return sorted(identity for identity in left if identity not in active)
 
-    def _follow(self, call: Call[Any]) -> Iterator[Received]:
+    def _follow(self, call: Call[Any]) -> Generator[httpx2.ServerSentEvent, None, None]:
+        """The events of a stream, until its last one, over as many connections as it takes."""
         resuming = Resuming()
         while True:
             try:
                 knock(self.address)
-                for event in self._stream(call, resuming):
-                    if event.name == "end":
-                        return
-                    yield event
+                with closing(self._stream(call, resuming)) as events:
+                    for event in events:
+                        if event.event == "end":
+                            return
+                        yield event
                 resuming.broken(early(call))
             except (LostError, UnreachableError) as error:
                 resuming.broken(error)
             sleep(resuming.delay_s())
 
-    def _stream(self, call: Call[Any], resuming: Resuming) -> Iterator[Received]:
-        connection, client = self._open()
-        parts = request_parts(call)
-        parts["headers"] |= resuming.headers
-        timeout = connection.stream_timeout(self._timeout_s)
-        with (
-            connection.told_plainly(self.address, call),
-            client.stream(**parts, timeout=timeout) as response,
-        ):
+    def _stream(
+        self, call: Call[Any], resuming: Resuming
+    ) -> Generator[httpx2.ServerSentEvent, None, None]:
+        """The events that one connection brings."""
+        with self._sent(call, resuming) as response:
             if response.status_code == 503:
                 return
             if response.status_code != 200:
                 raise read_refusal(call, response.status_code, response.read())
+            from treadle.client.connection import events_of  # noqa: PLC0415  (see _sent)
+
             resuming.opened()
-            reader = EventReader()
-            for count, piece in enumerate(response.iter_raw()):
-                for event in reader.feed(piece):
-                    resuming.saw(event)
+            for event in events_of(response):
+                if event.data:
+                    resuming.saw(event.id)
                     yield event
-                if count:
-                    resuming.connected()
 
     def _exchange(self, call: Call[Any]) -> tuple[int, bytes]:
-        connection, client = self._open()
-        with (
-            connection.told_plainly(self.address, call),
-            client.stream(**request_parts(call)) as response,
-        ):
+        with self._sent(call) as response:
             body = bytearray()
             for piece in response.iter_bytes():
                 body += piece
@@ -281,12 +208,18 @@ class Client:
                     raise too_long(call)
             return response.status_code, bytes(body)
 
-    def _open(self) -> tuple[ModuleType, httpx2.Client]:
-        """The HTTP library and our connections, from the first call on."""
-        from treadle.client import connection  # noqa: PLC0415  (loaded when it is needed)
+    @contextmanager
+    def _sent(self, call: Call[Any], resuming: Resuming | None = None) -> Iterator[httpx2.Response]:
+        """Send a call; the block reads its answer. A stream goes on where `resuming` says."""
+        from treadle.client import connection  # noqa: PLC0415  (115 ms, so only when it is needed)
 
         if self._opened is None:
             self._opened = connection.open_client(
                 self.address, self._token, timeout_s=self._timeout_s
             )
-        return connection, self._opened
+        parts = request_parts(call)
+        if resuming is not None:
+            parts["headers"] |= resuming.headers
+            parts["timeout"] = connection.stream_timeout(self._timeout_s)
+        with connection.plain_errors(self.address, call), self._opened.stream(**parts) as response:
+            yield response

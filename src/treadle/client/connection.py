@@ -1,6 +1,6 @@
 """The HTTP library, kept in one file because loading it takes 115 ms.
 
-`client.py` imports this when a call is really sent.
+The clients import this when a call is really sent.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,10 @@ from treadle.client.address import Address
 from treadle.client.calls import Call
 from treadle.client.errors import LostError, NoAnswerError
 from treadle.client.exchange import unreachable
-from treadle.client.stream import SILENCE_S_MAX
+
+EVENT_BYTES_MAX = 16 * 2**20
+# The server breaks its silence every 15 s.
+SILENCE_S_MAX = 45.0
 
 
 def open_client(address: Address, token: str | None, *, timeout_s: float) -> httpx2.Client:
@@ -50,14 +53,18 @@ def stream_timeout(timeout_s: float) -> httpx2.Timeout:
     return httpx2.Timeout(timeout_s, read=SILENCE_S_MAX)
 
 
+def events_of(response: httpx2.Response) -> httpx2.EventSource:
+    return httpx2.EventSource(response, max_event_size=EVENT_BYTES_MAX)
+
+
 @contextmanager
-def told_plainly(address: Address, call: Call[Any]) -> Iterator[None]:
+def plain_errors(address: Address, call: Call[Any]) -> Iterator[None]:
     """The library's errors as ours, in a sentence that names the address."""
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise unreachable(address, error) from None
-    except httpx2.TimeoutException as error:
+    except (httpx2.TimeoutException, httpx2.SSEError) as error:
         raise NoAnswerError(_sentence(address, call, error)) from None
     except httpx2.TransportError as error:
         raise LostError(_sentence(address, call, error)) from None

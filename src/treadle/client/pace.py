@@ -25,8 +25,18 @@ def looks(
         delay_s = min(1.5 * delay_s, LOOK_S_MAX)
 
 
+def now() -> float:
+    return time.monotonic()
+
+
 def sleep(delay_s: float) -> None:
     time.sleep(delay_s)
+
+
+async def sleep_async(delay_s: float) -> None:
+    import asyncio  # noqa: PLC0415  (the command line does without)
+
+    await asyncio.sleep(delay_s)
 
 
 def _not_ended(left: Collection[str], timeout_s: float | None) -> str:

@@ -47,3 +47,15 @@ class Allocation:
     def nodes(self) -> tuple[str, ...]:
         """The nodes it touches, in rank order, each once."""
         return tuple(dict.fromkeys(device.node for device in self.devices))
+
+    def differences(self, other: "Allocation") -> tuple[str, ...]:
+        """What would change: "size" or else "devices"; "plan", "turn", "host"."""
+        found = []
+        if self.size != other.size:
+            found.append("size")
+        elif self.devices != other.devices:
+            found.append("devices")
+        found += [
+            name for name in ("plan", "turn", "host") if getattr(self, name) != getattr(other, name)
+        ]
+        return tuple(found)

@@ -1,9 +1,10 @@
-"""Facts, in the past tense: what the scheduler is told.
+"""Facts, in the past tense: what the scheduler learns.
 
-A report about a job carries the id of the order it answers, so that a late report of an earlier
-attempt can be told from a report of this one.
+A report about a job carries the id of the order it answers, which tells a late report of an
+earlier attempt from a report of this one.
 """
 
+from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId, JobSpec
 from treadle.core.value import value
@@ -21,7 +22,7 @@ class JobCancelled:
 
 @value
 class JobHeld:
-    """The job may not start until every reason for holding it is gone; what runs is stopped."""
+    """The job is blocked until every reason is gone; if it runs, it is stopped."""
 
     job: JobId
     reason: str
@@ -35,7 +36,7 @@ class JobReleased:
 
 @value
 class JobUpdated:
-    """The job is another from now on: its user wants something else, or more is known of it."""
+    """The job's spec changed: its owner changed it, or more is known about the job."""
 
     spec: JobSpec
 
@@ -48,6 +49,9 @@ class JobStarted:
     action: int
     iterations_done: float
     iterations_per_s: float
+    # What this attempt can change without a restart, as it announced itself: "size", "devices",
+    # "plan", "turn", "host" (core/allocation.py, differences).
+    changes: tuple[str, ...] = ()
 
 
 @value
@@ -58,6 +62,7 @@ class JobProgressed:
     action: int
     iterations_done: float
     iterations_per_s: float
+    progress: LastProgress | None = None  # what the job itself said, live
 
 
 @value
@@ -86,6 +91,47 @@ class JobFailed:
 
 
 @value
+class AttemptEnded:
+    """An attempt ended: everything about its end in one fact.
+
+    An engine fills in what it saw. The controller adds the verdict, the last report and
+    `iterations_done` before the fact is journaled. To the scheduler it is a `JobFinished`, a
+    `JobFailed` or a `JobStopped` (`meaning`).
+    """
+
+    job: JobId
+    action: int  # the newest order about the job, which this end answers
+    attempt: int  # 0 if nothing was launched
+    how: How
+    code: int | None = None  # exit code as shells write it; of the rank that failed first
+    codes: tuple[int | None, ...] = ()  # of each rank
+    error: str = ""  # why it could not be launched, in one sentence
+    started_at: float | None = None  # seconds since 1970, as the next
+    ended_at: float | None = None
+    ran_s: float | None = None  # by a clock that cannot be set, where somebody measured it
+    # From here on filled in by the controller.
+    iterations_done: float = 0.0  # what the next attempt can build on
+    safe: float = 0.0  # the same as a share of the whole work
+    verdict: Verdict | None = None  # why it failed
+    progress: LastProgress | None = None
+    busy: float | None = None  # mean share of time in which its devices worked
+
+    @property
+    def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":
+        """What the end is to the scheduler; None if the job goes on in another attempt."""
+        match self.how:
+            case How.REPLACED:
+                return None
+            case How.STOPPED:
+                return JobStopped(self.job, self.action, self.iterations_done)
+            case How.EXITED if self.code == 0:
+                return JobFinished(self.job, self.action)
+            case _:
+                rule = "" if self.verdict is None else self.verdict.rule
+                return JobFailed(self.job, self.action, self.iterations_done, rule)
+
+
+@value
 class NodeJoined:
     node: Node
 
@@ -104,10 +150,11 @@ class NodeDrained:
 
 @value
 class DeviceClosed:
-    """The device takes no new work, whoever is on it; what runs there runs on."""
+    """The device takes no new work; what runs there runs on."""
 
     device: Device
     reason: str = ""
+    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen"
 
 
 @value
@@ -115,7 +162,7 @@ class DeviceOpened:
     device: Device
 
 
-Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed
+Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed | AttemptEnded
 Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated
 Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened
 Event = Wish | Report | Machine

@@ -1,18 +1,22 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 
 _BY_ARRIVAL = Rank(0.0)
-_NOBODY: Mapping[int, int] = {}
+_NONE: Mapping[int, int] = MappingProxyType({})
+_NO_DEVICES: Mapping[Device, DeviceClosed] = MappingProxyType({})
 
 
 class Policy(Protocol):
@@ -47,7 +51,7 @@ class Policy(Protocol):
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:  # noqa: ARG002
         """How many waiting jobs of each asked size wait for the sake of other tenants' shares."""
-        return _NOBODY
+        return _NONE
 
 
 class PerformanceModel(Protocol):
@@ -80,23 +84,79 @@ class InterleavingModel(PerformanceModel, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What an engine can do to a job without stopping it."""
+class Controls(Protocol):
+    """What an engine may ask of its controller. All methods return at once."""
 
-    resize: bool = False
-    move: bool = False
-    change_plan: bool = False
-    share: bool = False
+    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
+        """How to launch the job for that order; the same answer if it is asked again."""
+        ...
+
+    def tell(self, *facts: Event) -> None:
+        """Report facts, in the order in which they happened."""
+        ...
 
 
 class Engine(Protocol):
-    """Carries orders out and reports facts; reports arrive on the queue it was given."""
+    """All that the controller knows of machines; docs/add-an-engine.md has the rules.
 
-    abilities: Abilities
+    An engine is made with its `Controls` and a clock, and knows its nodes from then on. It tells
+    `JobStarted` and `AttemptEnded` about jobs, and `NodeJoined`, `NodeDrained`, `NodeLost`,
+    `DeviceClosed` and `DeviceOpened` about machines. Ranks need not be child processes, and
+    devices need not be on this machine.
+    """
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes it has now. Later changes are facts."""
+        ...
+
+    def view(self) -> tuple[NodeView, ...]:
+        """The same for people: what runs on each device, and what was seen there last."""
+        ...
+
+    async def adopt(
+        self,
+        jobs: Sequence[Job],
+        attempts: Sequence[AttemptId] = (),
+        closed: Mapping[Device, DeviceClosed] = _NO_DEVICES,
+    ) -> None:
+        """Begin: take charge of what runs, tell what ended, carry out what is owed.
+
+        jobs: as the controller knows them. attempts: those whose end it has not been told.
+        closed: devices that were avoided or quarantined, which stay so until ordered otherwise.
+        """
+        ...
 
     async def carry_out(self, actions: Sequence[Action]) -> None:
-        """Begin; do not wait for the end. Every order is answered by an event that names it."""
+        """Begin; do not wait for the end. Every order is answered by a fact that names it."""
+        ...
+
+    async def output(
+        self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
+    ) -> Output:
+        """Bytes that a rank wrote, from an offset on; below 0 it counts from the end.
+
+        Raises InvalidInputError if there is no such rank or attempt.
+        """
+        ...
+
+    def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
+        """The same as it is written, until the attempt has ended and all was given."""
+        ...
+
+    async def order_device(self, device: Device, order: DeviceOrder) -> None:
+        """Avoid a device, or use it again. Raises InvalidInputError if there is none."""
+        ...
+
+    def measurements(self) -> Sequence[Measurement]:
+        """What was measured last of each attempt that runs."""
+        ...
+
+    def checkpoints(self, job: JobId) -> str:
+        """Where the job keeps its checkpoints, as a path on the nodes that run it."""
+        ...
+
+    async def close(self) -> None:
+        """Leave; what runs keeps running and is adopted by the next engine."""
         ...
 
 

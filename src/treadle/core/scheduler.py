@@ -1,40 +1,118 @@
 """Facts in, orders out: `step(events, now) -> actions`.
 
-The scheduler applies facts to its books (books.py), asks its policy for a target when a fact may
-have changed the answer, and turns the target into orders. It never waits, reads no clock and writes
-no log; the two loops that do (sim/run.py and control/loop/controller.py) are a few lines each.
+The scheduler applies facts to its state (apply.py, state.py), asks its policy for a target when a
+fact may have changed the answer, and turns the target into orders. It never waits, reads no clock
+and writes no log; the two loops that do (sim/run.py and control/loop/controller.py) are a few lines
+each.
 
 Reports of progress never cause a decision. A stop that was ordered and then reported does not
 either, unless a decision was taken in between that could not see the job.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from types import MappingProxyType
 from typing import Self
 
 from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.books import Books
-from treadle.core.cluster import Cluster
+from treadle.core.apply import apply
+from treadle.core.cluster import Cluster, Device
 from treadle.core.difference import difference
 from treadle.core.errors import PolicyError
 from treadle.core.events import Event
-from treadle.core.job import JobId
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
 from treadle.core.retry import RetryRule, fixed
 from treadle.core.snapshot import Reason, Snapshot
+from treadle.core.state import Counters, Kept, SchedulerState
+from treadle.core.tenancy import Tenancy
 
 
-class Scheduler(Books):
-    """All jobs that have not ended, what they hold, and the policy that decides."""
+class Scheduler:
+    """Turns facts into orders by asking a policy; all that it knows is in `state`."""
 
     def __init__(self, policy: Policy, cluster: Cluster, *, retry: RetryRule = fixed) -> None:
-        super().__init__(policy, cluster, retry=retry)
-        self._memory: object = None  # what the policy asked to be handed back
+        self.state = SchedulerState(policy, cluster, retry)
+
+    # -- reading the state ----------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> Mapping[JobId, Job]:
+        """Every job that has not ended."""
+        return self.state.jobs
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.state.cluster
+
+    @property
+    def tenancy(self) -> Tenancy:
+        return self.state.tenancy
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.state.ranking
+
+    @property
+    def unfit(self) -> Mapping[JobId, str]:
+        """Jobs that could not even run on the empty cluster, with the reason."""
+        return self.state.unfit
+
+    @property
+    def blocked(self) -> Mapping[JobId, tuple[str, ...]]:
+        """Jobs that may not start, with every reason."""
+        return self.state.blocked
+
+    @property
+    def ended(self) -> Mapping[JobId, Phase]:
+        """Jobs that ended by the facts taken last, with their final phase."""
+        return self.state.ended
+
+    @property
+    def closed(self) -> Mapping[Device, str]:
+        """Devices that take no new work, with the reason."""
+        return self.state.closed
+
+    @property
+    def decisions(self) -> int:
+        """How often the policy was asked."""
+        return self.state.decisions
+
+    @property
+    def counters(self) -> Counters:
+        return self.state.counters
+
+    @property
+    def policy(self) -> Policy:
+        return self.state.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        """Put a policy with the same ranks in its place; `set_policy` is for any other."""
+        self.state.policy = policy
+
+    @property
+    def retry(self) -> RetryRule:
+        return self.state.retry
+
+    @retry.setter
+    def retry(self, rule: RetryRule) -> None:
+        self.state.retry = rule
+
+    @property
+    def wake_at(self) -> float:
+        """When to ask the policy again, even if nothing happens."""
+        return self.state.wake_at
+
+    @wake_at.setter
+    def wake_at(self, moment: float) -> None:
+        self.state.wake_at = moment
+
+    def kept(self, identity: JobId) -> Kept:
+        """What must be stored of a job for `restore`."""
+        return self.state.kept(identity)
 
     # -- the loop's side ------------------------------------------------------------------------
 
@@ -45,14 +123,21 @@ class Scheduler(Books):
             actions += self.decide(now)
         return actions
 
+    def take(self, events: Iterable[Event], now: float) -> list[Action]:
+        """Apply facts. The orders are those that need no policy: stop what must stop."""
+        state = self.state
+        apply(state, events, now)
+        return state.stop_those_that_must(now) if state.must_stop else []
+
     def is_due(self, now: float) -> bool:
         """Whether the policy has not seen everything, or wanted to be asked again by now."""
-        return self._stale or now >= self.wake_at
+        return self.state.stale or now >= self.state.wake_at
 
     def decide(self, now: float) -> list[Action]:
         """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
         self._refresh(now)
-        schedule = self.policy.decide(self.snapshot(now))
+        state = self.state
+        schedule = state.policy.decide(self.snapshot(now))
         if not schedule.valid_until > now:
             raise PolicyError(
                 f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
@@ -61,35 +146,36 @@ class Scheduler(Books):
         actions: list[Action] = []
         if schedule.changes:
             actions = difference(
-                self._jobs, self.tenancy.tenants, schedule.changes, self._next_action
+                state.rows, state.tenancy.tenants, schedule.changes, state.next_action
             )
             self._check_devices(actions)
-            if self._leaving:
+            if state.leaving:
                 actions = [self._behind_leavers(action) for action in actions]
-            self._order(actions, now)
-        self._memory = schedule.memory
-        self.wake_at = schedule.valid_until
-        if self.ranking.queue:  # With nobody waiting, a rank that runs out changes nothing.
-            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
+            state.order(actions, now)
+        state.memory = schedule.memory
+        state.wake_at = schedule.valid_until
+        if state.ranking.queue:  # If no job waits, a rank that expires changes nothing.
+            state.wake_at = min(state.wake_at, state.ranking.next_expiry_at)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:
-        tenancy = self.tenancy
-        free, tenants = tenancy.free, tenancy.tenants
-        seen = Snapshot(now, self.cluster, self.jobs, free, tenants, self.ranking, self._memory)
-        return self._without_closed(seen) if self.closed else seen
+        """What the policy may know now."""
+        state = self.state
+        free, tenants = state.tenancy.free, state.tenancy.tenants
+        seen = Snapshot(now, state.cluster, state.jobs, free, tenants, state.ranking, state.memory)
+        return self._without_closed(seen) if state.closed else seen
 
     def why(self, identity: JobId, now: float) -> Reason:
         """Why a job waits or holds what it holds, in words."""
         if identity in self.unfit:
             return Reason("never fits", f"it can never run here: {self.unfit[identity]}")
-        if identity in self.held:
-            return Reason("held", f"it is held: {', '.join(self.held[identity])}")
+        if identity in self.blocked:
+            return Reason("held", f"it is held: {', '.join(self.blocked[identity])}")
         return self.policy.why(self.snapshot(now), identity)
 
     def in_the_way(self, identity: JobId) -> list[JobId]:
-        """Who was told to let go of devices that this job has been given, and has not yet."""
-        allocation = self._jobs[identity].allocation
+        """Jobs that were ordered off devices this job has been given, and are still on them."""
+        allocation = self.state.rows[identity].allocation
         if allocation is None:
             return []
         return self._leavers(identity, allocation)
@@ -97,32 +183,31 @@ class Scheduler(Books):
     def fork(self) -> Self:
         """An independent twin that goes on from here."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._jobs = self._jobs.copy()
-        twin.jobs = MappingProxyType(twin._jobs)
-        twin.tenancy = self.tenancy.copy()
-        twin.unfit = self.unfit.copy()
-        twin.held = self.held.copy()
-        twin.closed = self.closed.copy()
-        twin._leaving = self._leaving.copy()
-        twin._lost = self._lost.copy()
-        twin.ranking = self.ranking.copy()
-        twin.retry = deepcopy(self.retry)  # It may remember.
+        twin.state = self.state.copy()
         return twin
 
     def set_policy(self, policy: Policy, now: float) -> None:
-        """Decide by another policy from now on; nothing that runs is touched until it says so."""
-        self.policy = policy
-        self._memory = None
-        self.ranking = Ranking(policy.rank)
-        self.unfit.clear()
-        for job in self._jobs.values():
+        """Decide by another policy from now on. Running jobs go on until it decides otherwise."""
+        state = self.state
+        state.policy = policy
+        state.memory = None
+        state.ranking = Ranking(policy.rank)
+        state.unfit.clear()
+        for job in state.rows.values():
             if job.phase is Phase.WAITING:
-                self._queue(job, now)
+                state.enqueue(job, now)
             elif job.allocation is not None and job.phase is not Phase.CANCELLING:
-                self.ranking.put(job, now)
-        self._stale = True
-        self.wake_at = now
+                state.ranking.put(job, now)
+        state.stale = True
+        state.wake_at = now
+
+    # -- after a crash --------------------------------------------------------------------------
+
+    def restore(
+        self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float
+    ) -> None:
+        """Fill a new scheduler from what was stored; the policy is asked at the next occasion."""
+        self.state.restore(kept, closed, counters, now)
 
     def replay(
         self,
@@ -136,37 +221,38 @@ class Scheduler(Books):
 
         `wake_at` is what the policy's answer said, or None where the policy was not asked.
         """
-        for event in events:
-            self._APPLY[type(event)](self, event, now)
-        # First what needed no policy, as it was then: how many decisions there had been when a
-        # job was told to let go says whether its report is news. Stops that a crash kept out of
+        state = self.state
+        apply(state, events, now)
+        # First the orders that needed no policy, as it was then: the number of decisions before a
+        # job was ordered to let go says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
-        lost = set(self._lost)
+        must_stop = set(state.must_stop)
         actions = list(actions)
-        forced = [a for a in actions if isinstance(a, Stop) and a.job in lost]
-        self._order(forced, now)
-        self._lost = [identity for identity in self._lost if self._holds(identity)]
+        forced = [a for a in actions if isinstance(a, Stop) and a.job in must_stop]
+        state.order(forced, now)
+        state.must_stop = [identity for identity in state.must_stop if state.holds(identity)]
         if wake_at is not None:
             self._refresh(now)
-            self.wake_at = wake_at
-        self._order([a for a in actions if a not in forced], now)
+            state.wake_at = wake_at
+        state.order([a for a in actions if a not in forced], now)
 
     # -- decisions ------------------------------------------------------------------------------
 
     def _refresh(self, now: float) -> None:
-        """Begin a decision: rank anew whatever rank has run out."""
-        if self.ranking.next_expiry_at <= now:
-            for identity in self.ranking.expired(now):
-                self.ranking.put(self._jobs[identity], now)
-        self.decisions += 1
-        self.wake_at = inf
-        self._stale = False
+        """Begin a decision: rank again the jobs whose rank has expired."""
+        state = self.state
+        if state.ranking.next_expiry_at <= now:
+            for identity in state.ranking.expired(now):
+                state.ranking.put(state.rows[identity], now)
+        state.decisions += 1
+        state.wake_at = inf
+        state.stale = False
 
     def _without_closed(self, seen: Snapshot) -> Snapshot:
-        """What a policy may dispose of: closed devices are nobody's, and who is there stays."""
+        """What a policy may give away: no closed device, and no job that runs on one."""
         closed = [device for device in self.closed if self.tenancy.free.knows((device,))]
-        held = {job for device in closed for job in seen.tenants.get(device, {}).values()}
-        kept = seen.keeping([self._jobs[identity] for identity in sorted(held)])
+        on_them = {job for device in closed for job in seen.tenants.get(device, {}).values()}
+        kept = seen.keeping([self.state.rows[identity] for identity in sorted(on_them)])
         return kept.withholding([device for device in closed if device not in seen.tenants])
 
     def _check_devices(self, actions: Iterable[Action]) -> None:
@@ -185,7 +271,7 @@ class Scheduler(Books):
                 raise PolicyError(f"job {action.job} was given device {device}, which is closed")
 
     def _behind_leavers(self, action: Action) -> Action:
-        """Add to `after` those who were told to let go earlier and have not reported yet."""
+        """Add to `after` the jobs that were ordered off these devices and have not reported yet."""
         if isinstance(action, Stop):
             return action
         leavers = self._leavers(action.job, action.allocation)
@@ -195,11 +281,11 @@ class Scheduler(Books):
         return type(action)(action.id, action.job, action.allocation, (*action.after, *late))
 
     def _leavers(self, job: JobId, allocation: Allocation) -> list[JobId]:
-        """Others who hold on to a place of this allocation."""
+        """Other jobs that are still on a device and turn of this allocation."""
         wanted, turn = set(allocation.devices), allocation.turn
         return [
             identity
-            for identity, leaving in self._leaving.items()
+            for identity, leaving in self.state.leaving.items()
             if identity != job
             and any(
                 old.turn == turn and not wanted.isdisjoint(old.devices)
@@ -208,6 +294,6 @@ class Scheduler(Books):
         ]
 
 
-# Told of every step of a loop after it was carried out: the moment, the facts, the orders, and the
-# scheduler as it then stands.
+# Called after every step of a loop: the moment, the facts, the orders, and the scheduler as it then
+# stands.
 Observer = Callable[[float, Sequence[Event], Sequence[Action], Scheduler], None]

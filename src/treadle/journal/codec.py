@@ -18,6 +18,8 @@ from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import Event
+from treadle.journal import facts
+from treadle.journal.facts import RecordFact
 
 FORMAT = 2
 FORMATS = (1, FORMAT)  # what can be read
@@ -66,7 +68,7 @@ class Noted:
     text: str
 
 
-Line = Opened | Decided | PolicySet | Noted | Event | Action
+Line = Opened | Decided | PolicySet | Noted | RecordFact | Event | Action
 
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -85,11 +87,16 @@ _KINDS: Mapping[str, type] = {
         events.JobStopped,
         events.JobFinished,
         events.JobFailed,
+        events.AttemptEnded,
         events.NodeJoined,
         events.NodeLost,
         events.NodeDrained,
         events.DeviceClosed,
         events.DeviceOpened,
+        facts.JobAccepted,
+        facts.JobEdited,
+        facts.DependencyBroken,
+        facts.DependenciesDropped,
         actions.Start,
         actions.Change,
         actions.Stop,

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from treadle.core import actions as orders
 from treadle.core.actions import Action
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import Event
+from treadle.core.events import AttemptEnded, Event
 from treadle.core.ports import Policy
 from treadle.core.retry import RetryRule, fixed
 from treadle.core.scheduler import Scheduler
@@ -23,6 +23,7 @@ from treadle.journal.codec import (
     decode,
     encode,
 )
+from treadle.journal.facts import RecordFact
 
 
 @dataclass(slots=True)
@@ -129,7 +130,9 @@ def _out_of_order(steps: list[Step], now: float, value: object) -> str:
 
 def _append(steps: list[Step], now: float, value: object, number: int) -> None:
     """A step is its events, then the decision, then the orders; an event after them begins anew."""
-    if isinstance(value, Noted):
+    if isinstance(value, AttemptEnded):
+        value = value.meaning
+    if value is None or isinstance(value, Noted | RecordFact):
         return
     last = steps[-1] if steps else None
     is_action = isinstance(value, orders.Start | orders.Change | orders.Stop)

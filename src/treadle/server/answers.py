@@ -4,22 +4,26 @@ A page of 1,000 jobs takes msgspec 1.4 ms to write and pydantic 3.6, and the eve
 meanwhile. The types stand in the routes all the same: the OpenAPI document is made of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 from starlette.responses import Response
+
+from treadle.server.port import settled
 
 
 def encoded(value: object) -> bytes:
     return msgspec.json.encode(value, enc_hook=_plain)
 
 
-def answer(
-    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+async def answer(
+    value: object | Awaitable[object],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    return Response(
-        encoded(value), status_code=status, headers=headers, media_type="application/json"
-    )
+    content = encoded(await settled(value))
+    return Response(content, status_code=status, headers=headers, media_type="application/json")
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The daemon: a live controller and its API on one event loop, until somebody asks it to leave."""
+"""The daemon: a live controller and its API on one event loop, until it is stopped."""
 
 import asyncio
 import contextlib
@@ -9,25 +9,22 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.control.api.service import Live, LiveSettings
-from treadle.control.jobs.recovery import Wanted
-from treadle.core.errors import EngineError, InvalidInputError
-from treadle.engines.node.devices import CpuSlots, DeviceSource
-from treadle.engines.node.gpus import NvmlGpus
+from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.core.errors import InvalidInputError
+from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.server.run import Doors, serving
 from treadle.store.store import Store
 
 logger = logging.getLogger("treadle")
 
-SLOTS_MAX = 4096
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """What `treadle up` was told; None means by default or as it was."""
+    """The options of `treadle up`; None: the default, or as it was last time."""
 
     state: Path
     socket: Path
+    engine: str = "local"
     devices: int | None = None  # slots of the CPU, in place of GPUs
     gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()
@@ -42,19 +39,19 @@ class DaemonSettings:
 
 
 async def run_daemon(settings: DaemonSettings) -> None:
-    """Serve until it is told to leave, by the API or by a signal; jobs run on."""
+    """Serve until the API or a signal stops it; jobs run on."""
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    source = _devices(settings)
+    live_settings = _live_settings(settings)
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
     try:
-        live = Live(store, _live_settings(settings, source))
+        live = LiveService(store, live_settings)
     except BaseException:
         store.close()
         raise
     _leave_on_signals(live)
     group = _group(settings)
     try:
-        # The door first: whoever finds it open is answered, and a second daemon is refused.
+        # The socket first: clients that find it are answered, and a second daemon is refused.
         async with serving(live, _doors(settings)) as bound:
             if group is not None:
                 os.chown(settings.socket, -1, group)
@@ -67,47 +64,15 @@ async def run_daemon(settings: DaemonSettings) -> None:
         logger.info("down: jobs run on")
 
 
-def _live_settings(settings: DaemonSettings, source: DeviceSource) -> LiveSettings:
+def _live_settings(settings: DaemonSettings) -> LiveSettings:
     return LiveSettings(
         root=settings.state,
-        devices=source,
+        engine=engine_factory(settings.engine),
+        options=EngineOptions(devices=settings.devices, gpus=settings.gpus, avoid=settings.avoid),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),
-        avoid=_avoided(settings, source),
         address=f"unix:{settings.socket}",
         socket=str(settings.socket),
-    )
-
-
-def _devices(settings: DaemonSettings) -> DeviceSource:
-    """GPUs if there are some, else a slot for each core."""
-    if settings.devices is not None:
-        return CpuSlots(settings.devices)
-    try:
-        return NvmlGpus()
-    except EngineError as error:
-        if settings.gpus or settings.avoid:
-            raise InvalidInputError(f"GPUs were named, and {error}") from None
-    return CpuSlots(min(SLOTS_MAX, len(os.sched_getaffinity(0))))
-
-
-def _avoided(settings: DaemonSettings, source: DeviceSource) -> tuple[int, ...]:
-    """Numbers of the devices that are not used."""
-    avoided = {_number(text, source) for text in settings.avoid}
-    if settings.gpus:
-        wanted = {_number(text, source) for text in settings.gpus}
-        avoided |= set(range(len(source.uuids))) - wanted
-    return tuple(sorted(avoided))
-
-
-def _number(text: str, source: DeviceSource) -> int:
-    if text in source.uuids and text:
-        return source.uuids.index(text)
-    if text.isascii() and text.isdigit() and int(text[:6]) < len(source.uuids):
-        return int(text)
-    raise InvalidInputError(
-        f"there is no GPU {text[:60]!r}; expected a number from 0 to {len(source.uuids) - 1}, "
-        "or a UUID"
     )
 
 
@@ -127,7 +92,7 @@ def _group(settings: DaemonSettings) -> int | None:
         raise InvalidInputError(f"there is no group {settings.share_group!r}") from None
 
 
-def _leave_on_signals(live: Live) -> None:
+def _leave_on_signals(live: LiveService) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with contextlib.suppress(NotImplementedError):

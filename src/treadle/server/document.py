@@ -1,56 +1,61 @@
-"""The OpenAPI document, tidied: what comes back is what it says, and nothing else.
+"""The OpenAPI document: FastAPI's, with our problems, roles and examples.
 
-FastAPI takes every answer for JSON. Here refusals are problems, streams and texts are what they
-are, and the two ways of being known are named.
+FastAPI documents a refusal as its own validation error; here every refusal is a problem, and which
+refusals a route has follows from its method and its row in the access table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 from treadle.server.access import JOB, OPEN, TABLE
+from treadle.server.machine import DeviceOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
-from treadle.server.routes import Route
+from treadle.server.routes import PREFIX
+from treadle.wire.jobs import Code, JobChange, JobRequest, Report
+from treadle.wire.machine import PolicyChange, TokenRequest
 
-EXAMPLES: Mapping[str, Mapping[str, object]] = {
-    "JobRequest": {
+REFUSALS = (400, 403, 422, 429, 500)  # of every route
+BODY_REFUSALS = (408, 413, 415)
+BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
+    JobRequest: {
         "command": ["python", "train.py", "--epochs", "3"],
         "name": "resnet",
         "devices": "1..4",
         "resumable": True,
         "workdir": "/home/ada/resnet",
     },
-    "JobChange": {"priority": 10},
-    "Report": {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
-    "PolicyChange": {"policy": "afs"},
-    "TokenRequest": {"name": "laptop", "role": "user", "days": 30},
-    "DeviceOrder": {"order": "avoid"},
-    "Shutdown": {"mode": "drain"},
+    Code: {},
+    JobChange: {"priority": 10},
+    Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
+    PolicyChange: {"policy": "afs"},
+    TokenRequest: {"name": "laptop", "role": "user", "days": 30},
+    DeviceOrder: {"order": "avoid"},
+    Shutdown: {"mode": "drain"},
 }
+# A field that the server does not know is refused: leaving it out silently would run another job
+# than the one that was submitted.
+for _body, _example in BODIES.items():
+    _extra: dict[str, Any] = {"examples": [_example]} if _example else {}
+    with_config(ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra=_extra))(_body)
 
 
-def tidied(document: dict[str, Any], routes: Sequence[Route], prefix: str) -> dict[str, Any]:
+def tidied(document: dict[str, Any]) -> dict[str, Any]:
     """The document as it is published; changes and returns the one given."""
-    by_path = {(prefix + route.path, route.method.lower()): route for route in routes}
-    for path, method, operation in _operations(document):
-        route = by_path[path, method]
-        for status, response in operation["responses"].items():
-            _set_content(response, int(status), route)
-        needed = TABLE[route.method, route.path]
-        operation["security"] = [] if needed == OPEN else [{"token": []}]
-        role = {OPEN: "anybody", JOB: "the job itself, or a user"}.get(str(needed), str(needed))
-        operation["x-needs"] = role
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            _tidy(operation, method.upper(), path.removeprefix(PREFIX))
     components = document["components"]
     # Given to FastAPI as a model, it would be compiled anew for each of 250 answers.
     components["schemas"]["Problem"] = TypeAdapter(Problem).json_schema()
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
-    for name, schema in components["schemas"].items():
-        _untitle(schema)
-        if name in EXAMPLES:
-            schema["examples"] = [EXAMPLES[name]]
+    for schema in components["schemas"].values():
+        # Titles that only repeat the name of a field in capitals say nothing.
+        for each in schema.get("properties", {}).values():
+            each.pop("title", None)
     components["securitySchemes"] = {
         "token": {
             "type": "http",
@@ -61,24 +66,29 @@ def tidied(document: dict[str, Any], routes: Sequence[Route], prefix: str) -> di
     return document
 
 
-def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
+def _tidy(operation: dict[str, Any], method: str, path: str) -> None:
+    needed = TABLE[method, path]
+    operation["summary"] = operation["description"].split("\n")[0].rstrip(".")
+    operation["security"] = [] if needed == OPEN else [{"token": []}]
+    role = {OPEN: "anybody", JOB: "the job itself, or a user"}.get(str(needed), str(needed))
+    operation["x-needs"] = role
+    responses = operation["responses"]
+    statuses = {*responses, *map(str, REFUSALS)}
+    statuses |= set() if needed == OPEN else {"401"}
+    statuses |= set(map(str, BODY_REFUSALS)) if method in {"POST", "PUT", "PATCH"} else set()
+    operation["responses"] = {
+        status: responses[status] if status < "400" else _problem(int(status))
+        for status in sorted(statuses)
+    }
+    for response in operation["responses"].values():
+        # FastAPI's description of events needs OpenAPI 3.2, which few tools read.
+        if "text/event-stream" in response.get("content", {}):
+            response["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 
 
-def _set_content(response: dict[str, Any], status: int, route: Route) -> None:
-    if status >= 400:
-        schema = {"$ref": "#/components/schemas/Problem"}
-        response["description"] = HTTPStatus(status).phrase
-        response["content"] = {MEDIA_TYPE: {"schema": schema}}
-    elif route.media_type:
-        response["content"] = {route.media_type: {"schema": {"type": "string"}}}
-    elif route.also:
-        response["content"][route.also] = {"schema": {"type": "string"}}
-
-
-def _untitle(schema: dict[str, Any]) -> None:
-    """Titles that only repeat the name of a field in capitals say nothing."""
-    for field in schema.get("properties", {}).values():
-        field.pop("title", None)
+def _problem(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": schema}},
+    }

@@ -85,16 +85,9 @@ class Guard:
         try:
             body = await self._admit(scope, receive, state)
             await self._app(scope, _replayed(body, receive), outgoing)
-        except ReaderStuckError:
-            # What is still in its buffer would hold the connection open.
-            state.get("abort", _nothing)()
-        except RequestError as error:
-            await self._refuse(refusal(error, state["request_id"]), scope, receive, outgoing)
         except Exception as error:
             # The edge of the server: a mistake in one request must not end anything else.
-            what = f"{scope['method']} {scope['path']}"
-            response = broken(error, state["request_id"], what)
-            await self._refuse(response, scope, receive, outgoing)
+            await self._handle(_single_cause(error), scope, receive, outgoing)
         finally:
             self._metrics.request(scope, outgoing.status, self._settings.clock.now() - begun)
 
@@ -139,9 +132,19 @@ class Guard:
         _check_json(body)
         return body
 
-    async def _refuse(
-        self, response: ASGIApp, scope: Scope, receive: Receive, outgoing: "_Outgoing"
+    async def _handle(
+        self, error: Exception, scope: Scope, receive: Receive, outgoing: "_Outgoing"
     ) -> None:
+        request_id = scope["state"]["request_id"]
+        match error:
+            case ReaderStuckError():
+                # What is still in its buffer would hold the connection open.
+                scope["state"].get("abort", _nothing)()
+                return
+            case RequestError():
+                response = refusal(error, request_id)
+            case _:
+                response = broken(error, request_id, f"{scope['method']} {scope['path']}")
         if not outgoing.status:
             await response(scope, receive, outgoing)
 
@@ -164,6 +167,13 @@ class _Outgoing:
                 await self._send(message)
         except TimeoutError:
             raise ReaderStuckError from None
+
+
+def _single_cause(error: Exception) -> Exception:
+    """The error itself: FastAPI streams from a task group, which wraps what it raises."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _nothing() -> None:

@@ -7,20 +7,25 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import Header, Query
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.answers import answer
-from treadle.server.limits import StreamCount
-from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.server.stream import MEDIA_TYPE, EventStream, close_source, event_stream
-from treadle.wire.machine import EventPage, UsageRow, Who
+from treadle.server.port import settled
+from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
+from treadle.server.stream import Events, close_source, event_stream, streaming
+from treadle.wire.machine import EventPage, UsageRow
 from treadle.wire.problems import InvalidRequestError
 
 EVENT_ID_MAX = 2**53
 MOMENT_MAX = 1e11  # seconds since 1970, well past the year 5000
 
-topic = Topic("history")
+router = APIRouter(prefix=PREFIX, tags=["history"])
+
+
+class JournalResponse(StreamingResponse):
+    media_type = "application/x-ndjson"
 
 
 class UsageFormat(StrEnum):
@@ -34,7 +39,7 @@ Moment = Annotated[
 ]
 
 
-@topic.route("GET", "/events", answer=EventPage, refusals=(404,))
+@router.get("/events", response_model=EventPage, responses=refusals(404))
 async def list_events(
     service: Served,
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
@@ -46,12 +51,11 @@ async def list_events(
 ) -> Response:
     """What happened, oldest first."""
     if last:
-        return answer(service.events_last(job=job, limit=limit))
-    return answer(service.events(after=after, job=job, limit=limit))
+        return await answer(service.events_last(job=job, limit=limit))
+    return await answer(service.events(after=after, job=job, limit=limit))
 
 
-@topic.route("GET", "/events/stream", media_type=MEDIA_TYPE, refusals=(404,))
-async def follow_events(
+async def _events(
     shared: Shared,
     who: Asking,
     after: Annotated[
@@ -59,17 +63,30 @@ async def follow_events(
     ] = None,
     job: JobName = "",
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
-) -> Response:
-    """What happens, as it happens. Events carry an EventView; their ids resume a broken stream."""
+) -> AsyncIterator[Events]:
     if last:
         after = _resumed(last)
     if after is None:
-        after = shared.service.events_last(limit=1).next
-    events = event_stream(shared.service, after=after, job=job)
-    return EventStream(events, serving=shared, who=who)
+        after = (await settled(shared.service.events_last(limit=1))).next
+    source = event_stream(shared.service, after=after, job=job)
+    async with streaming(source, shared, who) as events:
+        yield events
 
 
-@topic.route("GET", "/usage", answer=tuple[UsageRow, ...], also="text/csv")
+@router.get("/events/stream", response_class=EventSourceResponse, responses=refusals(404))
+async def follow_events(
+    events: Annotated[Events, Depends(_events)],
+) -> AsyncIterator[ServerSentEvent]:
+    """What happens, as it happens. Events carry an EventView; their ids resume a broken stream."""
+    async for event in events:
+        yield event
+
+
+@router.get(
+    "/usage",
+    response_model=tuple[UsageRow, ...],
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+)
 async def get_usage(
     service: Served,
     since_at: Moment = 0.0,
@@ -77,41 +94,37 @@ async def get_usage(
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
     """Device-hours for each user and tenant, as JSON or CSV."""
-    rows = service.usage(since_at=since_at, until_at=until_at)
+    rows = await settled(service.usage(since_at=since_at, until_at=until_at))
     if as_format is UsageFormat.JSON:
-        return answer(rows)
+        return await answer(rows)
     return Response(_csv(rows), media_type="text/csv")
 
 
-@topic.route("GET", "/snapshot", answer=dict[str, object])
+@router.get("/snapshot", response_model=dict[str, object])
 async def get_snapshot(service: Served) -> Response:
     """The state as a policy sees it, to be simulated from."""
-    return answer(service.snapshot())
+    return await answer(service.snapshot())
 
 
-@topic.route("GET", "/journal", media_type="application/x-ndjson")
-async def get_journal(shared: Shared, who: Asking) -> Response:
+async def _journal(shared: Shared, who: Asking) -> AsyncIterator[AsyncIterator[bytes]]:
+    pieces = shared.service.journal()
+    try:
+        with shared.streams.counted(who.user):
+            yield pieces
+    finally:
+        await close_source(pieces)
+
+
+@router.get("/journal", response_class=JournalResponse)
+async def get_journal(pieces: Annotated[AsyncIterator[bytes], Depends(_journal)]) -> Response:
     """The journal as a file of JSON lines."""
-    shared.streams.check(who.user)
-    pieces = _counted(shared.service.journal(), shared.streams, who)
-    return StreamingResponse(pieces, media_type="application/x-ndjson")
+    return JournalResponse(pieces)
 
 
-@topic.route("GET", "/debug", answer=dict[str, str])
+@router.get("/debug", response_model=dict[str, str])
 async def get_debug(service: Served) -> Response:
     """What helps to find a fault, as texts by name."""
-    return answer(service.debug())
-
-
-async def _counted(
-    pieces: AsyncIterator[bytes], streams: StreamCount, who: Who
-) -> AsyncIterator[bytes]:
-    with streams.counted(who.user):
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            await close_source(pieces)
+    return await answer(service.debug())
 
 
 def _resumed(last: str) -> int:

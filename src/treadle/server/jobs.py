@@ -1,15 +1,18 @@
 """Routes about jobs."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from treadle.server.answers import answer
+from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown
-from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.server.stream import MEDIA_TYPE, EventStream, log_stream
+from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
+from treadle.server.stream import Events, log_stream, streaming
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -29,7 +32,7 @@ PAGE_MAX = 10_000
 LOG_PIECE_MAX = 2**20
 OFFSET_MAX = 2**53
 
-topic = Topic("jobs")
+router = APIRouter(prefix=PREFIX, tags=["jobs"])
 
 Identity = Annotated[
     str, Path(max_length=200, description="A job's id, an array's id, or a name that is unique.")
@@ -43,7 +46,7 @@ Offset = Annotated[
 ]
 
 
-@topic.route("POST", "/jobs", answer=Submitted, status=201, refusals=(409, 503))
+@router.post("/jobs", response_model=Submitted, status_code=201, responses=refusals(409, 503))
 async def submit_job(
     asked: JobRequest,
     service: Served,
@@ -60,16 +63,16 @@ async def submit_job(
 ) -> Response:
     """Submit a job, or an array of them."""
     submitted = await service.submit(who, asked, key)
-    return answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
+    return await answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
 
 
-@topic.route("POST", "/jobs/dry-run", answer=DryRun)
+@router.post("/jobs/dry-run", response_model=DryRun)
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
     """Say what a submission would come to, without submitting it."""
-    return answer(await service.dry_run(who, asked))
+    return await answer(service.dry_run(who, asked))
 
 
-@topic.route("GET", "/jobs", answer=JobPage)
+@router.get("/jobs", response_model=JobPage)
 async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query parameter)
     service: Served,
     state: Annotated[list[State] | None, Query(description="One or several.")] = None,
@@ -82,7 +85,7 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
     """List jobs, a page at a time."""
-    page = service.jobs(
+    found = service.jobs(
         states=tuple(each.value for each in state or ()),
         user=user,
         tenant=tenant,
@@ -92,62 +95,66 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
         cursor=cursor,
         limit=limit,
     )
-    return answer(page)
+    return await answer(found)
 
 
-@topic.route("GET", "/jobs/{identity}", answer=JobDetail, refusals=(404,))
+@router.get("/jobs/{identity}", response_model=JobDetail, responses=refusals(404))
 async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Everything that is kept of a job, but for its secrets.
 
     Only its owner and admins see the values of its variables and its uncommitted code.
     """
-    return answer(shown(who, service.job(identity)))
+    return await answer(shown(who, await settled(service.job(identity))))
 
 
-@topic.route("PATCH", "/jobs/{identity}", answer=JobView, refusals=(404, 409, 503))
+@router.patch("/jobs/{identity}", response_model=JobView, responses=refusals(404, 409, 503))
 async def change_job(
     identity: Identity, change: JobChange, service: Served, who: Asking
 ) -> Response:
     """Change what may be changed of a job."""
-    return answer(await service.change(who, identity, change))
+    return await answer(service.change(who, identity, change))
 
 
-@topic.route(
-    "POST", "/jobs/{identity}/cancel", answer=tuple[JobView, ...], refusals=(404, 409, 503)
+@router.post(
+    "/jobs/{identity}/cancel", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
 )
 async def cancel_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Stop a job or an array for good."""
-    return answer(await service.cancel(who, identity))
+    return await answer(service.cancel(who, identity))
 
 
-@topic.route("POST", "/jobs/{identity}/hold", answer=tuple[JobView, ...], refusals=(404, 409, 503))
+@router.post(
+    "/jobs/{identity}/hold", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
+)
 async def hold_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Keep a waiting job from starting."""
-    return answer(await service.hold(who, identity))
+    return await answer(service.hold(who, identity))
 
 
-@topic.route(
-    "POST", "/jobs/{identity}/release", answer=tuple[JobView, ...], refusals=(404, 409, 503)
+@router.post(
+    "/jobs/{identity}/release",
+    response_model=tuple[JobView, ...],
+    responses=refusals(404, 409, 503),
 )
 async def release_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Let a held job start."""
-    return answer(await service.release(who, identity))
+    return await answer(service.release(who, identity))
 
 
-@topic.route("GET", "/jobs/{identity}/why", answer=Why, refusals=(404,))
+@router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
 async def why_job(identity: Identity, service: Served) -> Response:
     """Why a job waits, and the smallest change that would let it run."""
-    return answer(service.why(identity))
+    return await answer(service.why(identity))
 
 
-@topic.route("POST", "/jobs/{identity}/report", status=204, refusals=(404, 409))
+@router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))
 async def report_job(identity: Identity, report: Report, service: Served, who: Asking) -> Response:
     """Say how far a running job has come; jobs do so themselves, with their own token."""
     await service.report(who, identity, report)
     return Response(status_code=204)
 
 
-@topic.route("GET", "/jobs/{identity}/log", answer=LogPiece, refusals=(404,))
+@router.get("/jobs/{identity}/log", response_model=LogPiece, responses=refusals(404))
 async def read_log(
     identity: Identity,
     service: Served,
@@ -158,13 +165,12 @@ async def read_log(
     limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
 ) -> Response:
     """Part of one rank's output; for the job's owner and admins."""
-    may_read(who, service.job(identity).job)
+    may_read(who, (await settled(service.job(identity))).job)
     piece = service.log(identity, attempt=attempt, rank=rank, offset=offset, limit=limit)
-    return answer(piece)
+    return await answer(piece)
 
 
-@topic.route("GET", "/jobs/{identity}/log/stream", media_type=MEDIA_TYPE, refusals=(404,))
-async def follow_log(
+async def _log_events(
     identity: Identity,
     shared: Shared,
     who: Asking,
@@ -172,18 +178,29 @@ async def follow_log(
     rank: Rank = 0,
     offset: Offset = 0,
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=40)] = "",
-) -> Response:
+) -> AsyncIterator[Events]:
+    # An unknown job, and somebody else's, is refused before the stream begins.
+    may_read(who, (await settled(shared.service.job(identity))).job)
+    onward = attempt == 0
+    if last:
+        attempt, offset = _resumed(last)
+    source = log_stream(shared, identity, attempt=attempt, rank=rank, offset=offset, onward=onward)
+    async with streaming(source, shared, who) as events:
+        yield events
+
+
+@router.get(
+    "/jobs/{identity}/log/stream", response_class=EventSourceResponse, responses=refusals(404)
+)
+async def follow_log(
+    events: Annotated[Events, Depends(_log_events)],
+) -> AsyncIterator[ServerSentEvent]:
     """One rank's output as it is written, until there will be no more.
 
     Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
     """
-    # An unknown job, and somebody else's, is refused before the stream begins.
-    may_read(who, shared.service.job(identity).job)
-    onward = attempt == 0
-    if last:
-        attempt, offset = _resumed(last)
-    events = log_stream(shared, identity, attempt=attempt, rank=rank, offset=offset, onward=onward)
-    return EventStream(events, serving=shared, who=who)
+    async for event in events:
+        yield event
 
 
 def _resumed(last: str) -> tuple[int, int]:

@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import APIRouter, Path
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
+from treadle.core.machine import NodeView
 from treadle.server.answers import answer
 from treadle.server.metrics import CONTENT_TYPE
-from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.wire.machine import NodeView, PolicyChange, PolicyView, Status
+from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
+from treadle.wire.machine import PolicyChange, PolicyView, Status
 
-topic = Topic("machine")
+router = APIRouter(prefix=PREFIX, tags=["machine"])
 
 DeviceName = Annotated[
     str, Path(max_length=200, description="As in an allocation: host:3.", examples=["host:3"])
@@ -46,63 +47,65 @@ class Health:
     status: str = "ok"
 
 
-@topic.route("GET", "/health", answer=Health)
+@router.get("/health", response_model=Health)
 async def get_health() -> Response:
     """Say that the server answers, to anybody."""
-    return answer(Health())
+    return await answer(Health())
 
 
-@topic.route("GET", "/status", answer=Status)
+@router.get("/status", response_model=Status)
 async def get_status(service: Served) -> Response:
     """The server and its queue in a few numbers."""
-    return answer(service.status())
+    return await answer(service.status())
 
 
-@topic.route("GET", "/openapi.json", answer=dict[str, object])
+@router.get("/openapi.json", response_model=dict[str, object])
 async def get_openapi(request: Request) -> Response:
     """This document."""
-    return answer(request.app.openapi())
+    return await answer(request.app.openapi())
 
 
-@topic.route("GET", "/metrics", media_type="text/plain")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(shared: Shared) -> Response:
     """Figures in Prometheus' text format."""
     return Response(shared.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-@topic.route("GET", "/nodes", answer=tuple[NodeView, ...])
+@router.get("/nodes", response_model=tuple[NodeView, ...])
 async def list_nodes(service: Served) -> Response:
     """The machine's devices and who is on them."""
-    return answer(service.nodes())
+    return await answer(service.nodes())
 
 
-@topic.route("PUT", "/devices/{device}/order", answer=NodeView, refusals=(404, 503))
+@router.put("/devices/{device}/order", response_model=NodeView, responses=refusals(404, 503))
 async def order_device(
     device: DeviceName, asked: DeviceOrder, service: Served, who: Asking
 ) -> Response:
     """Have Treadle manage a device, or keep off it."""
-    return answer(await service.manage(who, device, asked.order.value))
+    return await answer(service.manage(who, device, asked.order.value))
 
 
-@topic.route("POST", "/devices/{device}/unquarantine", answer=NodeView, refusals=(404, 409, 503))
+@router.post(
+    "/devices/{device}/unquarantine", response_model=NodeView, responses=refusals(404, 409, 503)
+)
 async def unquarantine_device(device: DeviceName, service: Served, who: Asking) -> Response:
     """Use a device again that was found unclean."""
-    return answer(await service.unquarantine(who, device))
+    return await answer(service.unquarantine(who, device))
 
 
-@topic.route("GET", "/policy", answer=PolicyView)
+@router.get("/policy", response_model=PolicyView)
 async def get_policy(service: Served) -> Response:
     """The policy that decides now."""
-    return answer(service.policy())
+    return await answer(service.policy())
 
 
-@topic.route("PUT", "/policy", answer=PolicyView, refusals=(503,))
+@router.put("/policy", response_model=PolicyView, responses=refusals(503))
 async def set_policy(change: PolicyChange, service: Served, who: Asking) -> Response:
     """Switch the policy; running jobs run on."""
-    return answer(await service.set_policy(who, change))
+    return await answer(service.set_policy(who, change))
 
 
-@topic.route("POST", "/shutdown", answer=Status, status=202)
+@router.post("/shutdown", response_model=Status, status_code=202)
 async def shut_down(asked: Shutdown, service: Served, who: Asking) -> Response:
     """End the server: leave jobs running, drain, or cancel them."""
-    return answer(await service.shut_down(who, asked.mode.value), status=202)
+    return await answer(service.shut_down(who, asked.mode.value), status=202)

@@ -1,17 +1,12 @@
-"""A route as data, and what every route may ask for: the service, and who asks.
-
-Topics (`jobs.py`, `machine.py`, ...) collect their routes in a list; `app.py` joins each with its
-row of the access table and hands it to FastAPI.
-"""
+"""What all routes share: the access check, the service, and who asks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from starlette.responses import Response
 
+from treadle.server.access import TABLE, check_access
 from treadle.server.guard import who_of
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
@@ -19,7 +14,7 @@ from treadle.server.port import Service
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Response]])
+PREFIX = "/api/v1"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,54 +29,15 @@ class Serving:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    method: str
-    path: str
-    endpoint: Callable[..., Awaitable[Response]]
-    topic: str
-    answer: Any = None  # the type of the JSON that comes back
-    status: int = 200
-    media_type: str = ""  # of an answer that is not JSON
-    also: str = ""  # another type that may be asked for
-    refusals: tuple[int, ...] = ()  # beyond those that every route has
+async def allowed(request: Request) -> None:
+    """Refuse a request that the access table does not allow; runs before any other dependency."""
+    needed = TABLE[request.method, request.scope["route"].path.removeprefix(PREFIX)]
+    check_access(needed, who_of(request), job=request.path_params.get("identity", ""))
 
 
-class Topic:
-    """Collects routes that belong together."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.routes: list[Route] = []
-
-    def route(
-        self,
-        method: str,
-        path: str,
-        *,
-        answer: Any = None,  # noqa: ANN401  (types of any form: tuple[X, ...] too)
-        status: int = 200,
-        media_type: str = "",
-        also: str = "",
-        refusals: tuple[int, ...] = (),
-    ) -> Callable[[Endpoint], Endpoint]:
-        def collect(endpoint: Endpoint) -> Endpoint:
-            self.routes.append(
-                Route(
-                    method=method,
-                    path=path,
-                    endpoint=endpoint,
-                    topic=self._name,
-                    answer=answer,
-                    status=status,
-                    media_type=media_type,
-                    also=also,
-                    refusals=refusals,
-                )
-            )
-            return endpoint
-
-        return collect
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problems that a route can answer beyond those every route has; document.py fills them in."""
+    return {status: {} for status in statuses}
 
 
 async def _serving(request: Request) -> Serving:

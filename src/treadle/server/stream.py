@@ -1,133 +1,103 @@
 """Streams of server-sent events: resumable by their ids, limited in number, quick to end.
 
-A stream ends when its source does, when its reader goes away, and when the server closes. Silence
-is filled with comments, so that a reader can tell a quiet server from a dead one.
+FastAPI frames the events, notices a reader that goes away, and sends a comment after 15 s of
+silence, so that a reader can tell a quiet server from a dead one. A stream also ends when its
+source does and when the server closes; `guard.py` drops a reader that is too slow.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from contextlib import asynccontextmanager
+from typing import Any
 
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from fastapi.sse import ServerSentEvent
 
 from treadle.server.answers import encoded
-from treadle.server.port import Service
+from treadle.server.port import Service, settled
 from treadle.server.routes import Serving
 from treadle.wire.jobs import LogPiece
 from treadle.wire.machine import Who
 from treadle.wire.problems import ConflictError, NotFoundError
 
-MEDIA_TYPE = "text/event-stream"
-OPENING = b"retry: 1000\n\n"
-STILL_HERE = b": still here\n\n"
+RECONNECT_MS = 1000
+
+Events = AsyncIterator[ServerSentEvent]
 
 
-class Sent(NamedTuple):
-    """One event as it goes out. Data is JSON, which has no line breaks."""
+@asynccontextmanager
+async def streaming(source: Events, serving: Serving, who: Who) -> AsyncIterator[Events]:
+    """The source's events until the server closes; the stream counts while the block runs.
 
-    id: str
-    data: bytes
-    event: str = ""
+    The source is closed here and not within the generator that yields its events: FastAPI cancels
+    that one when the reader goes away, and a cancelled task cannot await its own cleanup.
+    """
+    closing = asyncio.create_task(_wait(serving.closing))
+    tasks: list[asyncio.Task[Any]] = [closing]
 
-    def frame(self) -> bytes:
-        name = f"event: {self.event}\n".encode() if self.event else b""
-        return b"%bid: %b\ndata: %b\n\n" % (name, self.id.encode(), self.data)
+    async def events() -> Events:
+        yield ServerSentEvent(retry=RECONNECT_MS)
+        while True:
+            step = asyncio.create_task(_next(source))
+            tasks[1:] = [step]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if closing.done() or (event := step.result()) is None:
+                return
+            yield event
 
-
-class EventStream(Response):
-    """The answer that goes on."""
-
-    def __init__(self, events: AsyncIterator[Sent], *, serving: Serving, who: Who) -> None:
-        super().__init__(media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._events = events
-        self._serving = serving
-        self._user = who.user
-        serving.streams.check(who.user)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        with (
-            self._serving.streams.counted(self._user),
-            self._serving.metrics.streams.track_inprogress(),
-        ):
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await self._run(receive, send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _run(self, receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_until_gone(receive))
-        closing = asyncio.create_task(_wait(self._serving.closing))
-        step = asyncio.create_task(_next(self._events))
-        try:
-            await send(_body(OPENING))
-            while True:
-                done, _ = await asyncio.wait(
-                    {gone, closing, step},
-                    timeout=self._serving.settings.keep_alive_s,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if gone in done or closing in done:
-                    return
-                if step not in done:
-                    await send(_body(STILL_HERE))
-                    continue
-                sent = step.result()
-                if sent is None:
-                    return
-                await send(_body(sent.frame()))
-                step = asyncio.create_task(_next(self._events))
-        finally:
-            for task in (gone, closing, step):
-                task.cancel()
-            await asyncio.gather(gone, closing, step, return_exceptions=True)
-            await close_source(self._events)
+    try:
+        with serving.streams.counted(who.user), serving.metrics.streams.track_inprogress():
+            yield events()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await close_source(source)
 
 
-async def event_stream(service: Service, *, after: int, job: str) -> AsyncIterator[Sent]:
-    """The journal's events from there on."""
+async def event_stream(service: Service, *, after: int, job: str) -> Events:
+    """The journal's events after that id."""
     source = service.follow(after=after, job=job)
     try:
         async for event in source:
-            yield Sent(str(event.id), encoded(event))
+            yield ServerSentEvent(id=str(event.id), raw_data=encoded(event).decode())
     finally:
         await close_source(source)
 
 
 async def log_stream(
     serving: Serving, identity: str, *, attempt: int, rank: int, offset: int, onward: bool
-) -> AsyncIterator[Sent]:
+) -> Events:
     """One rank's output as it is written; `onward` into the attempts that follow.
 
     The id of an event is "attempt:offset", where to go on after it.
     """
     service, clock = serving.service, serving.settings.clock
     while True:
-        piece = _piece(service, identity, attempt=attempt, rank=rank, offset=offset)
+        piece = await _piece(service, identity, attempt=attempt, rank=rank, offset=offset)
         if piece is not None and piece.attempt:
             attempt = piece.attempt
             if piece.next != offset or piece.text:
                 offset = piece.next
-                yield Sent(f"{attempt}:{offset}", encoded(piece))
+                yield ServerSentEvent(id=f"{attempt}:{offset}", raw_data=encoded(piece).decode())
                 continue
         if piece is None or piece.ended:
-            detail = service.job(identity)
+            detail = await settled(service.job(identity))
             newest = max((each.number for each in detail.attempts), default=0)
             if onward and newest > attempt > 0:
                 attempt, offset = attempt + 1, 0
                 continue
             if detail.job.state.ended or (piece is not None and not onward):
-                yield Sent(f"{attempt}:{offset}", b"{}", "end")
+                yield ServerSentEvent(id=f"{attempt}:{offset}", raw_data="{}", event="end")
                 return
         await clock.sleep_until(clock.now() + serving.settings.log_poll_s)
 
 
-def _piece(
+async def _piece(
     service: Service, identity: str, *, attempt: int, rank: int, offset: int
 ) -> LogPiece | None:
-    """What there is to read; None while nothing was ever written."""
+    """The next part of the output; None while nothing has been written."""
     try:
-        return service.log(identity, attempt=attempt, rank=rank, offset=offset)
+        return await settled(service.log(identity, attempt=attempt, rank=rank, offset=offset))
     except (NotFoundError, ConflictError):
         return None
 
@@ -139,18 +109,9 @@ async def close_source(source: AsyncIterator[object]) -> None:
         await close()
 
 
-def _body(data: bytes) -> Message:
-    return {"type": "http.response.body", "body": data, "more_body": True}
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _next(events: AsyncIterator[Sent]) -> Sent | None:
+async def _next(events: Events) -> ServerSentEvent | None:
     return await anext(events, None)

@@ -40,7 +40,7 @@ def _check_queue(scheduler: Scheduler) -> None:
     queue = [identity for _, _, identity in scheduler.ranking.queue]
     waiting = {job.id for job in scheduler.jobs.values() if job.phase is Phase.WAITING}
     assert len(queue) == len(set(queue)), "a job stands in the queue twice"
-    aside = set(scheduler.unfit) | set(scheduler.held)
+    aside = set(scheduler.unfit) | set(scheduler.blocked)
     assert set(queue) | aside >= waiting, "a waiting job is in no queue"
     assert not aside & set(queue), "a job that was set aside stands in the queue"
     assert not set(queue) - waiting, "a job stands in the queue and does not wait"

@@ -26,40 +26,6 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessView:
-    """A process on a device that Treadle did not start."""
-
-    pid: int
-    user: str
-    memory_gib: float | None = None
-    command: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceView:
-    name: str  # as in an allocation: "host:3"
-    number: int
-    uuid: str = ""
-    model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided
-    because: str = ""
-    jobs: tuple[str, ...] = ()
-    memory_gib: float | None = None
-    memory_used_gib: float | None = None
-    busy: float | None = None  # share of the last second, 0 to 1
-    foreign: tuple[ProcessView, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
-    name: str
-    device_type: str
-    cores: int
-    memory_gib: float
-    devices: tuple[DeviceView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
     policy: str  # what a user set: "afs", "tiresias?limits=3250:7200"
     placement: str

@@ -1,8 +1,8 @@
 """How busy the devices of attempts were."""
 
 from treadle.control.learning.device_use import Busyness
+from treadle.core.machine import DeviceView, NodeView
 from treadle.store.rows import AttemptRow
-from treadle.wire.machine import DeviceView, NodeView
 
 
 def node(*busy: float | None) -> NodeView:

@@ -5,7 +5,7 @@ from treadle.core.lifecycle import Phase
 from treadle.models.learning.belief import Learned
 from treadle.models.noisy import Noisy
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs.afs import Ladders, afs
+from treadle.policies.afs.afs import Ladders
 
 PROFILE = Profile(model="resnet", serial=0.2)
 
@@ -41,7 +41,7 @@ def test_a_belief_that_is_the_profiles_alone_has_one_ladder_for_each_profile() -
 
 
 def test_ladders_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(afs, "_REMEMBERED_MAX", 2)
+    monkeypatch.setattr("treadle.policies.afs.afs._REMEMBERED_MAX", 2)
     ladders = Ladders(Noisy(ScalingModel(), spread=1.0, seed=0))
     for number in range(5):
         ladders.of(row(f"j{number}"))

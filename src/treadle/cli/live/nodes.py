@@ -6,7 +6,7 @@ import click
 from treadle.cli.live.session import desk, echo_json, json_option
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain, several, share
-from treadle.wire.machine import DeviceView, NodeView
+from treadle.core.machine import DeviceView, NodeView
 
 _COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
 _COLUMNS = (

@@ -19,6 +19,7 @@ import click
 from treadle.cli.show.clock import now_at, pause, stopwatch_s
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
+    from treadle.core.machine import NodeView
     from treadle.wire.jobs import (
         DryRun,
         JobChange,
@@ -30,17 +31,16 @@ if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help
         Submitted,
         Why,
     )
-    from treadle.wire.machine import (
-        EventPage,
-        EventView,
-        NodeView,
-        PolicyView,
-        Status,
-        TokenMade,
-        TokenRequest,
-        TokenView,
-        UsageRow,
-    )
+from treadle.wire.machine import (
+    EventPage,
+    EventView,
+    PolicyView,
+    Status,
+    TokenMade,
+    TokenRequest,
+    TokenView,
+    UsageRow,
+)
 
 
 class ClientPort(Protocol):

@@ -1,7 +1,7 @@
 """Options that several verbs share, and what they build."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf, isnan
 from typing import Any
 
@@ -271,7 +271,7 @@ def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluste
     return workload, cluster
 
 
-def warn_never_fit(unfit: dict[str, str]) -> None:
+def warn_never_fit(unfit: Mapping[str, str]) -> None:
     """Say which jobs could never run, without drowning the screen."""
     if not unfit:
         return

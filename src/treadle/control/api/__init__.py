@@ -1,1 +1,6 @@
 """What the API answers and does: commands, queries, reasons, history, accounts, metrics."""
+
+from treadle.control.api.assembly import LiveSettings, Wanted
+from treadle.control.api.service import LiveService
+
+__all__ = ["LiveService", "LiveSettings", "Wanted"]

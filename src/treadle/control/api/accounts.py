@@ -1,14 +1,12 @@
-"""Who asks, and what they may do: by Unix user, by token, or as a job that reports on itself."""
+"""Who asks and what they may do: by Unix user, by token, or as a job that reports on itself."""
 
 import os
 import pwd
+from collections.abc import Iterable
 
 from treadle.control.api.tokens import digest, fresh, is_persons, job_of
-from treadle.control.jobs.desk import Desk
-from treadle.control.jobs.records import JobRecord
-from treadle.control.jobs.submission import Person
-from treadle.control.loop.clock import wall
-from treadle.control.loop.commit import Keeper
+from treadle.control.jobs import JobRecord, JobTable, Person
+from treadle.control.loop import Commit, wall
 from treadle.store.rows import Batch, TokenRow
 from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
@@ -18,21 +16,25 @@ TOKENS_MAX = 1000
 USED_EVERY_S = 300.0  # how often it is written down that a token was used
 
 
-class People:
+class Accounts:
     """Names, roles and tokens."""
 
     def __init__(
-        self, desk: Desk, keeper: Keeper, *, token_key: bytes, admins: frozenset[str]
+        self,
+        jobs: JobTable,
+        commit: Commit,
+        rows: Iterable[TokenRow],
+        *,
+        token_key: bytes,
+        admins: frozenset[str],
     ) -> None:
-        self._desk = desk
-        self._keeper = keeper
+        self._jobs = jobs
+        self._commit = commit
         self._token_key = token_key
         self._admins = admins
         now = wall()
         self._rows: dict[str, TokenRow] = {
-            row.digest: row
-            for row in desk.store.tokens()
-            if row.expires_at is None or row.expires_at > now
+            row.digest: row for row in rows if row.expires_at is None or row.expires_at > now
         }
         self._used: set[str] = set()  # digests of tokens whose use is not written down yet
 
@@ -45,7 +47,7 @@ class People:
     def who_of_token(self, token: str) -> Who | None:
         job = job_of(self._token_key, token)
         if job is not None:
-            record = self._desk.records.get(job)
+            record = self._jobs.records.get(job)
             if record is None or record.state.ended:
                 return None  # It has ended, and its token with it.
             return Who(user=record.owner, role=Role.VIEWER, job=job)
@@ -60,11 +62,11 @@ class People:
         return Who(user=row.owner, role=Role(row.role), uid=_uid(row.owner))
 
     async def write_used(self) -> None:
-        """Write down when tokens were last used; nobody waits for that."""
+        """Write when tokens were last used; no request waits for that."""
         used, self._used = self._used, set()
         rows = [self._rows[digest] for digest in used if digest in self._rows]
         if rows:
-            await self._keeper.note(Batch(tokens=rows))
+            await self._commit.note(Batch(tokens=rows))
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user
@@ -72,8 +74,8 @@ class People:
             raise NotAllowedError(f"only an admin makes tokens for {user}; you are {who.user}")
         if request.role.level > who.role.level:
             raise NotAllowedError(
-                f"a token cannot be of role {request.role}; yours is {who.role}, and nobody "
-                "grants more than they have"
+                f"a token cannot have the role {request.role}: yours is {who.role}, and "
+                "you cannot grant more than you have"
             )
         if not request.name.strip() or len(request.name) > 64 or not request.name.isprintable():
             raise InvalidRequestError("a token needs a name of up to 64 printable characters")
@@ -88,7 +90,7 @@ class People:
         row = TokenRow(
             made.id, made.digest, request.name, user, request.role, now, expires_at, None
         )
-        await self._keeper.note(Batch(tokens=[row]))
+        await self._commit.note(Batch(tokens=[row]))
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
 
@@ -101,11 +103,11 @@ class People:
         if row is None or (row.owner != who.user and who.role is not Role.ADMIN):
             raise NotFoundError(f"there is no token {identity!r} of yours")
         del self._rows[row.digest]  # From now on, whatever becomes of the store.
-        await self._keeper.note(Batch(tokens=[row._replace(expires_at=0.0)]))
+        await self._commit.note(Batch(tokens=[row._replace(expires_at=0.0)]))
 
 
 def person(who: Who) -> Person:
-    """Whoever asks, as the machine knows them."""
+    """The user who asks, as the machine knows them."""
     try:
         entry = pwd.getpwuid(who.uid) if who.uid is not None else pwd.getpwnam(who.user)
     except KeyError:

@@ -1,4 +1,4 @@
-"""What people ask for: each wish becomes facts for the scheduler, kept before it is answered."""
+"""What users order: each command becomes facts, which are on disk before it is answered."""
 
 import asyncio
 import hashlib
@@ -10,20 +10,27 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from treadle.control.api.accounts import may_touch, person
+from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
-from treadle.control.api.queries import Reads
+from treadle.control.api.queries import Queries
+from treadle.control.api.queue_order import position
 from treadle.control.api.views import job_view, listed
-from treadle.control.jobs.desk import Desk
-from treadle.control.jobs.gates import DEPENDENCY, USER
-from treadle.control.jobs.records import JobRecord
-from treadle.control.jobs.submission import SECONDS_MAX, Drawn, draw_up
-from treadle.control.loop.clock import wall
-from treadle.control.loop.commit import Keeper, Rider
-from treadle.control.loop.live_policy import make
+from treadle.control.jobs import (
+    DEPENDENCY,
+    SECONDS_MAX,
+    USER,
+    Fact,
+    JobRecord,
+    Submission,
+    accepted,
+    prepare,
+)
+from treadle.control.loop import Rider, wall
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import Event, JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
+from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
 from treadle.core.lifecycle import Phase
 from treadle.journal.codec import PolicySet
+from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
 from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, Submitted
@@ -36,7 +43,7 @@ from treadle.wire.problems import (
     UnavailableError,
 )
 
-JOBS_MAX = 100_000  # that have not ended, of everybody together
+JOBS_MAX = 100_000  # active jobs of all users
 JOBS_OF_ONE_MAX = 20_000  # of one user
 PATIENCE_S = 20  # how long a request waits for the store
 
@@ -51,14 +58,13 @@ class _UnderWay(NamedTuple):
     task: "asyncio.Task[Submitted]"
 
 
-class Wishes:
+class Commands:
     """Submits, cancels, holds, releases and changes."""
 
-    def __init__(self, desk: Desk, keeper: Keeper, reads: Reads) -> None:
-        self._desk = desk
-        self._keeper = keeper
-        self._reads = reads
-        self._digest_key = desk.seal.derive("digests of requests")
+    def __init__(self, context: Context, queries: Queries) -> None:
+        self._context = context
+        self._queries = queries
+        self._digest_key = context.seal.derive("digests of requests")
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     # -- jobs -----------------------------------------------------------------------------------
@@ -68,7 +74,7 @@ class Wishes:
             return await self._settled(self._submit(who, request, None))
         digest = self._digest(who, request)
         under_way = self._under_way.get((who.user, key))
-        if under_way is not None:  # Whoever asked first may still be waiting for the store.
+        if under_way is not None:  # The first request may still wait for the store.
             if under_way.digest != digest:
                 raise _other_request(key)
             return replace(await self._settled(under_way.task), repeated=True)
@@ -85,42 +91,48 @@ class Wishes:
 
     def _known(self, who: Who, key: str) -> KeyRow | None:
         try:
-            return self._desk.store.key(who.user, key)
+            return self._context.store.key(who.user, key)
         except StoreError as error:
-            raise UnavailableError(f"nothing can be asked just now: {error}") from None
+            raise UnavailableError(f"the store cannot be read now: {error}") from None
 
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
-        drawn = self._draw(who, request)
-        self._check_room(who, len(drawn.records))
+        wanted = self._prepare(who, request)
+        self._check_room(who, len(wanted.records))
         for name in (*request.after, *request.after_any):
-            if self._desk.state_of(name) is None:
+            if self._context.jobs.state_of(name) is None:
                 raise InvalidRequestError(f"after names job {name}, and there is no such job")
-        self._desk.next_number += 1  # This one's, whatever happens until it is told.
+        # The number is taken, also if the submission fails from here on.
+        self._context.jobs.next_number += 1
         if request.code is not None and request.code.diff:
             diff = await self._keep_diff(request.code.diff)
-            for record in drawn.records:
+            for record in wanted.records:
                 record.diff = diff
-        answer = Submitted(id=drawn.id, jobs=tuple(r.id for r in drawn.records), notes=drawn.notes)
+        answer = Submitted(
+            id=wanted.id, jobs=tuple(r.id for r in wanted.records), notes=wanted.notes
+        )
         batch = Batch()
         if key is not None:
             batch.keys.append(key._replace(body=msgspec.json.encode(answer)))
         if request.secrets:
-            sealed = self._desk.seal.seal(request.secrets)
-            batch.secrets = {record.id: sealed for record in drawn.records}
-            self._desk.sealed |= batch.secrets
-        for record in drawn.records:
-            self._desk.add(record)
-        holds = self._desk.gates.join(drawn.records, held=request.held)
-        await self._told([*map(JobSubmitted, drawn.specs), *holds], batch)
-        return replace(answer, position=self._desk.place(drawn.records[0].id))
+            sealed = self._context.seal.seal(request.secrets)
+            batch.secrets = {record.id: sealed for record in wanted.records}
+            self._context.jobs.sealed |= batch.secrets
+        for record in wanted.records:
+            # Jobs that end before the facts are taken must find the jobs that wait for them.
+            self._context.jobs.add(record)
+        blocks = self._context.gates.join(wanted.records, held=request.held)
+        facts = [accepted(wanted.records), *map(JobSubmitted, wanted.specs), *blocks]
+        await self._told(facts, batch)
+        first = position(self._context.scheduler, wanted.records[0].id)
+        return replace(answer, position=first)
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
-        drawn = self._draw(who, request)
-        now = self._desk.clock.now()
-        twin = self._desk.scheduler.fork()
-        twin.take([JobSubmitted(spec) for spec in drawn.specs], now)
-        first = drawn.specs[0]
+        wanted = self._prepare(who, request)
+        now = self._context.clock.now()
+        twin = self._context.scheduler.fork()
+        twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
+        first = wanted.specs[0]
         never = twin.unfit.get(first.id, "")
         starts = False
         if not never:
@@ -133,38 +145,36 @@ class Wishes:
         waits = not (never or starts or request.held or request.after or request.after_any)
         spec: dict[str, object] = msgspec.to_builtins(first)
         return DryRun(
-            jobs=len(drawn.specs),
+            jobs=len(wanted.specs),
             sizes=first.sizes,
             starts_now=starts and not request.held,
             never_fits=never,
-            estimate=estimate(self._desk, first.id, twin) if waits else None,
+            estimate=estimate(self._context, first.id, twin) if waits else None,
             spec=spec,
-            notes=(*drawn.notes, _basis(drawn)),
+            notes=(*wanted.notes, _basis(wanted)),
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
-        for record in records:
-            record.cancelled = True
         await self._settled(self._told([JobCancelled(record.id) for record in records], Batch()))
         return self._views(records)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
         self._check_store()
-        alive = [r for r in self._desk.records.values() if r.id in self._desk.scheduler.jobs]
+        jobs, scheduler = self._context.jobs, self._context.scheduler
+        alive = [record for record in jobs.records.values() if record.id in scheduler.jobs]
         for record in alive:
             may_touch(who, record)
-            record.cancelled = True
         await self._settled(self._told([JobCancelled(record.id) for record in alive], Batch()))
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
         for record in records:
-            row = self._desk.row(record.id)
+            row = self._context.row(record.id)
             if row is not None and row.allocation is not None and not row.spec.resumable:
                 raise ConflictError(
-                    f"job {record.id} runs and cannot resume, so holding it would lose its work",
+                    f"job {record.id} runs and cannot resume; holding it would lose its work",
                     hint=f"treadle cancel {record.id} ends it",
                 )
         await self._settled(self._told([JobHeld(record.id, USER) for record in records], Batch()))
@@ -172,19 +182,19 @@ class Wishes:
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
-        events: list[Event] = [JobReleased(record.id, USER) for record in records]
+        facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
         for record in records:
             if record.broken:
-                self._desk.gates.forget(record)
-                events.append(JobReleased(record.id, DEPENDENCY))
-        await self._settled(self._told(events, Batch()))
+                facts.append(DependenciesDropped(record.id))
+                facts.append(JobReleased(record.id, DEPENDENCY))
+        await self._settled(self._told(facts, Batch()))
         return self._views(records)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         self._check_store()
-        record = self._reads.record(identity)
+        record = self._queries.record(identity)
         may_touch(who, record)
-        row = self._desk.row(record.id)
+        row = self._context.row(record.id)
         if row is None:
             raise ConflictError(f"job {record.id} has ended and cannot be changed")
         if change.priority is not None and change.priority > row.spec.priority:
@@ -195,96 +205,89 @@ class Wishes:
             raise InvalidRequestError("name must be 1 to 128 printable characters")
         if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
             raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-        spec = self._desk.spec(row)
+        facts: list[Fact] = [JobEdited(record.id, change.name, change.time_limit_s)]
         if change.priority is not None:
-            spec = replace(spec, priority=change.priority)
-            record.priority = change.priority
-        record.name = change.name or record.name
-        record.time_limit_s = change.time_limit_s or record.time_limit_s
-        await self._settled(self._told([JobUpdated(spec)], Batch()))
-        return job_view(self._desk, record)
+            spec = replace(self._context.inbox.newest_spec(row), priority=change.priority)
+            facts.append(JobUpdated(spec))
+        await self._settled(self._told(facts, Batch()))
+        return job_view(self._context, record)
 
     # -- the machine ----------------------------------------------------------------------------
 
     async def set_policy(self, who: Who, change: PolicyChange) -> PolicyView:  # noqa: ARG002
-        desk = self._desk
+        context = self._context
         self._check_open()
-        place = change.placement or desk.decider.placement
+        place = change.placement or context.charge.placement
         try:
-            made, decider = make(change.policy, place, desk.belief)
+            made = context.charge.make(change.policy, place, context.belief)
         except (InvalidInputError, PolicyError) as error:
             raise InvalidRequestError(str(error)) from None
-        desk.scheduler.set_policy(made, desk.clock.now())
-        desk.decider = decider
+        context.scheduler.set_policy(made, context.clock.now())
         settings = {"policy": change.policy, "placement": place}
-        await self._keeper.note(Batch(settings=settings), PolicySet(change.policy, place))
-        desk.inbox.put_nowait(None)
-        return self._reads.policy()
+        await context.commit.note(Batch(settings=settings), PolicySet(change.policy, place))
+        context.inbox.wake()
+        return self._queries.policy()
 
     # -- leaves ---------------------------------------------------------------------------------
 
-    def _draw(self, who: Who, request: JobRequest) -> Drawn:
+    def _prepare(self, who: Who, request: JobRequest) -> Submission:
         if who.job:
-            raise NotAllowedError("a job's token reports on that job and submits nothing")
+            raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
             self._check_priority(who, request.priority)
-        return draw_up(
+        return prepare(
             request,
-            self._desk.next_number,
+            self._context.jobs.next_number,
             person=person(who),
-            cluster=self._desk.cluster,
-            profiles=self._desk.profiles,
-            now=self._desk.clock.now(),
+            cluster=self._context.cluster,
+            profiles=self._context.learner.profiles,
+            now=self._context.clock.now(),
             wall_at=wall(),
         )
 
     def _check_priority(self, who: Who, priority: int) -> None:
         if priority > 0 and who.role is not Role.ADMIN:
             raise NotAllowedError(
-                f"priority {priority} is for admins to give; yours go up to 0 (lower is fine)"
+                f"priority {priority} is for admins only; yours may be 0 or lower"
             )
 
     def _check_store(self) -> None:
-        if self._desk.store_error:
-            raise UnavailableError(
-                f"nothing can be kept just now: {self._desk.store_error}", hint="try again"
-            )
+        if error := self._context.condition.store_error:
+            raise UnavailableError(f"the store cannot be written now: {error}", hint="try again")
 
     def _check_open(self) -> None:
         self._check_store()
-        if self._desk.draining:
-            raise ConflictError("the controller is about to leave and takes no jobs")
+        if self._context.condition.draining:
+            raise ConflictError("the daemon is draining and takes no jobs")
 
     def _check_room(self, who: Who, more: int) -> None:
-        if len(self._desk.records) + more > JOBS_MAX:
-            raise TooManyError(
-                f"{JOBS_MAX} jobs have not ended; expected fewer before there are more"
-            )
-        own = sum(1 for record in self._desk.records.values() if record.owner == who.user)
+        records = self._context.jobs.records
+        if len(records) + more > JOBS_MAX:
+            raise TooManyError(f"queue full: the limit is {JOBS_MAX} active jobs")
+        own = sum(1 for record in records.values() if record.owner == who.user)
         if own + more > JOBS_OF_ONE_MAX:
             raise TooManyError(
-                f"{who.user} has {own} jobs that have not ended; with {more} more that is above "
-                f"{JOBS_OF_ONE_MAX}"
+                f"{who.user} has {own} active jobs and asks for {more} more; the limit for one "
+                f"user is {JOBS_OF_ONE_MAX}"
             )
 
     def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
         """The job, or an array's members, if they may be touched and have not ended."""
         self._check_store()
-        records = self._reads.members(identity)
+        records = self._queries.members(identity)
         for record in records:
             may_touch(who, record)
-        alive = [record for record in records if record.id in self._desk.scheduler.jobs]
+        alive = [record for record in records if record.id in self._context.scheduler.jobs]
         if not alive:
             state = str(records[0].state).lower() if records else "ended"
             raise ConflictError(f"job {identity} has ended already ({state})")
         return alive
 
-    def _told(self, events: Sequence[Event], batch: Batch) -> "asyncio.Future[None]":
-        """Tell the scheduler now, before anybody else does anything; done once it is on disk."""
+    def _told(self, facts: Sequence[Fact], batch: Batch) -> "asyncio.Future[None]":
+        """Send facts to the controller at once; done when they are on disk."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if events:
-            self._keeper.ride(Rider(batch, done))
-            self._desk.tell(*events)
+        if facts:
+            self._context.commit.tell(facts, Rider(batch, done))
         else:
             done.set_result(None)
         return done
@@ -292,19 +295,19 @@ class Wishes:
     async def _settled(
         self, wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
     ) -> Answer:
-        """Wait until it is on disk; but not for as long as a store may be out of order.
+        """Wait until it is on disk, but not for as long as a store may be down.
 
-        Whoever asks again with the same idempotency key is told what became of it.
+        A request with the same idempotency key learns what became of it.
         """
         task = asyncio.ensure_future(wanted)
         for _ in range(PATIENCE_S):
             await asyncio.wait({task}, timeout=1.0)
-            if task.done() or self._desk.store_error:
+            if task.done() or self._context.condition.store_error:
                 break
         if task.done():
             return task.result()
         task.add_done_callback(_look_at)
-        why = self._desk.store_error or "the store takes long"
+        why = self._context.condition.store_error or "the store is slow"
         raise UnavailableError(
             f"it is not on disk yet, and may still be carried out: {why}",
             hint="ask again with the same idempotency key",
@@ -312,7 +315,7 @@ class Wishes:
 
     async def _keep_diff(self, text: str) -> str:
         try:
-            return await asyncio.to_thread(self._desk.diffs.keep, text)
+            return await asyncio.to_thread(self._context.diffs.keep, text)
         except OSError as error:
             raise UnavailableError(
                 f"the state of the code cannot be kept: {error.strerror}", hint="try again"
@@ -324,11 +327,11 @@ class Wishes:
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
 
     def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
-        return tuple(listed(self._desk, records))
+        return tuple(listed(self._context, records))
 
 
 def _look_at(task: "asyncio.Future[Answer]") -> None:
-    """Nobody waits for it any more; its error, if there is one, has been told as far as it can."""
+    """No request waits for it any more; mark its error as seen."""
     if not task.cancelled():
         task.exception()
 
@@ -337,8 +340,8 @@ def _other_request(key: str) -> ConflictError:
     return ConflictError(f"the idempotency key {key!r} was used for another request; use a new one")
 
 
-def _basis(drawn: Drawn) -> str:
-    known = drawn.expectation
+def _basis(wanted: Submission) -> str:
+    known = wanted.expectation
     if known.source == "nothing":
-        return "nothing is known of jobs like it; it is taken to last an hour"
-    return f"it is taken to last about {known.length_s:.0f} s, by {known.source}"
+        return "no history; assuming 1 h"
+    return f"estimated length {known.length_s:.0f} s, from {known.source}"

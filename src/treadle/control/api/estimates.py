@@ -1,6 +1,7 @@
-"""When a waiting job would start, as a range: the live scheduler, simulated onward from now."""
+"""When a waiting job would start, as a range: the live scheduler, simulated from now on."""
 
-from treadle.control.jobs.desk import Desk
+from treadle.control.api.context import Context
+from treadle.control.api.queue_order import position
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.sim.onward import starts_in
@@ -8,25 +9,25 @@ from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
-SPEND_S = 0.15  # about how long one simulation may take, while everybody else waits for it
-STRETCHES = (0.5, 1.0, 2.0)  # what is left of jobs may be so many times what is believed
+SPEND_S = 0.15  # about how long one simulation may take: all requests wait for it
+STRETCHES = (0.5, 1.0, 2.0)  # factors on the estimated remaining time of jobs
 
 
-def estimate(desk: Desk, job: JobId, scheduler: Scheduler | None = None) -> StartEstimate:
-    """A range, with the sentence that says what it rests on."""
-    scheduler = scheduler or desk.scheduler
-    now = desk.clock.now()
+def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -> StartEstimate:
+    """A range, with the sentence that says what it is based on."""
+    scheduler = scheduler or context.scheduler
+    now = context.clock.now()
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
-    if desk.decider.last_s > 0:
-        steps = max(3, min(steps, int(SPEND_S / desk.decider.last_s)))
-    place = desk.place(job)
-    if place is not None and place > steps * desk.cluster.device_count:
-        # Every step can free all devices, and still it would not be its turn.
+    if context.charge.last_s > 0:
+        steps = max(3, min(steps, int(SPEND_S / context.charge.last_s)))
+    place = position(context.scheduler, job)
+    if place is not None and place > steps * context.cluster.device_count:
+        # Even if every step freed all devices, it would not be its turn.
         return StartEstimate(
             earliest_s=None,
             latest_s=None,
             runs=0,
-            sentence=f"{place - 1} jobs wait ahead of it, too many to simulate",
+            sentence=f"{place - 1} jobs are ahead of it, too many to simulate",
         )
     answers: list[float | None] = []
     for stretch in STRETCHES:
@@ -34,7 +35,7 @@ def estimate(desk: Desk, job: JobId, scheduler: Scheduler | None = None) -> Star
             answers.append(
                 starts_in(
                     scheduler,
-                    desk.belief,
+                    context.belief,
                     job,
                     now=now,
                     stretch=stretch,
@@ -42,12 +43,12 @@ def estimate(desk: Desk, job: JobId, scheduler: Scheduler | None = None) -> Star
                     steps_max=steps,
                 )
             )
-        except Exception:  # A third party's policy may raise anything; that is told elsewhere.
+        except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
     known = [answer for answer in answers if answer is not None]
     sentence = (
-        f"from {len(STRETCHES)} simulations that go on from now under {desk.decider.policy}, with "
-        "what is left of every job at half, once and twice what is believed, and nobody new"
+        f"{len(STRETCHES)} simulations under {context.charge.policy}, assuming 0.5x, 1x and 2x the "
+        "estimated remaining time and no new jobs"
     )
     return StartEstimate(
         earliest_s=min(known, default=None),

@@ -1,45 +1,51 @@
-"""What happened: events as people read them, a stream of them, usage, and the journal as a file."""
+"""History: events as people read them, a stream of them, usage, and the journal as a file."""
 
 import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
-from treadle.control.jobs.desk import Desk
-from treadle.control.jobs.recovery import first_cluster
-from treadle.control.loop.clock import wall
-from treadle.journal.codec import FORMAT, Opened, encode
+from treadle.control.jobs import first_cluster
+from treadle.control.loop import PolicyInCharge, wall
+from treadle.core.cluster import Cluster
+from treadle.core.events import AttemptEnded
+from treadle.journal.codec import FORMAT, Opened, decode, encode
+from treadle.journal.facts import RecordFact
 from treadle.store.rows import JournalRow
+from treadle.store.store import Store
 from treadle.version import __version__
 from treadle.wire.machine import EventPage, EventView, UsageRow
 
 PAGE_MAX = 1000
-RECENT_MAX = 1000  # lines at hand; whoever lags behind further reads the store again
+RECENT_MAX = 1000  # lines in memory; a follower that lags further reads the store
 
 
 class History:
     """Reads the store, and hears of what is new."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._newest = store.last_line()
         self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
         self._followers: set[asyncio.Event] = set()
 
     def published(self, rows: Sequence[JournalRow]) -> None:
         """New lines are on disk. Followers are only woken: nothing piles up for a slow one."""
         self._recent.extend(rows)
+        self._newest = rows[-1].id
         for news in self._followers:
             news.set()
 
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
-        rows = self._desk.store.lines(after, job=job, limit=_bounded(limit))
+        rows = self._store.lines(after, job=job, limit=_bounded(limit))
         return _page(rows, after)
 
     def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
-        rows = self._desk.store.lines_last(job=job, limit=_bounded(limit))
-        return _page(rows, self._desk.last_event)
+        rows = self._store.lines_last(job=job, limit=_bounded(limit))
+        return _page(rows, self._newest)
 
     async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
         """Everything after that id: from the store, and as it happens from what is at hand."""
@@ -61,17 +67,17 @@ class History:
 
     def _after(self, after: int, job: str) -> tuple[Sequence[JournalRow], int]:
         """The next lines after an id, and the id up to which there are no others."""
-        newest = self._desk.last_event
+        newest = self._newest
         if self._recent and self._recent[0].id <= after + 1:
             new = [row for row in self._recent if row.id > after]
             return [row for row in new if not job or row.job == job], newest
-        rows = self._desk.store.lines(after, job=job, limit=PAGE_MAX)
+        rows = self._store.lines(after, job=job, limit=PAGE_MAX)
         return rows, rows[-1].id if len(rows) == PAGE_MAX else max(after, newest)
 
     def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        sums = self._desk.store.usage(since_at, until_at, wall())
+        sums = self._store.usage(since_at, until_at, wall())
         return tuple(
             UsageRow(
                 user=row.owner,
@@ -84,23 +90,27 @@ class History:
             for row in sums
         )
 
-    async def journal(self) -> AsyncIterator[bytes]:
-        """The journal as a file that `treadle analyze` reads: numbered lines under a first one."""
-        desk = self._desk
+    async def journal(self, charge: PolicyInCharge, cluster: Cluster) -> AsyncIterator[bytes]:
+        """The journal as a file that `treadle analyze` reads: what the scheduler saw and ordered.
+
+        What users said about their jobs, and output that a verdict quotes, stay here.
+        """
         settings: dict[str, object] = {
-            "policy": desk.decider.worn,
-            "placement": desk.decider.placement,
+            "policy": charge.wrapped,
+            "placement": charge.placement,
             "retry": "rules",
         }
-        began = first_cluster(desk.store, desk.cluster)
+        began = first_cluster(self._store, cluster)
         opened = Opened(__version__, began, settings, FORMAT)
         yield encode(0.0, opened, number=1) + b"\n"
         after, number = 0, 1
-        while rows := self._desk.store.lines(after, limit=PAGE_MAX):
+        while rows := self._store.lines(after, limit=PAGE_MAX):
             lines = []
             for row in rows:
-                number += 1
-                lines.append(_numbered(row.body, number))
+                body = _for_export(row)
+                if body is not None:
+                    number += 1
+                    lines.append(_numbered(body, number))
             yield b"".join(lines)
             after = rows[-1].id
             await asyncio.sleep(0)
@@ -108,7 +118,7 @@ class History:
 
 def event_view(row: JournalRow) -> EventView:
     body: dict[str, object] = msgspec.json.decode(row.body)
-    shown = {name: value for name, value in body.items() if name not in ("at", "kind", "spec")}
+    shown = {name: value for name, value in body.items() if name not in _PRIVATE}
     return EventView(
         id=row.id,
         at=row.wall_at,
@@ -121,6 +131,8 @@ def event_view(row: JournalRow) -> EventView:
 
 def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     """One line of the journal in words."""
+    if kind == "AttemptEnded":
+        return _end_sentence(job, body)
     words = _SENTENCES.get(kind)
     if words is None:
         return kind
@@ -148,24 +160,57 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
 
 _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes} devices",
-    "JobCancelled": "job {job} is to be cancelled",
+    "JobCancelled": "job {job} is being cancelled",
     "JobHeld": "job {job} is held ({reason})",
     "JobReleased": "job {job} is released ({reason})",
     "JobUpdated": "job {job} was updated",
+    "JobAccepted": "job {job} was accepted",
+    "JobEdited": "job {job} was edited",
+    "DependencyBroken": "job {job} can never start: {reason}",
+    "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobStarted": "job {job} runs",
     "JobProgressed": "job {job} reports progress",
-    "JobStopped": "job {job} let go of its devices",
+    "JobStopped": "job {job} released its devices",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
-    "DeviceClosed": "device {device} is not used: {reason}",
-    "DeviceOpened": "device {device} is used again",
+    "DeviceClosed": "device {device} is closed: {reason}",
+    "DeviceOpened": "device {device} is open again",
     "Start": "start job {job} on {devices}",
     "Change": "give job {job} {count} devices instead: {devices}",
     "Stop": "stop job {job}",
     "Decided": "the policy decided",
-    "PolicySet": "policy {policy} decides from now on",
+    "PolicySet": "the policy is now {policy}",
     "Noted": "{what}: {text}",
 }
+
+
+# What only the owner of a job may see, or what is shown in other words.
+_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error")
+
+
+def _end_sentence(job: str, body: Mapping[str, object]) -> str:
+    how, attempt = body.get("how"), body.get("attempt")
+    verdict = body.get("verdict")
+    rule = verdict["rule"] if isinstance(verdict, dict) else "unknown"
+    if how == "stopped":
+        return f"job {job} released its devices"
+    if how == "replaced":
+        return f"attempt {attempt} of job {job} ended to make way for the next"
+    if how == "exited" and body.get("code") == 0:
+        return f"job {job} finished"
+    return f"job {job} failed ({rule})"
+
+
+def _for_export(row: JournalRow) -> bytes | None:
+    """The line as the scheduler saw it; None if it saw nothing."""
+    if row.kind == AttemptEnded.__name__:
+        at, ended = decode(row.body)
+        assert isinstance(ended, AttemptEnded)
+        return None if ended.meaning is None else encode(at, ended.meaning)
+    return None if row.kind in _RECORD_FACTS else row.body
+
+
+_RECORD_FACTS = {kind.__name__ for kind in get_args(RecordFact)}
 
 
 def _sizes(sizes: Sequence[int]) -> str:

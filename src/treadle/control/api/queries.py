@@ -1,33 +1,38 @@
-"""What can be asked of the live controller without changing anything."""
+"""Questions about jobs, machines and the policy; nothing here changes anything."""
 
 import os
 from collections.abc import Mapping
 
 import msgspec
 
+from treadle.control.api.context import Context
+from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.reasons import why
 from treadle.control.api.views import ended_view, job_detail, listed
-from treadle.control.jobs.desk import Desk
-from treadle.control.jobs.records import JobRecord, record_of
+from treadle.control.jobs import JobRecord, record_of
+from treadle.core.errors import InvalidInputError
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node import output as logs
+from treadle.core.machine import NodeView, Output
 from treadle.store.rows import JobFilter
 from treadle.version import __version__
 from treadle.wire.jobs import JobDetail, JobPage, LogPiece, State, Why
-from treadle.wire.machine import NodeView, PolicyView, Status
+from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 PAGE_MAX = 10_000
 
 
-class Reads:
-    """Answers from the desk, and from the store for what has ended."""
+class Queries:
+    """Answers from memory, and from the store for what has ended."""
 
-    def __init__(self, desk: Desk, engine: LocalEngine, status: "StatusFacts") -> None:
-        self._desk = desk
-        self._engine = engine
+    def __init__(self, context: Context, status: "StatusFacts") -> None:
+        self._context = context
         self.facts = status
+
+    def listening(self, url: str) -> None:
+        """The API is reachable there too."""
+        self.facts = StatusFacts(self.facts.since_at, self.facts.socket, url)
 
     def jobs(
         self,
@@ -58,15 +63,15 @@ class Reads:
             active = self._active(wanted)
             total = len(active)
             page = active[start : start + limit]
-            views = listed(self._desk, page)
+            views = listed(self._context, page)
             if start + limit < len(active):
                 return JobPage(jobs=tuple(views), cursor=f"a{start + limit}", total=total)
         if not past:
             return JobPage(jobs=tuple(views), total=total)
         room = limit - len(views)
-        rows = self._desk.store.jobs(wanted, before=before, limit=room + 1) if room else []
-        # One that is in the store, but not off the desk yet, is listed already.
-        known = self._desk.records
+        rows = self._context.store.jobs(wanted, before=before, limit=room + 1) if room else []
+        # A job that is in the store, and not yet out of the table, is listed already.
+        known = self._context.jobs.records
         views += [ended_view(record_of(row)) for row in rows[:room] if row.id not in known]
         more = ""
         if not room:
@@ -77,12 +82,12 @@ class Reads:
         return JobPage(jobs=tuple(views), cursor=more, total=total)
 
     def job(self, identity: str) -> JobDetail:
-        return job_detail(self._desk, self.record(identity))
+        return job_detail(self._context, self.record(identity))
 
     def why(self, identity: str) -> Why:
-        return why(self._desk, self.record(identity))
+        return why(self._context, self.record(identity))
 
-    def log(
+    async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
         record = self.record(identity)
@@ -92,11 +97,10 @@ class Reads:
             raise NotFoundError(
                 f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
             )
-        folder = self._engine.folders.path(record.id, number)
-        found = logs.read(folder, rank, offset=offset, limit=limit)
+        attempt_id = AttemptId(record.id, number)
+        # Asked first: what is read afterwards is then all there will be.
         ended = self._attempt_ended(record, number)
-        if ended and not found.data:  # Between the two looks its last words may have been written.
-            found = logs.read(folder, rank, offset=offset, limit=limit)
+        found = await self._output(attempt_id, rank, offset=offset, limit=limit)
         text, used = _whole_text(found.data, ended and found.offset + len(found.data) >= found.size)
         return LogPiece(
             attempt=number,
@@ -109,54 +113,61 @@ class Reads:
             lost=found.lost,
         )
 
+    async def _output(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
+        try:
+            return await self._context.engine.output(attempt, rank, offset=offset, limit=limit)
+        except InvalidInputError as error:
+            raise NotFoundError(str(error)) from None
+
     def nodes(self) -> tuple[NodeView, ...]:
-        return (self._engine.view(),)
+        return self._context.engine.view()
 
     def policy(self) -> PolicyView:
-        decider = self._desk.decider
+        charge = self._context.charge
         return PolicyView(
-            policy=decider.policy,
-            placement=decider.placement,
-            worn=decider.worn,
-            since_at=decider.since_at,
-            error=decider.failing,
+            policy=charge.policy,
+            placement=charge.placement,
+            worn=charge.wrapped,
+            since_at=charge.since_at,
+            error=charge.failing,
         )
 
     def status(self) -> Status:
-        desk, facts = self._desk, self.facts
-        scheduler = desk.scheduler
+        context, facts = self._context, self.facts
+        scheduler = context.scheduler
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
         return Status(
             version=__version__,
             pid=os.getpid(),
             since_at=facts.since_at,
-            store=desk.store.kind,
+            store=context.store.kind,
             socket=facts.socket,
             url=facts.url,
-            policy=desk.decider.policy,
-            devices=desk.cluster.device_count,
-            free=desk.free,
+            policy=context.charge.policy,
+            devices=context.cluster.device_count,
+            free=free_devices(scheduler),
             running=sum(1 for job in scheduler.jobs.values() if job.allocation is not None),
             waiting=waiting,
-            held=len(scheduler.held),
-            draining=desk.draining,
-            problem=_problem(desk),
+            held=len(scheduler.blocked),
+            draining=context.condition.draining,
+            problem=_problem(context),
         )
 
     def snapshot(self) -> Mapping[str, object]:
-        """The books as they stand: what a simulation would go on from."""
-        scheduler = self._desk.scheduler
+        """The scheduler's state: what a simulation would continue from."""
+        context = self._context
+        scheduler = context.scheduler
         jobs = [scheduler.kept(identity) for identity in scheduler.jobs]
         closed = {str(device): why for device, why in scheduler.closed.items()}
         made: dict[str, object] = msgspec.to_builtins(
             {
-                "at": self._desk.clock.now(),
-                "policy": self._desk.decider.worn,
-                "placement": self._desk.decider.placement,
+                "at": context.clock.now(),
+                "policy": context.charge.wrapped,
+                "placement": context.charge.placement,
                 "cluster": scheduler.cluster.nodes,
                 "closed": closed,
                 "jobs": [
-                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.held}
+                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.blocked}
                     for k in jobs
                 ],
             }
@@ -167,10 +178,12 @@ class Reads:
 
     def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
-        found = self._desk.record(identity) if len(identity) <= 64 else None
+        found = self._context.jobs.record(identity) if len(identity) <= 64 else None
         if found is not None:
             return found
-        named = [record for record in self._desk.records.values() if record.name == identity]
+        named = [
+            record for record in self._context.jobs.records.values() if record.name == identity
+        ]
         if len(named) == 1:
             return named[0]
         if len(named) > 1:
@@ -178,42 +191,42 @@ class Reads:
             raise InvalidRequestError(
                 f"{len(named)} jobs are called {identity!r}; give an id ({ids} ...)"
             )
-        rows = self._desk.store.jobs(JobFilter(name=identity), limit=1) if identity else []
+        rows = self._context.store.jobs(JobFilter(name=identity), limit=1) if identity else []
         if rows:
             return record_of(rows[0])
         raise NotFoundError(f"there is no job {identity[:80]!r}", hint="treadle ps -a lists all")
 
     def members(self, identity: str) -> list[JobRecord]:
         """A job, or all members of an array that have not ended."""
-        if identity in self._desk.arrays:
-            return [self._desk.records[member] for member in self._desk.arrays[identity]]
+        jobs = self._context.jobs
+        if identity in jobs.arrays:
+            return [jobs.records[member] for member in jobs.arrays[identity]]
         return [self.record(identity)]
 
     def _active(self, wanted: JobFilter) -> list[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
-        desk = self._desk
-        places = desk.places()
+        context = self._context
+        places = positions(context.scheduler)
         behind = len(places) + 1
 
         def order(record: JobRecord) -> tuple[int, int, int, int]:
-            row = desk.row(record.id)
+            row = context.row(record.id)
             waits = row is None or row.phase is Phase.WAITING
             place = places.get(record.id, behind)
             return (int(waits), place if waits else 0, record.number, record.member or 0)
 
         found = [
             record
-            for record in desk.records.values()
-            if _passes(record, desk.shown(record), wanted)
+            for record in context.jobs.records.values()
+            if _passes(record, context.jobs.shown_state(record), wanted)
         ]
         return sorted(found, key=order)
 
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
-        if self._desk.shown(record).ended:
+        jobs = self._context.jobs
+        if jobs.shown_state(record).ended:
             return True
-        if number < record.attempts:
-            return (record.id, number) not in self._desk.open
-        return record.attempts > 0 and (record.id, number) not in self._desk.open
+        return record.attempts > 0 and AttemptId(record.id, number) not in jobs.open
 
 
 class StatusFacts(msgspec.Struct, frozen=True):
@@ -224,16 +237,12 @@ class StatusFacts(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-def _problem(desk: Desk) -> str:
-    if desk.store_error:
-        return f"the store cannot be written: {desk.store_error}"
-    if desk.decider.error:
-        return f"the policy failed at its last decision: {desk.decider.error}"
-    return ""
-
-
-def replace_url(facts: StatusFacts, url: str) -> StatusFacts:
-    return StatusFacts(facts.since_at, facts.socket, url)
+def _problem(context: Context) -> str:
+    if context.condition.store_error:
+        return f"the store cannot be written: {context.condition.store_error}"
+    if context.charge.error:
+        return f"the policy failed at its last decision: {context.charge.error}"
+    return context.condition.machine_error
 
 
 def _passes(record: JobRecord, state: State, wanted: JobFilter) -> bool:

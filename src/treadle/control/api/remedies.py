@@ -1,9 +1,10 @@
-"""The smallest change that would let a waiting job run, tried out on a twin before it is said."""
+"""The smallest change that would start a waiting job, tried on a copy of the scheduler first."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.desk import Desk
+from treadle.control.api.context import Context
+from treadle.control.api.queue_order import free_devices
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -13,24 +14,24 @@ from treadle.core.wording import listed, span
 NAMED_MAX = 3
 
 
-def remedy(desk: Desk, row: Job) -> str:
+def remedy(context: Context, row: Job) -> str:
     """What would help: fewer devices, then a higher priority, then time."""
-    return _fewer(desk, row) or _higher(desk, row) or _next_end(desk)
+    return _fewer(context, row) or _higher(context, row) or _next_end(context)
 
 
-def _fewer(desk: Desk, row: Job) -> str:
-    free = desk.free
+def _fewer(context: Context, row: Job) -> str:
+    free = free_devices(context.scheduler)
     if not 0 < free < row.spec.sizes[0]:
         return ""
     other = f"{row.id}.smaller"
     smaller = replace(row.spec, id=other, sizes=(free,), asked=free)
-    if _after(desk, [JobSubmitted(smaller)], other) is None:
+    if _after(context, [JobSubmitted(smaller)], other) is None:
         return ""
     return f"submitted with --devices {free} it would start now"
 
 
-def _higher(desk: Desk, row: Job) -> str:
-    scheduler = desk.scheduler
+def _higher(context: Context, row: Job) -> str:
+    scheduler = context.scheduler
     rivals = [scheduler.jobs[identity].spec.priority for _, _, identity in scheduler.ranking.queue]
     rivals += [
         job.spec.priority
@@ -38,7 +39,7 @@ def _higher(desk: Desk, row: Job) -> str:
         if job.phase is Phase.RUNNING and job.spec.resumable
     ]
     wanted = max([row.spec.priority, *rivals]) + 1
-    twin = _after(desk, [JobUpdated(replace(row.spec, priority=wanted))], row.id)
+    twin = _after(context, [JobUpdated(replace(row.spec, priority=wanted))], row.id)
     if twin is None:
         return ""
     stopped = [
@@ -53,30 +54,30 @@ def _higher(desk: Desk, row: Job) -> str:
     return f"{order} and stops job{'s' * (len(stopped) > 1)} {listed(stopped, NAMED_MAX)}"
 
 
-def _after(desk: Desk, events: Sequence[Event], job: JobId) -> Scheduler | None:
-    """The twin that was told this and has decided, if the job then has devices."""
-    twin = desk.scheduler.fork()
-    now = desk.clock.now()
+def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler | None:
+    """A copy of the scheduler after these events and a decision, if the job then has devices."""
+    twin = context.scheduler.fork()
+    now = context.clock.now()
     try:
         twin.take(events, now)
         twin.decide(now)
-    except Exception:  # a third party's policy may raise anything; then nothing is known to help
+    except Exception:  # a third party's policy may raise anything; then there is no known remedy
         return None
     return twin if twin.jobs[job].allocation is not None else None
 
 
-def _next_end(desk: Desk) -> str:
-    """Who is expected to let go next, if that is known of anybody."""
-    now = desk.clock.now()
+def _next_end(context: Context) -> str:
+    """Which job is expected to end next, if there is an estimate."""
+    now = context.clock.now()
     ends = [
         (job.remaining_at(now) / job.iterations_per_s, job.id)
-        for job in desk.scheduler.jobs.values()
+        for job in context.scheduler.jobs.values()
         if job.phase is Phase.RUNNING
         and job.iterations_per_s > 0
-        and (record := desk.records.get(job.id)) is not None
+        and (record := context.jobs.records.get(job.id)) is not None
         and record.known
     ]
     if not ends:
         return ""
     left_s, identity = min(ends)
-    return f"nothing but time: job {identity} is expected to end next, in about {span(left_s)}"
+    return f"wait: job {identity} is expected to end next, in about {span(left_s)}"

@@ -1,51 +1,52 @@
-"""Jobs as people see them, from the record and, while it has not ended, the core's row."""
+"""Jobs as people see them: from the record and, until the job ends, from the scheduler's row."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from treadle.control.api.context import Context
+from treadle.control.api.queue_order import positions
 from treadle.control.api.reasons import ENDING, brief, reason
-from treadle.control.jobs.desk import Desk
-from treadle.control.jobs.records import JobRecord, attempt_of
+from treadle.control.jobs import JobRecord, attempt_of
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.wire.jobs import JobDetail, JobView, Progress, State
 
 
-def job_view(desk: Desk, record: JobRecord) -> JobView:
+def job_view(context: Context, record: JobRecord) -> JobView:
     """One job, with the policy's own reason why it waits."""
-    row = desk.row(record.id)
+    row = context.row(record.id)
     if row is None:
-        return _ending(desk, record)
-    told = reason(desk, record, row)
-    return _view(desk, record, row, told.cause, told.because)
+        return _ending(context, record)
+    found = reason(context, record, row)
+    return _view(context, record, row, found.cause, found.because)
 
 
-def listed(desk: Desk, records: Iterable[JobRecord]) -> list[JobView]:
-    """Many jobs, with the reason as far as it costs little."""
-    places = desk.places()
+def listed(context: Context, records: Iterable[JobRecord]) -> list[JobView]:
+    """Many jobs, with reasons that are cheap to find."""
+    places = positions(context.scheduler)
     views = []
     for record in records:
-        row = desk.row(record.id)
+        row = context.row(record.id)
         if row is None:
-            views.append(_ending(desk, record))
+            views.append(_ending(context, record))
         else:
-            told = brief(desk, record, row, places.get(record.id))
-            views.append(_view(desk, record, row, *told))
+            found = brief(context, record, row, places.get(record.id))
+            views.append(_view(context, record, row, *found))
     return views
 
 
-def _ending(desk: Desk, record: JobRecord) -> JobView:
-    """One that has ended, or that will have once it is on disk."""
+def _ending(context: Context, record: JobRecord) -> JobView:
+    """A job that has ended, or is about to."""
     view = ended_view(record)
-    state = desk.shown(record)
+    state = context.jobs.shown_state(record)
     if state.ended:
         return view
     return replace(view, state=state, cause=ENDING[0], because=ENDING[1], ended_at=None, code=None)
 
 
-def _view(desk: Desk, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
+def _view(context: Context, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
     devices = () if row.allocation is None else tuple(map(str, row.allocation.devices))
-    held_s = 0.0 if record.began_s is None else max(0.0, desk.clock.now() - record.began_s)
+    held_s = 0.0 if record.began_s is None else max(0.0, context.clock.now() - record.began_s)
     return JobView(
         id=record.id,
         name=record.name,
@@ -59,7 +60,7 @@ def _view(desk: Desk, record: JobRecord, row: Job, cause: str, because: str) -> 
         priority=row.spec.priority,
         guaranteed=row.spec.guaranteed,
         resumable=row.spec.resumable,
-        progress=progress_of(record, row, desk.clock.now()),
+        progress=progress_of(context, record, row),
         submitted_at=record.submitted_at,
         started_at=record.started_at,
         running_s=record.ran_s + held_s,
@@ -104,9 +105,9 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
-def progress_of(record: JobRecord, row: Job, now: float) -> Progress | None:
-    """What it said itself; or what is believed of it, where anything is."""
-    said = record.progress
+def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | None:
+    """What the job said; or an estimate, where there is one."""
+    said, now = _newest(context, record), context.clock.now()
     runs = row.phase is Phase.RUNNING and row.iterations_per_s > 0
     left_s = row.remaining_at(now) / row.iterations_per_s if runs and record.known else None
     if said is not None:
@@ -119,12 +120,24 @@ def progress_of(record: JobRecord, row: Job, now: float) -> Progress | None:
     return Progress(step=round(100 * share, 1), total=100.0, eta_s=left_s, source="estimate")
 
 
-def job_detail(desk: Desk, record: JobRecord) -> JobDetail:
-    attempts = {a.number: attempt_of(a.body) for a in desk.store.attempts(record.id)}
+def _newest(context: Context, record: JobRecord) -> Progress | None:
+    """What it said a moment ago, which the record follows every few seconds."""
+    said = context.learner.progress(record.id)
+    if said is None:
+        return record.progress
+    return Progress(
+        step=said.step, total=said.total, per_s=said.per_s, loss=said.loss, source=said.source
+    )
+
+
+def job_detail(context: Context, record: JobRecord) -> JobDetail:
+    attempts = {a.number: attempt_of(a.body) for a in context.store.attempts(record.id)}
     attempts |= {
-        number: attempt_of(a.body) for (job, number), a in desk.open.items() if job == record.id
+        number: attempt_of(a.body)
+        for (job, number), a in context.jobs.open.items()
+        if job == record.id
     }
-    view = job_view(desk, record)
+    view = job_view(context, record)
     return JobDetail(
         job=view,
         workdir=record.workdir,
@@ -137,7 +150,7 @@ def job_detail(desk: Desk, record: JobRecord) -> JobDetail:
         after_any=record.after_any,
         code=None
         if record.code is None
-        else replace(record.code, diff=desk.diffs.read(record.diff)),
+        else replace(record.code, diff=context.diffs.read(record.diff)),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,

@@ -1,1 +1,52 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
+
+from treadle.control.jobs.code_diffs import Diffs
+from treadle.control.jobs.ends import EndCompletion
+from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
+from treadle.control.jobs.launching import Launcher
+from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
+from treadle.control.jobs.recovery import (
+    FIRST_NODES,
+    NODES,
+    Restored,
+    check_nodes,
+    first_cluster,
+    nodes_of,
+    restore,
+    text_of,
+)
+from treadle.control.jobs.reducer import Fact, Reducer, core_facts, job_of
+from treadle.control.jobs.submission import SECONDS_MAX, Person, Submission, prepare
+from treadle.control.jobs.table import JobTable
+
+__all__ = [
+    "ARRAY",
+    "DEPENDENCY",
+    "FIRST_NODES",
+    "NODES",
+    "SECONDS_MAX",
+    "USER",
+    "Diffs",
+    "EndCompletion",
+    "Fact",
+    "Gates",
+    "JobRecord",
+    "JobTable",
+    "Launcher",
+    "Person",
+    "Reducer",
+    "Restored",
+    "Submission",
+    "accepted",
+    "attempt_of",
+    "check_nodes",
+    "core_facts",
+    "first_cluster",
+    "job_of",
+    "nodes_of",
+    "prepare",
+    "record_of",
+    "restore",
+    "row_of",
+    "text_of",
+]

@@ -1,15 +1,16 @@
-"""What keeps a job from starting besides the policy: other jobs, its array's limit, its user.
+"""What blocks a job besides the policy: other jobs, its array's limit, its user.
 
-A gate is a reason for which a job is held (core JobHeld). Each is opened here when what it waits
-for has come: a job ended, a member of an array ended, its user released it.
+A gate is a reason for which a job is blocked (core JobHeld). It opens when what the job waits for
+has happened: a job ended, a member of its array ended, its user released it.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from treadle.control.jobs.records import JobRecord
-from treadle.core.events import Event, JobHeld, JobReleased
+from treadle.core.events import JobHeld, JobReleased
 from treadle.core.job import JobId
+from treadle.journal.facts import DependencyBroken
 from treadle.store.errors import StoreError
 from treadle.wire.jobs import State
 
@@ -21,43 +22,49 @@ _HOW = {
     State.TIMEOUT: "ran into its time limit",
 }
 
-# How a job that is not active any more ended; None if there never was one.
-Ended = Callable[[JobId], State | None]
+# The state of a job or array, ended or not; None if there is none.
+StateOf = Callable[[JobId], State | None]
+Fact = JobHeld | JobReleased | DependencyBroken
 
 
 class Gates:
     """Who waits for whom."""
 
-    def __init__(self, ended: Ended) -> None:
-        self._ended = ended
-        self._waiting: dict[JobId, set[JobId]] = defaultdict(set)  # job -> who waits for its end
-        self._queued: dict[str, dict[JobId, None]] = defaultdict(dict)  # array -> held members
+    def __init__(self, state_of: StateOf) -> None:
+        self._state_of = state_of
+        # job -> jobs that wait for its end
+        self._waiting: dict[JobId, set[JobId]] = defaultdict(set)
+        self._queued: dict[str, dict[JobId, None]] = defaultdict(dict)  # array -> blocked members
         self._open: dict[str, set[JobId]] = defaultdict(set)  # array -> members let through
         self._unjudged: list[JobId] = []
 
-    def join(self, records: Iterable[JobRecord], *, held: bool) -> list[Event]:
-        """New jobs; the holds that they begin with."""
-        events: list[Event] = []
+    def join(self, records: Iterable[JobRecord], *, held: bool) -> list[Fact]:
+        """New jobs; what they begin with: the reasons that block them."""
+        events: list[Fact] = []
         for record in records:
             if held:
                 events.append(JobHeld(record.id, USER))
-            if self._must_wait(record):
+            waits, broken = self._judge(record)
+            if waits:
                 events.append(JobHeld(record.id, DEPENDENCY))
+            events += broken
             if record.array_limit and not self._let_through(record):
                 events.append(JobHeld(record.id, ARRAY))
         return events
 
     def restore(
         self, records: Mapping[JobId, JobRecord], held: Mapping[JobId, tuple[str, ...]]
-    ) -> list[Event]:
-        """After a restart: who waits for whom, from what is held; and whoever may go on since,
-        because the controller before was killed between the end of one and the release of the
-        other."""
-        events: list[Event] = []
+    ) -> list[Fact]:
+        """After a restart: who waits for whom, and which jobs are not blocked any more.
+
+        The controller before may have been killed between the end of one job and the release of
+        the next.
+        """
+        events: list[Fact] = []
         for record in records.values():
             reasons = held.get(record.id, ())
-            if DEPENDENCY in reasons and not self._must_wait(record):
-                events.append(JobReleased(record.id, DEPENDENCY))
+            if DEPENDENCY in reasons:
+                events += self._judged(record)
             if record.array_limit:
                 if ARRAY in reasons:
                     self._queued[record.array][record.id] = None
@@ -68,9 +75,9 @@ class Gates:
             events += self._next_member(member)
         return events
 
-    def left(self, record: JobRecord, records: Mapping[JobId, JobRecord]) -> list[Event]:
-        """A job has ended; whoever may go on now."""
-        events: list[Event] = []
+    def left(self, record: JobRecord, records: Mapping[JobId, JobRecord]) -> list[Fact]:
+        """A job has ended; which jobs are not blocked by it any more."""
+        events: list[Fact] = []
         if record.array_limit:
             self._open[record.array].discard(record.id)
             self._queued[record.array].pop(record.id, None)
@@ -80,30 +87,30 @@ class Gates:
             waiting |= self._waiting.pop(record.array, set())
         return events + self._released(sorted(waiting), records)
 
-    def look_again(self, records: Mapping[JobId, JobRecord]) -> list[Event]:
-        """Whoever could not be judged, because the store could not be asked, is judged now."""
+    def look_again(self, records: Mapping[JobId, JobRecord]) -> list[Fact]:
+        """Judge jobs that could not be judged before, because the store could not be asked."""
         unjudged, self._unjudged = self._unjudged, []
         return self._released(unjudged, records)
 
-    def _released(self, names: Iterable[JobId], records: Mapping[JobId, JobRecord]) -> list[Event]:
-        events: list[Event] = []
+    def _released(self, names: Iterable[JobId], records: Mapping[JobId, JobRecord]) -> list[Fact]:
+        events: list[Fact] = []
         for name in names:
             waiter = records.get(name)
             try:
-                if waiter is not None and not self._must_wait(waiter):
-                    events.append(JobReleased(name, DEPENDENCY))
+                if waiter is not None:
+                    events += self._judged(waiter)
             except StoreError:
                 self._unjudged.append(name)
         return events
 
-    def forget(self, record: JobRecord) -> None:
-        """Its user lets it go without what it waits for."""
-        record.after = record.after_any = ()
-        record.broken = ""
+    def _judged(self, record: JobRecord) -> list[Fact]:
+        """What is new about a job that waits for others."""
+        waits, broken = self._judge(record)
+        return [*broken] if waits else [JobReleased(record.id, DEPENDENCY)]
 
-    def _next_member(self, record: JobRecord) -> list[Event]:
+    def _next_member(self, record: JobRecord) -> list[Fact]:
         queued, through = self._queued[record.array], self._open[record.array]
-        events: list[Event] = []
+        events: list[Fact] = []
         while queued and len(through) < record.array_limit:
             name = next(iter(queued))
             del queued[name]
@@ -122,16 +129,16 @@ class Gates:
         self._queued[record.array][record.id] = None
         return False
 
-    def _must_wait(self, record: JobRecord) -> bool:
-        """Whether somebody that it waits for has not ended, or ended badly for good."""
-        waits = False
+    def _judge(self, record: JobRecord) -> tuple[bool, list[DependencyBroken]]:
+        """Whether a job must wait for others, and whether one of them ended badly for good."""
+        waits, broken = False, ""
         for name in (*record.after, *record.after_any):
-            state = self._ended(name)
+            state = self._state_of(name)
             if state is None or not state.ended:
                 self._waiting[name].add(record.id)
                 waits = True
             elif name in record.after and state is not State.SUCCEEDED:
-                record.broken = f"job {name} {_HOW[state]}"
-                record.dirty = True
+                broken = f"job {name} {_HOW[state]}"
                 waits = True
-        return waits
+        news = broken and broken != record.broken
+        return waits, [DependencyBroken(record.id, broken)] if news else []

@@ -1,24 +1,25 @@
-"""What is kept of a job beside the row of the core: how to launch it, and what became of it.
+"""What is kept of a job beside the core's row: how to launch it, and what became of it.
 
-A record is written to the store whenever it changes, with the row, in one transaction. Secrets are
-no part of it; they are sealed and kept apart.
+A record is made by JobAccepted and changed by facts alone (reducer.py). It is written to the store
+with the core's row in one transaction. Secrets are not part of it: they are sealed and kept apart.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from treadle.core.books import Kept
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId
+from treadle.core.state import Kept
+from treadle.journal.facts import JobAccepted
 from treadle.store.rows import JobRow
 from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
 
 
 @dataclass(slots=True, kw_only=True)
 class JobRecord:
-    """One job. Fields change only in the controller's loop."""
+    """One job. Only the reducer changes its fields."""
 
     id: JobId
     number: int
@@ -42,21 +43,22 @@ class JobRecord:
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()
     after_any: tuple[JobId, ...] = ()
-    broken: str = ""  # why what it waits for can never be
+    broken: str = ""  # why a job that it waits for can never end well
     model: str = ""
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
     retries: int = 0
     resumable: bool = False
-    known: bool = False  # its length is known from jobs like it, or was told
+    known: bool = False  # there is an estimate of its length
     code: Code | None = None  # but for its difference, which is kept apart
-    diff: str = ""  # by what name (diffs.py)
+    diff: str = ""  # its name in code_diffs.py
     # What became of it.
     state: State = State.PENDING
     started_at: float | None = None  # first
     ended_at: float | None = None
     attempts: int = 0  # orders to launch so far
-    launched: dict[int, int] = field(default_factory=dict)  # order -> number, of the newest few
+    launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
+    changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
     size: int = 0  # devices of the newest attempt
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
@@ -65,13 +67,12 @@ class JobRecord:
     device_s: float = 0.0  # the same of device-seconds
     failures: int = 0
     exit: int | None = None
-    cancelled: bool = False  # somebody asked for that
-    told: str = ""  # "cancelled", "time-limit" ...: what ended it from outside
+    cancelled: bool = False  # a user asked for that
+    how: str = ""  # "cancelled", "time-limit" ...: what ended it from outside
     failure: FailureView | None = None
     progress: Progress | None = None
     checkpoint: float | None = None  # share of the work that is known to be safe
-    paused: float = 0.0  # share of the work done when it was last stopped
-    dirty: bool = field(default=True, compare=False)  # to be written
+    safe: float = 0.0  # share of the work that the next attempt can build on
 
 
 class Saved(msgspec.Struct, omit_defaults=True):
@@ -110,7 +111,6 @@ def record_of(row: JobRow) -> JobRecord:
         record = _records.decode(row.record)
     except msgspec.MsgspecError as error:
         raise InvalidInputError(f"job {row.id} in the store cannot be read: {error}") from None
-    record.dirty = False
     return record
 
 
@@ -120,6 +120,24 @@ def kept_of(row: JobRow) -> Kept:
         return _saved.decode(row.row).kept
     except msgspec.MsgspecError as error:
         raise InvalidInputError(f"job {row.id} in the store cannot be read: {error}") from None
+
+
+def accepted(records: Sequence[JobRecord]) -> JobAccepted:
+    """The fact that records begin with: of one job, or of all members of an array."""
+    first = records[0]
+    members = tuple(record.member for record in records if record.member is not None)
+    return JobAccepted(first.array or first.id, msgspec.to_builtins(first), members)
+
+
+def records_from(fact: JobAccepted) -> list[JobRecord]:
+    """The records as they were accepted."""
+    first = msgspec.convert(fact.record, JobRecord)
+    if not fact.members:
+        return [first]
+    return [
+        replace(first, id=f"{first.array}_{member}", member=member, launched={})
+        for member in fact.members
+    ]
 
 
 def attempt_body(view: AttemptView) -> bytes:

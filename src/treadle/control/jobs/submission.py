@@ -1,4 +1,4 @@
-"""From what a user asks for to jobs: checked, numbered, with what is known of jobs like them."""
+"""Makes jobs of a request: checks it, numbers the jobs, adds what is known of jobs like them."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning.profiles import Expectation, Profiles, keys_of
+from treadle.control.learning import Expectation, Profiles, keys_of
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
@@ -30,7 +30,7 @@ _TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
 
 class Person(NamedTuple):
-    """Whoever a job is for, as the machine knows them."""
+    """The user a job is for, as the machine knows them."""
 
     name: str
     uid: int | None = None
@@ -39,8 +39,8 @@ class Person(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """The jobs of one submission, not yet known to anybody."""
+class Submission:
+    """The jobs of one request, before the scheduler knows them."""
 
     id: str  # of the job or the array
     records: tuple[JobRecord, ...]
@@ -49,7 +49,7 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-def draw_up(
+def prepare(
     request: JobRequest,
     number: int,
     *,
@@ -58,7 +58,7 @@ def draw_up(
     profiles: Profiles,
     now: float,
     wall_at: float,
-) -> Drawn:
+) -> Submission:
     """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it."""
     try:
         checked(request)
@@ -72,7 +72,7 @@ def draw_up(
     first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
-        return Drawn(first.id, (first,), (spec,), known, _notes(request, sizes))
+        return Submission(first.id, (first,), (spec,), known, _notes(request, sizes))
     records, specs = [], []
     for member in members.numbers:
         record = replace(
@@ -86,7 +86,7 @@ def draw_up(
         )
         records.append(record)
         specs.append(replace(spec, id=record.id))
-    return Drawn(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
+    return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
 
 
 def _record(

@@ -1,1 +1,33 @@
 """The live loop: gather facts, decide, commit, carry out."""
+
+from treadle.control.loop.clock import MonotonicClock, Stamp, wall
+from treadle.control.loop.commit import Commit, Committed, Rider
+from treadle.control.loop.condition import Condition
+from treadle.control.loop.controller import Controller
+from treadle.control.loop.engine_link import EngineLink
+from treadle.control.loop.inbox import Inbox
+from treadle.control.loop.live_policy import (
+    DEFAULT,
+    PLACEMENT,
+    PolicyInCharge,
+    Resting,
+    belief_on,
+)
+
+__all__ = [
+    "DEFAULT",
+    "PLACEMENT",
+    "Commit",
+    "Committed",
+    "Condition",
+    "Controller",
+    "EngineLink",
+    "Inbox",
+    "MonotonicClock",
+    "PolicyInCharge",
+    "Resting",
+    "Rider",
+    "Stamp",
+    "belief_on",
+    "wall",
+]

@@ -1,26 +1,38 @@
 """The live loop: gather what happened, step the scheduler, have its orders carried out.
 
 It is kept as small as the simulator's on purpose, and driven by the simulated engine it gives the
-simulator's orders (tests/properties/test_two_worlds.py). What a step did is written down before
-any of it is carried out: whoever keeps it is awaited, and an order that was not kept is not given.
-A policy that thinks long does not keep people waiting: between its decisions the loop listens.
+simulator's orders (tests/properties/test_two_worlds.py). A step is committed before it is carried
+out: an order that is not on disk is not given. A policy that thinks long does not keep people
+waiting: between its decisions the loop takes facts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from treadle.control.jobs import Fact, core_facts
 from treadle.core.actions import Action
-from treadle.core.events import Event
+from treadle.core.events import AttemptEnded, Event
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
-OnDecided = Callable[[float], None]  # told how long a decision took, if it was one
+OnDecided = Callable[[float], None]  # called with the seconds that a decision took
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
 PACE = 4.0  # after a decision the loop listens for so many times as long as that took
-# Told of facts and the orders that follow from them, before these are carried out.
-Keep = Callable[[float, Sequence[Event], Sequence[Action]], Awaitable[None]]
+
+
+class Steps(Protocol):
+    """Makes steps durable."""
+
+    async def complete(self, ended: AttemptEnded) -> AttemptEnded:
+        """Add what the controller knows to an end that an engine reported."""
+        ...
+
+    async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        """Write facts and the orders that follow from them; they are carried out afterwards."""
+        ...
 
 
 class Controller:
@@ -31,10 +43,10 @@ class Controller:
         scheduler: Scheduler,
         engine: Engine,
         clock: Clock,
-        inbox: "asyncio.Queue[Event | None]",
+        inbox: "asyncio.Queue[Fact | None]",
         *,
         observers: Sequence[Observer] = (),
-        keep: Keep | None = None,
+        steps: Steps | None = None,
         on_error: OnError,
         on_decided: OnDecided | None = None,
     ) -> None:
@@ -43,18 +55,19 @@ class Controller:
         self._clock = clock
         self._inbox = inbox
         self._observers = tuple(observers)
-        self._keep = keep
+        self._steps = steps
         self._on_error = on_error
         self._on_decided = on_decided
         self._listens_until = 0.0
 
     async def run(self) -> None:
         while True:
-            events = await self._gather()
+            facts = await self._gather()
             now = self._clock.now()
+            events = core_facts(facts)
             actions = self._scheduler.take(events, now)
-            if events or actions:
-                await self._give(now, events, actions)
+            if facts or actions:
+                await self._give(now, facts, actions)
                 await self._follow_up(events, actions)
             # Facts are on record before the policy thinks about them, which may take a while.
             now = self._clock.now()
@@ -70,25 +83,26 @@ class Controller:
     async def _follow_up(self, events: list[Event], actions: list[Action]) -> None:
         """Take in what follows from facts before anything is decided on them.
 
-        Whoever was to start after a job that has ended must be released before a job of lower
-        priority is given its devices.
+        A job that waited for one that has ended must be released before a job of lower priority
+        is given its devices.
         """
         for _ in range(FOLLOW_UPS_MAX):
-            more = self._drain()
+            more = await self._completed(self._drain())
             if not more:
                 return
             # A moment of its own: others may have written to the journal meanwhile, and there
             # time does not run backwards.
             now = self._clock.now()
-            forced = self._scheduler.take(more, now)
+            taken = core_facts(more)
+            forced = self._scheduler.take(taken, now)
             await self._give(now, more, forced)
-            events += more
+            events += taken
             actions += forced
 
-    async def _give(self, now: float, events: Sequence[Event], actions: Sequence[Action]) -> None:
+    async def _give(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write down what happened and what is ordered, then have it done."""
-        if self._keep is not None:
-            await self._keep(now, events, actions)
+        if self._steps is not None:
+            await self._steps.commit(now, facts, actions)
         if actions:
             await self._engine.carry_out(actions)
 
@@ -104,11 +118,20 @@ class Controller:
             self._on_decided(self._clock.now() - now)
         return actions
 
-    async def _gather(self) -> list[Event]:
-        """Everything in the inbox; if it is empty, wait for it or for the scheduler's alarm.
+    async def _gather(self) -> list[Fact]:
+        """Everything in the inbox, complete; if it is empty, wait for it or for the alarm."""
+        return await self._completed(await self._arrivals())
 
-        None in the inbox is no fact: it only wakes the loop.
-        """
+    async def _completed(self, facts: list[Fact]) -> list[Fact]:
+        steps = self._steps
+        if steps is None:
+            return facts
+        return [
+            await steps.complete(fact) if isinstance(fact, AttemptEnded) else fact for fact in facts
+        ]
+
+    async def _arrivals(self) -> list[Fact]:
+        """Everything in the inbox. None is no fact: it only wakes the loop."""
         # Drain first: waiting on a queue with no time left takes nothing, not even from a full one.
         events = self._drain()
         now = self._clock.now()
@@ -127,8 +150,8 @@ class Controller:
             alarm.cancel()
         return events + self._drain()
 
-    def _drain(self) -> list[Event]:
-        events: list[Event] = []
+    def _drain(self) -> list[Fact]:
+        events: list[Fact] = []
         while not self._inbox.empty():
             event = self._inbox.get_nowait()
             if event is not None:

@@ -1,6 +1,7 @@
-"""The policy in charge: made from its name, with what the controller puts around every policy."""
+"""The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
-from treadle.control.jobs.desk import Decider
+from dataclasses import dataclass
+
 from treadle.control.loop.clock import wall
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
@@ -16,48 +17,73 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 DEFAULT = "afs"
 PLACEMENT = "consolidate"
-# Around every policy, the innermost first: priorities, not again at once or where it failed, no
-# thrashing. A job that backs off must see who of a lower priority would pass it, so that one comes
-# after the priorities.
+# Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no
+# thrashing. A job that backs off must see which jobs of lower priority would overtake it, so
+# `elsewhere` comes outside of `priority`.
 AROUND = ("priority", "elsewhere", "steady")
 
 
-def dressed(text: str) -> str:
-    """The policy's name with what it wears when it is live.
+@dataclass(slots=True)
+class PolicyInCharge:
+    """The policy as its user named it, and how it does."""
 
-    What its user put on stays, with its parameters; but these come outside of everything else and
-    in their order, whatever that was: nobody's work is lost to the order of words.
+    policy: str = ""
+    placement: str = ""
+    wrapped: str = ""  # its name with the wrappers around it
+    since_at: float = 0.0
+    error: str = ""  # of its last decision, if that failed
+    trouble: str = ""  # of anything else it was asked; stays until another policy is set
+    last_s: float = 0.0  # how long its last decision took
+    longest_s: float = 0.0
+
+    @property
+    def failing(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        return self.error or self.trouble
+
+    def decided(self, spent_s: float) -> None:
+        self.last_s, self.error = spent_s, ""
+        self.longest_s = max(self.longest_s, spent_s)
+
+    def make(self, text: str, place: str, belief: InterleavingModel) -> Policy:
+        """Put a policy in charge; raises InvalidInputError for unknown names."""
+        whole = wrapped(text)
+        made = Guarded(policy(whole, placement(place), belief), self)
+        self.policy, self.placement, self.wrapped, self.since_at = text, place, whole, wall()
+        self.error = self.trouble = ""
+        self.last_s = self.longest_s = 0.0
+        return made
+
+
+def wrapped(text: str) -> str:
+    """The policy's name with the wrappers that it has live.
+
+    Wrappers that the user named keep their parameters. Those of AROUND come outside of all others,
+    in their order, so that the order of words cannot cost a job its work.
     """
     first, *wrappers = parts(text)
     named = {wrapper.partition("?")[0]: wrapper for wrapper in wrappers}
     if len(named) < len(wrappers):
-        return text  # One of them is worn twice, which is refused when it is made.
+        return text  # One is named twice, which is refused when the policy is made.
     others = [wrapper for name, wrapper in named.items() if name not in AROUND]
     return "+".join([first, *others, *(named.get(name, name) for name in AROUND)])
 
 
-def make(text: str, place: str, belief: InterleavingModel) -> tuple[Policy, Decider]:
-    """The policy and what is said of it; raises InvalidInputError for names nobody knows."""
-    whole = dressed(text)
-    decider = Decider(text, place, whole, wall())
-    return Guarded(policy(whole, placement(place), belief), decider), decider
-
-
 def belief_on(cluster: Cluster) -> InterleavingModel:
-    """How fast jobs would run: by what their own profiles say (profiles.py)."""
+    """How fast jobs would run, by their own profiles."""
     return TokenModel(ScalingModel.on(cluster), StageTimes())
 
 
 class Guarded(Wrapper):
     """A policy whose mistakes outside decisions do not stop the controller.
 
-    Jobs are ranked and judged when they arrive, and when a controller takes over. A policy that
-    fails at that is worked around, in the order of arrival, until somebody sets another.
+    Jobs are ranked and judged when they arrive, and after a restart. If a policy fails at that,
+    jobs are ranked in order of arrival until an admin sets another policy.
     """
 
-    def __init__(self, inner: Policy, decider: Decider) -> None:
+    def __init__(self, inner: Policy, charge: PolicyInCharge) -> None:
         super().__init__(inner)
-        self._decider = decider
+        self._charge = charge
 
     def rank(self, job: Job, now: float) -> Rank:
         try:
@@ -80,11 +106,11 @@ class Guarded(Wrapper):
             return Reason("rank", f"it waits for its turn; the policy cannot say more ({error})")
 
     def _note(self, what: str, error: Exception) -> None:
-        self._decider.trouble = f"{what}: {error or repr(error)}"
+        self._charge.trouble = f"{what}: {error or repr(error)}"
 
 
 class Resting(Wrapper):
-    """A policy that starts and changes nothing any more: what runs, runs on."""
+    """A policy that starts and changes nothing: what runs, runs on."""
 
     def decide(self, snapshot: Snapshot) -> Schedule:  # noqa: ARG002
         return KEEP

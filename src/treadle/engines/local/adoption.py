@@ -1,12 +1,14 @@
-"""After a restart of the controller: what ran on is found again, and what is owed is done.
+"""After a restart of the controller: which attempts run or ended, and which orders are still owed.
 
-For every job that holds devices, or was told to let go of them, the newest attempt on disk says
-what there is. Its action is compared with the job's row: equal to the newest order, it is that
-order's; older, but not older than the Start of the present hold, it must make way for the newest
-order; older still, and gone, it has nothing to do with this hold.
+For every job that holds or releases devices we compare the order of its newest attempt on disk with
+the job's row:
+
+    the newest order of the job                -> the attempt answers that order
+    older, but of the present hold             -> the attempt is stopped for the newest order
+    older than the Start of the present hold   -> it has ended and was reported before
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +17,10 @@ from treadle.core.actions import Action, Change, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.node import folders
-from treadle.engines.node.folders import AttemptStatus, Folders, Supervisor
+from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus, Supervisor
 
 _HELD = frozenset({Phase.STARTING, Phase.RUNNING})
 _LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
@@ -29,9 +32,13 @@ class Found(NamedTuple):
     job: JobId
     number: int
     folder: Path
-    alive: bool  # its supervisor holds the lock
+    alive: bool  # its supervisor runs, and holds the lock
     supervisor: Supervisor | None
     status: AttemptStatus | None
+
+    @property
+    def id(self) -> AttemptId:
+        return AttemptId(self.job, self.number)
 
     @property
     def action(self) -> int:
@@ -39,11 +46,11 @@ class Found(NamedTuple):
 
     @property
     def never_was(self) -> bool:
-        """Its folder was made, and no supervisor ever came."""
+        """Its folder was made, and no supervisor ever ran there."""
         return not self.alive and self.supervisor is None and self.status is None
 
     def allocation(self, node: str) -> Allocation | None:
-        """The devices that it occupies, if it came so far as to say."""
+        """The devices that it holds, if its supervisor wrote them down."""
         if self.supervisor is None or not self.supervisor.devices:
             return None
         devices = tuple(Device(node, number) for number in self.supervisor.devices)
@@ -56,37 +63,62 @@ class Adoption:
 
     job: JobId
     newest: int  # id of its newest order
-    found: Found | None = None  # to be watched, or buried if its supervisor is gone
-    owed: Action | None = None  # to be carried out, or to be answered
+    found: Found | None = None  # to be watched, or reported if its supervisor is gone
+    owed: Action | None = None  # an order that still has to be carried out or answered
     starting: bool = False  # its start has not been reported
+    allocation: Allocation | None = None  # of the newest order
 
 
-def look(places: Folders, job: JobId, number: int) -> Found:
+class Plan(NamedTuple):
+    jobs: list[Adoption]
+    strays: list[Found]  # attempts that no job knows, most of them alive
+    over: list[Found]  # attempts that have ended or never began, and were not reported
+
+
+def look(places: AttemptFolders, job: JobId, number: int) -> Found:
     folder = places.path(job, number)
     alive = False
     if folder.is_dir():
         with folders.locked(folder) as free:
             alive = not free
-    # Read after the lock: what a supervisor leaves, it leaves before it lets go.
+    # Read after the lock: a supervisor writes its files before it releases the lock.
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
     return Found(job, number, folder, alive, supervisor, status)
 
 
-def plan(places: Folders, jobs: Iterable[Job]) -> tuple[list[Adoption], list[Found]]:
-    """What to do about each job, and survivors that no job knows of."""
+def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[AttemptId]) -> "Plan":
+    """What to do about each job, about other attempts that run, and about ends not reported."""
     adoptions: list[Adoption] = []
-    known: set[tuple[JobId, int]] = set()
+    known: set[AttemptId] = set()
+    owed: set[JobId] = set()  # jobs whose next attempt has no folder yet
     for job in jobs:
         adoption = _adoption(places, job)
-        if adoption is not None:
-            adoptions.append(adoption)
-            if adoption.found is not None:
-                known.add((job.id, adoption.found.number))
-    strays = [look(places, *mark) for mark in places.live() if mark not in known]
-    return adoptions, strays
+        if adoption is None:
+            continue
+        adoptions.append(adoption)
+        if adoption.found is not None:
+            known.add(adoption.found.id)
+        if adoption.owed is not None and not isinstance(adoption.owed, Stop):
+            owed.add(job.id)
+            known |= _ordered(places, job)
+    strays = [look(places, *mark) for mark in places.live() if AttemptId(*mark) not in known]
+    live = known | {stray.id for stray in strays if stray.alive}
+    over = [
+        look(places, *attempt)
+        for attempt in sorted(set(unreported) - live)
+        # The next attempt of a job that is owed one is not over: it has not begun.
+        if attempt.job not in owed or places.path(*attempt).is_dir()
+    ]
+    return Plan(adoptions, strays, over)
 
 
-def _adoption(places: Folders, job: Job) -> Adoption | None:
+def _ordered(places: AttemptFolders, job: Job) -> set[AttemptId]:
+    """Attempts whose folder was made for the newest order of the job."""
+    numbers = places.attempts(job.id)
+    return {AttemptId(job.id, n) for n in numbers if places.ordered_by(job.id, n) == job.action}
+
+
+def _adoption(places: AttemptFolders, job: Job) -> Adoption | None:
     holds = job.phase in _HELD and job.allocation is not None
     if not holds and job.phase not in _LEAVING:
         return None
@@ -96,10 +128,11 @@ def _adoption(places: Folders, job: Job) -> Adoption | None:
     owed = None
     if found is None or found.action != job.action:
         owed = Change(job.action, job.id, job.allocation)
-    return Adoption(job.id, job.action, found, owed, job.phase is Phase.STARTING)
+    starting = job.phase is Phase.STARTING
+    return Adoption(job.id, job.action, found, owed, starting, job.allocation)
 
 
-def _newest(places: Folders, job: Job, *, holds: bool) -> Found | None:
+def _newest(places: AttemptFolders, job: Job, *, holds: bool) -> Found | None:
     """The newest attempt on disk, if it has to do with the present hold."""
     numbers = places.attempts(job.id)
     if not numbers:
@@ -107,8 +140,8 @@ def _newest(places: Folders, job: Job, *, holds: bool) -> Found | None:
     found = look(places, job.id, numbers[-1])
     if found.never_was:
         if holds and places.ordered_by(job.id, found.number) == job.action:
-            return None  # It is to be launched there; if that still happens, the lock decides.
-        # A supervisor that comes late must find that it is not wanted any more.
+            return None  # It is launched there again; if both happen, the lock decides.
+        # A supervisor that starts late must see that it is not wanted any more.
         if folders.seal(found.folder, "stopped"):
             return None
         found = look(places, job.id, found.number)

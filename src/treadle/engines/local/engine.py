@@ -1,142 +1,198 @@
 """The local engine: jobs as processes on this machine, under supervisors that outlive the engine.
 
-Every order is handed to the runner of its job (runner.py). What the engine itself keeps is which
-attempt occupies which device in which turn: nothing is launched onto a place before the attempt
-that was there is gone and the device is clean.
+Each order goes to the runner of its job (job_runner.py). The engine itself knows which attempt
+holds which turn of which device. It launches nothing there before that attempt is gone and the
+device is clean.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from itertools import count
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from treadle.core.actions import Action, Stop
+from treadle.core.actions import Action, Change, Stop
 from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
-from treadle.core.errors import EngineError
-from treadle.core.events import Event
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
-from treadle.core.ports import Abilities, Clock
-from treadle.engines.inbox import Inbox
-from treadle.engines.launch import Ended, JobBook, Launch
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
-from treadle.engines.local.job_runner import ENGINE_ERROR, LOST, NOT_LAUNCHED, JobRunner, Launching
+from treadle.engines.local.device_choice import devices_of, excluded_by
+from treadle.engines.local.ends import NewestEnds, ended_of
+from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
-from treadle.engines.node import folders, processes
+from treadle.engines.local.output_reader import OutputReader
+from treadle.engines.node import attempt_folders, processes
+from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Scopes
-from treadle.engines.node.device_watch import OnDevice, Upkeep
-from treadle.engines.node.devices import DeviceSource
+from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.node.device_watch import DeviceWatch
+from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import TAG
-from treadle.engines.node.folders import Folders
-from treadle.engines.node.nursery_client import Nursery, Surroundings, order_of
-from treadle.wire.machine import NodeView
+from treadle.engines.node.fork_client import ForkServer
+from treadle.engines.node.order_document import Paths, Surroundings, order_document
+from treadle.engines.registry import EngineContext
 
-LOST_CODE = 137  # of ranks that were killed together with their supervisor
-# Of looking for what must come or go soon; the pauses grow from 2 ms to half a second.
+# Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_KILL = 200  # 100 s
 
 Seen = TypeVar("Seen")
 
 
-class LocalEngine:
-    """Carries orders out on this machine."""
+def local_engine(context: EngineContext) -> "LocalEngine":
+    """The engine as the options of `treadle up` describe it."""
+    devices = devices_of(context.options)
+    return LocalEngine(
+        context,
+        devices=devices,
+        node_name=context.options.node_name,
+        excluded=excluded_by(context.options, devices),
+    )
 
-    abilities = Abilities(share=True)
+
+class LocalEngine:
+    """Carries out orders on this machine."""
 
     def __init__(
         self,
+        context: EngineContext,
         *,
-        node: Node,
         devices: DeviceSource,
-        book: JobBook,
-        inbox: "asyncio.Queue[Event | None]",
-        root: Path,
-        clock: Clock,
-        on_device: OnDevice = lambda _device, _open, _reason: None,
+        node_name: str,
         around: Surroundings | None = None,
+        excluded: Collection[int] = (),
     ) -> None:
-        self.book = book
-        self.folders = Folders(root)
-        self.nursery = Nursery()
-        self.upkeep = Upkeep(
-            devices,
-            node.name,
-            instance=self.folders.instance,
-            clock=clock,
-            on_device=on_device,
-        )
-        self.upkeep.supervisors = self._supervisors
-        self.upkeep.held = self._held
-        self._node = node
+        self.folders = AttemptFolders(context.root)
+        self.fork_server = ForkServer()
+        self._controls = context.controls
+        self._clock = context.clock
+        self._node = node_of(devices, node_name)
         self._devices = devices
-        self._inbox = inbox
-        self._clock = clock
+        self.device_watch = DeviceWatch(
+            devices,
+            node_name,
+            instance=self.folders.instance,
+            clock=context.clock,
+            report=self.tell,
+            excluded=excluded,
+        )
+        self.device_watch.supervisors = self._supervisors
+        self.device_watch.held = self._held
+        self._checkpoints = CheckpointFolders(context.root)
+        self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
         self._scopes = Scopes(self._around.cgroup)
         self._runners: dict[JobId, JobRunner] = {}
-        self._places: dict[tuple[int, int], LiveAttempt] = {}
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._holders: dict[tuple[int, int], LiveAttempt] = {}  # by (device, turn)
+        self._ends = NewestEnds()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # -- the controller's side ------------------------------------------------------------------
 
-    async def carry_out(self, actions: Sequence[Action]) -> None:
-        self.upkeep.begin()
-        for action in actions:
-            behind: list[LiveAttempt] = []
-            if not isinstance(action, Stop):
-                if self._is_over(action):
-                    continue
-                others = (self._runners.get(job) for job in action.after)
-                behind = [other.live for other in others if other is not None and other.live]
-            self._runner(action.job).order(action, behind)
+    def nodes(self) -> tuple[Node, ...]:
+        return (self._node,)
 
-    async def adopt(self, jobs: Iterable[Job]) -> None:
-        """After a restart: take charge of what runs, report what ended, do what is owed.
-
-        The end of an attempt may be told to the book a second time, if the engine before was
-        killed between telling it and the moment that somebody wrote it down.
-        """
-        self.upkeep.begin()
-        adoptions, strays = await asyncio.to_thread(adoption.plan, self.folders, list(jobs))
-        # All that is alive is put in its place before anything is launched.
-        for each in adoptions:
-            await self._adopt(each)
-        for stray in strays:
-            await self._adopt_stray(stray)
-        for each in adoptions:
-            if each.owed is not None:
-                self._runner(each.job).order(each.owed, [])
-
-    async def close(self) -> None:
-        """Look away; jobs run on."""
-        for runner in list(self._runners.values()):
-            await runner.leave()
-        self._runners.clear()
-        for task in self._helpers:
-            task.cancel()
-        await asyncio.gather(*self._helpers, return_exceptions=True)
-        await self.upkeep.close()
-        await asyncio.to_thread(self.nursery.close)
-
-    def view(self) -> NodeView:
-        """The machine as people see it."""
+    def view(self) -> tuple[NodeView, ...]:
         jobs: dict[int, list[str]] = {}
-        for (number, _), live in sorted(self._places.items(), key=lambda item: item[0]):
+        for (number, _), live in sorted(self._holders.items(), key=lambda item: item[0]):
             jobs.setdefault(number, []).append(live.job)
-        return NodeView(
+        node = NodeView(
             name=self._node.name,
             device_type=self._node.device_type,
             cores=self._node.cores,
             memory_gib=self._node.memory_gib,
             devices=tuple(
-                self.upkeep.view(number, tuple(jobs.get(number, ())))
+                self.device_watch.view(number, tuple(jobs.get(number, ())))
                 for number in range(self._node.device_count)
             ),
         )
+        return (node,)
+
+    async def adopt(
+        self,
+        jobs: Sequence[Job],
+        attempts: Sequence[AttemptId] = (),
+        closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+    ) -> None:
+        """After a restart: watch what runs, report what ended, carry out what is owed.
+
+        An end may be reported a second time, if the controller was killed before it wrote the
+        first report down.
+        """
+        self.device_watch.restore(closed)
+        self.device_watch.begin()
+        plan = await asyncio.to_thread(adoption.plan, self.folders, list(jobs), attempts)
+        for found in plan.over:
+            self.tell(ended_of(found, how=How.REPLACED))
+        # All that is alive holds its devices before anything is launched.
+        for each in plan.jobs:
+            await self._adopt(each)
+        for stray in plan.strays:
+            await self._adopt_stray(stray, silent=stray.id not in attempts)
+        for each in plan.jobs:
+            if each.owed is not None:
+                self._runner(each.job).order(each.owed, [])
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        self.device_watch.begin()
+        for action in actions:
+            behind: list[LiveAttempt] = []
+            runner = self._runners.get(action.job)
+            is_idle = runner is None or not runner.busy
+            if is_idle and self._has_ended(action):
+                continue
+            if not isinstance(action, Stop):
+                others = (self._runners.get(job) for job in action.after)
+                behind = [other.live for other in others if other is not None and other.live]
+            self._runner(action.job).order(action, behind)
+
+    async def output(
+        self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
+    ) -> Output:
+        return await self._output.read(attempt, rank, offset=offset, limit=limit)
+
+    def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
+        return self._output.follow(attempt, rank, offset=offset)
+
+    async def order_device(self, device: Device, order: DeviceOrder) -> None:
+        if device.node != self._node.name or not 0 <= device.number < self._node.device_count:
+            raise InvalidInputError(f"there is no device {device}")
+        if order is DeviceOrder.AVOID:
+            self.device_watch.avoid(device.number)
+        else:
+            self.device_watch.manage(device.number)
+
+    def measurements(self) -> Sequence[Measurement]:
+        """How busy devices are; attempts that share a device share its busy time evenly."""
+        running = {live.id: live for live in self._holders.values() if live.runs}
+        sharers = Counter(number for live in running.values() for number, _ in live.slots)
+        found = []
+        for identity, live in running.items():
+            seen = [(self.device_watch.busy(number), sharers[number]) for number, _ in live.slots]
+            shares = [busy / sharing for busy, sharing in seen if busy is not None]
+            found.append(Measurement(identity, sum(shares) / len(shares) if shares else None))
+        return found
+
+    def checkpoints(self, job: JobId) -> str:
+        return str(self._checkpoints.path(job))
+
+    async def close(self) -> None:
+        """Stop watching; jobs run on."""
+        for runner in list(self._runners.values()):
+            await runner.leave()
+        self._runners.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.device_watch.close()
+        await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
 
@@ -147,25 +203,27 @@ class LocalEngine:
         runner = self._runner(adopted.job)
         runner.adopt(live, adopted.newest)
         if adopted.starting and adopted.owed is None:
+            # The files know the devices and the turn; the plan and the host share are the job's.
+            live.allocation = adopted.allocation or live.allocation
             runner.announce(live)
 
-    async def _adopt_stray(self, stray: Found) -> None:
-        """Have it stopped; a dead one may still have left somebody behind."""
+    async def _adopt_stray(self, stray: Found, *, silent: bool) -> None:
+        """Stop an attempt that no job knows; a dead one may have left processes behind."""
         if not stray.alive:
             if stray.status is None or not stray.status.ended:
                 self._keep(self._kill_survivors(self._tag_of(stray)))
             self.folders.forget(stray.job, stray.number)
             return
         live = await self._rejoin(stray)
-        live.stray = True
+        live.stray, live.silent = True, silent
         runner = self._runner(stray.job)
         if runner.live is not None:  # Another attempt of that job is alive as well.
             runner = JobRunner(stray.job, self)
         runner.adopt(live, -1)
 
     async def _rejoin(self, found: Found) -> LiveAttempt:
-        """An attempt of an earlier engine, watched again; gone at once if its supervisor is."""
-        if found.alive and found.supervisor is None:  # It is only just beginning.
+        """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
+        if found.alive and found.supervisor is None:  # It is just beginning.
             found = await self._until(
                 lambda: adoption.look(self.folders, found.job, found.number),
                 lambda seen: not seen.alive or seen.supervisor is not None,
@@ -175,50 +233,53 @@ class LocalEngine:
             found.job,
             found.number,
             action=found.action,
-            allocation=found.allocation(self._node.name) or self._nowhere(),
+            allocation=found.allocation(self._node.name) or self._unused(),
             folder=found.folder,
             tag=self._tag_of(found),
         )
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
-            self.occupy(live)
+            self._hold(live)
             self._keep(self._make_ready(live))
         return live
 
     async def _make_ready(self, live: LiveAttempt) -> None:
-        """Nobody listens to its pipe any more: its status says when its ranks run."""
+        """Its pipe ended with the earlier engine: its status says when its ranks run."""
         await self._until(
-            lambda: folders.read_status(live.folder),
+            lambda: attempt_folders.read_status(live.folder),
             lambda status: status is not None or live.gone.done(),
             tries=None,
         )
         if not live.gone.done():
             live.set_ready(running=True)
 
-    def _nowhere(self) -> Allocation:
-        """For attempts that never came so far as to hold a device; it is not occupied."""
+    def _unused(self) -> Allocation:
+        """For attempts that ended before they held a device."""
         return Allocation((Device(self._node.name, 0),))
 
     # -- the runners' side ----------------------------------------------------------------------
 
-    def report(self, event: Event) -> None:
-        self._inbox.put_nowait(event)
+    def tell(self, fact: Event) -> None:
+        if isinstance(fact, AttemptEnded):
+            self._ends.add(fact)
+        self._controls.tell(fact)
 
-    async def sleep(self, seconds: float) -> None:
-        await self._clock.sleep_until(self._clock.now() + seconds)
+    def ask(self, order: Launching) -> Launch:
+        return self._controls.launch(order.job, order.id, order.allocation)
 
     def in_the_way(self, order: Launching) -> list[LiveAttempt]:
         turn = order.allocation.turn
-        places = ((device.number, turn) for device in order.allocation.devices)
-        return [self._places[place] for place in places if place in self._places]
+        slots = ((device.number, turn) for device in order.allocation.devices)
+        return [self._holders[slot] for slot in slots if slot in self._holders]
 
     async def objection(self, order: Launching) -> str:
-        return await self.upkeep.objection(device.number for device in order.allocation.devices)
+        self._check(order)
+        numbers = [device.number for device in order.allocation.devices]
+        return await self.device_watch.objection(numbers)
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        self._check(order)
         folder = self.folders.make(launch.job, launch.attempt, action=order.id)
         tag = self._tag(launch.job, launch.attempt)
         live = LiveAttempt(
@@ -229,63 +290,47 @@ class LocalEngine:
             folder=folder,
             tag=tag,
         )
-        live.ranks = launch.ranks
-        document = order_of(
+        live.launch = launch
+        document = order_document(
             launch,
             order.allocation,
             action=order.id,
-            folder=folder,
             tag=tag,
+            paths=Paths(folder, self._checkpoints.make(launch), self._scopes.make(tag)),
             uuids=self._devices.uuids,
             around=self._around,
-            scope=self._scopes.make(tag),
         )
         try:
-            live.listen(self.nursery.launch(document))
+            live.listen(self.fork_server.launch(document))
         except OSError:
             self._scopes.kill(tag)
             raise
-        self.occupy(live)
+        self._hold(live)
         return live
 
-    async def quicker(self, live: LiveAttempt) -> LiveAttempt | None:
+    async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
         found = await asyncio.to_thread(adoption.look, self.folders, live.job, live.number)
         if not found.alive:
             return None
         other = await self._rejoin(found)
-        other.ranks = live.ranks
+        other.launch = live.launch
         self._free(live)
         return other
 
-    async def epitaph(self, live: LiveAttempt) -> Ended:
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded:
         """How it ended, from its folder; survivors of a killed supervisor are killed first."""
-        status = folders.read_status(live.folder)
-        told, error, code = LOST, "", LOST_CODE
-        codes: tuple[int | None, ...] = ()
-        if status is not None and status.ended:
-            told, error, code, codes = status.told, status.error, status.code, status.codes
-        elif live.failure:
-            told, error, code = ENGINE_ERROR, live.failure, NOT_LAUNCHED
-        if status is None or not status.ended:
+        found = Found(
+            live.job, live.number, live.folder, alive=False, supervisor=None,
+            status=attempt_folders.read_status(live.folder),
+        )  # fmt: skip
+        ended = ended_of(found, action=live.action, failure=live.failure, ranks=live.ranks)
+        if found.status is None or not found.status.ended:
             await self._kill_survivors(live.tag)
-            with suppress(OSError):
-                await asyncio.to_thread(folders.seal, live.folder, told)
-        return Ended(
-            job=live.job,
-            attempt=live.number,
-            action=live.action,
-            code=code,
-            codes=(*codes, *(None,) * (live.ranks - len(codes))),
-            told=told,
-            error=error,
-            started_at=None if status is None else status.started_at,
-            ended_at=None if status is None else status.ended_at,
-            ran_s=None if status is None or not status.ended else status.ran_s,
-            folder=live.folder,
-        )
+            await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
+        return ended
 
     async def release(self, live: LiveAttempt) -> None:
-        """Its end has been reported: let others have its devices, once they are clean."""
+        """Its end has been reported: other jobs may have its devices once they are clean."""
         self.folders.forget(live.job, live.number)
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
@@ -298,27 +343,36 @@ class LocalEngine:
 
     # -- leaves ---------------------------------------------------------------------------------
 
-    def _is_over(self, order: Launching) -> bool:
-        """Whether the job has ended while the order was being written down."""
-        return isinstance(self._inbox, Inbox) and self._inbox.answers(order.job, order.id)
+    def _has_ended(self, action: Action) -> bool:
+        """Whether the job ended while the order was written down; the order is then answered.
 
-    def occupy(self, live: LiveAttempt) -> None:
-        for place in live.places:
-            self._places[place] = live
+        A Start that follows a Stop of the same list (the job is in its own `after`) is a change as
+        well. It begins a new hold in the scheduler, so the end is repeated under its id.
+        """
+        if isinstance(action, Change):
+            self.tell(AttemptEnded(action.job, action.id, 0, How.STOPPED))
+            return True
+        if isinstance(action, Stop) or action.job not in action.after:
+            return False
+        return self._ends.repeat(action, self.tell)
+
+    def _hold(self, live: LiveAttempt) -> None:
+        for slot in live.slots:
+            self._holders[slot] = live
 
     async def _clean_and_free(self, live: LiveAttempt) -> None:
         numbers = {device.number for device in live.allocation.devices}
         live.over = True
-        await self.upkeep.clean(numbers, live.tag, job=live.job)
+        await self.device_watch.clean(numbers, live.tag, job=live.job)
         self._free(live)
 
     def _free(self, live: LiveAttempt) -> None:
         live.released = True
-        for place in live.places:
-            if self._places.get(place) is live:
-                del self._places[place]
+        for slot in live.slots:
+            if self._holders.get(slot) is live:
+                del self._holders[slot]
         for runner in list(self._runners.values()):
-            runner.others_let_go()
+            runner.devices_were_released()
 
     async def _kill_survivors(self, tag: str) -> None:
         self._scopes.kill(tag)
@@ -331,15 +385,24 @@ class LocalEngine:
     async def _until(
         self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
     ) -> Seen:
-        """Look, in a thread, until it is enough or has been tried so often."""
+        """Look, in a thread, until it is enough or the tries are used up."""
         pause_s = 0.002
         for number in count(1):
             seen = await asyncio.to_thread(look)
             if enough(seen) or number == tries:
                 break
-            await self.sleep(pause_s)
+            await self._clock.sleep_until(self._clock.now() + pause_s)
             pause_s = min(0.5, pause_s * 2)
         return seen
+
+    def _begins(self, attempt: AttemptId) -> int | None:
+        """How many ranks an attempt has that has just begun or is about to; None if neither."""
+        runner = self._runners.get(attempt.job)
+        if runner is None:
+            return None
+        if runner.live is not None and runner.live.id == attempt:
+            return runner.live.ranks or 1
+        return 1 if runner.launching else None
 
     def _runner(self, job: JobId) -> JobRunner:
         if job not in self._runners:
@@ -347,17 +410,17 @@ class LocalEngine:
         return self._runners[job]
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done beside everything else."""
+        """Run it as a task of its own."""
         task = asyncio.get_running_loop().create_task(work)
-        self._helpers.add(task)
-        task.add_done_callback(self._helpers.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())
         return [live.process.pid for live in lives if live is not None and live.process is not None]
 
     def _held(self) -> set[int]:
-        return {number for (number, _), live in self._places.items() if not live.over}
+        return {number for (number, _), live in self._holders.items() if not live.over}
 
     def _tag(self, job: JobId, attempt: int) -> str:
         return f"{self.folders.instance}-{job}-{attempt}"

@@ -1,72 +1,81 @@
-"""One job in the engine's hands: the newest orders about it, and what runs of it.
+"""Carries out the orders about one job.
 
-A runner is a small loop that always does the one thing that is due: stop what runs if an order
-wants something else, answer a stop, launch what is to be launched, or wait. A newer order replaces
-an older one by being written over it, so that there is no case for each pair of orders.
+A runner is a small loop that does the next thing that is due. A newer order replaces an older one,
+so there is no separate case for each pair of orders:
 
-    runs, and an order is there    -> stop it, and wait for its end
-    runs                           -> wait for its end, or for an order
-    an order to stop               -> answer it
-    an order to launch             -> wait for the devices, launch
-    nothing                        -> leave
+    an attempt runs and an order came   -> stop the attempt, wait for its end
+    an attempt runs                     -> wait for its end or for an order
+    an order to stop                    -> answer it
+    an order to launch                  -> wait for the devices, launch
+    nothing                             -> the runner ends
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Protocol
 
 from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.attempt import How
 from treadle.core.errors import EngineError
-from treadle.core.events import Event, JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
-from treadle.engines.launch import Ended, JobBook, Launch
+from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
 
-ENGINE_ERROR = "engine-error"  # the reason of failures that are the machine's and not the job's
-STOPPED, LOST = "stopped", "lost"
-NOT_LAUNCHED = 126  # the code of an attempt that never was, as shells say it
+NOT_LAUNCHED_CODE = 126  # exit code of a command that could not be run, as shells write it
 
 Launching = Start | Change
 
 
-class Workshop(Protocol):
+class Machine(Protocol):
     """What a runner needs of its engine."""
 
-    book: JobBook
-
-    def report(self, event: Event) -> None: ...
-    # The attempts that must let go before that order is carried out.
+    def tell(self, fact: Event) -> None: ...
+    # Asks the controller how to launch the job for that order.
+    def ask(self, order: Launching) -> Launch: ...
+    # The attempts that must release devices before that order is carried out.
     def in_the_way(self, order: Launching) -> list[LiveAttempt]: ...
-    # Why nothing may be launched there now; empty if it may.
+    # Why nothing may be launched on those devices now; empty if it may.
     async def objection(self, order: Launching) -> str: ...
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt: ...
-    # The supervisor that was quicker than this one, if it is still there.
-    async def quicker(self, live: LiveAttempt) -> LiveAttempt | None: ...
-    async def epitaph(self, live: LiveAttempt) -> Ended: ...
+    # Another supervisor that has the same attempt already, if it is alive.
+    async def rival(self, live: LiveAttempt) -> LiveAttempt | None: ...
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded: ...
     async def release(self, live: LiveAttempt) -> None: ...
     def retire(self, runner: "JobRunner") -> None: ...
 
 
 class JobRunner:
-    """Carries out the orders about one job."""
+    """The newest orders about one job, and the attempt of it that runs."""
 
-    def __init__(self, job: JobId, workshop: Workshop) -> None:
+    def __init__(self, job: JobId, machine: Machine) -> None:
         self.job = job
         self.live: LiveAttempt | None = None
-        self._workshop = workshop
-        self._stop: int | None = None  # id of a stop that is to be answered
+        self._machine = machine
+        self._stop: int | None = None  # id of a stop that has no answer yet
         self._launch: Launching | None = None
         self._newest = -1  # id of the newest order
-        self._behind: list[LiveAttempt] = []  # who must let go before the launch
-        self._waiting = False  # for others to let go
+        self._behind: list[LiveAttempt] = []  # they must release their devices before the launch
+        self._waiting = False  # for other attempts to release devices
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether an attempt runs or an order has no answer yet."""
+        return self.live is not None or self._stop is not None or self._launch is not None
+
+    @property
+    def launching(self) -> bool:
+        """Whether an order to launch has not been carried out yet."""
+        return self._launch is not None
 
     # -- orders ---------------------------------------------------------------------------------
 
     def order(self, action: Action, behind: list[LiveAttempt]) -> None:
-        """Take an order; what it replaces is forgotten."""
+        """Take an order; it replaces earlier ones."""
         self._newest = max(self._newest, action.id)
         if isinstance(action, Stop):
             self._stop, self._launch = action.id, None
@@ -75,7 +84,7 @@ class JobRunner:
         self.go_on()
 
     def adopt(self, live: LiveAttempt, newest: int) -> None:
-        """Take charge of what an earlier engine had launched."""
+        """Take over an attempt that an earlier engine launched."""
         self.live = live
         self._newest = max(self._newest, newest)
         self.go_on()
@@ -85,13 +94,13 @@ class JobRunner:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=self.job)
 
-    def others_let_go(self) -> None:
-        """Somebody has let go of a device."""
+    def devices_were_released(self) -> None:
+        """Another attempt released a device."""
         if self._waiting:
             self._woken.set()
 
     async def leave(self) -> None:
-        """Stop looking; whatever runs, runs on."""
+        """Stop watching; what runs keeps running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -102,16 +111,16 @@ class JobRunner:
 
     async def _run(self) -> None:
         try:
-            while self.live is not None or self._stop is not None or self._launch is not None:
+            while self.busy:
                 self._woken.clear()
                 try:
                     await self._next()
-                except Exception:  # one job's trouble must not become the others'
+                except Exception as error:  # a bug in one job's orders must not stop other jobs
                     logging.getLogger(__name__).exception("job %s", self.job)
-                    await self._give_up()
+                    await self._give_up(f"the engine failed: {error!r}")
         finally:
             self._task = None
-            self._workshop.retire(self)
+            self._machine.retire(self)
 
     async def _next(self) -> None:
         live = self.live
@@ -119,10 +128,10 @@ class JobRunner:
             if self._stop is not None or self._launch is not None or live.stray:
                 live.stop()
             if await self._either(live.gone):
-                await self._bury(live)
+                await self._finish(live)
         elif self._stop is not None:
             stop, self._stop = self._stop, None
-            self._stopped(stop)
+            self._nothing_runs(stop)
         elif self._launch is not None:
             await self._begin(self._launch)
 
@@ -139,7 +148,7 @@ class JobRunner:
     # -- launching ------------------------------------------------------------------------------
 
     async def _begin(self, order: Launching) -> None:
-        if any(not other.released for other in self._behind) or self._workshop.in_the_way(order):
+        if any(not other.released for other in self._behind) or self._machine.in_the_way(order):
             self._waiting = True
             await self._woken.wait()
             self._waiting = False
@@ -147,107 +156,96 @@ class JobRunner:
         self._behind = []
         launch: Launch | None = None
         try:
-            launch = self._workshop.book.launch(self.job, order.id, order.allocation)
-            objection = await self._workshop.objection(order)
+            launch = self._machine.ask(order)
+            objection = await self._machine.objection(order)
             if self._launch is not order:
                 return
-            if objection:  # Nothing was launched and nothing is wrong with it: back to the queue.
+            if objection:  # Nothing was launched and the job is not at fault: back to the queue.
                 self._launch = None
-                self._stopped(order.id)
+                self._nothing_runs(order.id)
                 return
-            live = await self._workshop.launch(order, launch)
+            live = await self._machine.launch(order, launch)
         except (OSError, EngineError) as error:
             if self._launch is order:
-                self._fail_launch(str(error), order, launch)
+                self._fail_launch(str(error), launch)
             return
         self.live = live
         if self._launch is order:
             self._launch = None
         self.announce(live)
 
+    def announce(self, live: LiveAttempt) -> None:
+        """Report its start as soon as its ranks run."""
+        live.ready.add_done_callback(lambda _: self._started(live))
+
     def _started(self, live: LiveAttempt) -> None:
         """Its ranks run, or never will."""
         superseded = self._stop is not None or self._launch is not None
         if live.ready.cancelled() or not live.ready.result() or superseded:
             return
-        done, speed = self._workshop.book.begun(self.job, live.action, live.allocation)
-        self._workshop.report(JobStarted(self.job, live.action, done, speed))
-
-    def announce(self, live: LiveAttempt) -> None:
-        """Report its start as soon as its ranks run."""
-        live.ready.add_done_callback(lambda _: self._started(live))
+        if live.launch is None:  # An earlier engine launched it: ask again.
+            live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
+        launch = live.launch
+        self._machine.tell(
+            JobStarted(self.job, live.action, launch.iterations_done, launch.iterations_per_s)
+        )
 
     # -- ends -----------------------------------------------------------------------------------
 
-    async def _bury(self, live: LiveAttempt) -> None:
-        """An attempt has ended: say so, then let others have its devices."""
-        if live.taken and (quicker := await self._workshop.quicker(live)) is not None:
-            self.live = quicker  # An earlier engine had it launched; that one is watched instead.
-            self.announce(quicker)
+    async def _finish(self, live: LiveAttempt) -> None:
+        """An attempt has ended: report it, then release its devices."""
+        if live.taken and (rival := await self._machine.rival(live)) is not None:
+            self.live = rival  # An earlier engine launched it; watch that one instead.
+            self.announce(rival)
             return
-        ended = await self._workshop.epitaph(live)
+        ended = await self._machine.end_of(live)
         self.live = None
-        try:
-            if not live.stray:
-                self._tell_end(ended, stop_wanted=live.stop_wanted)
-        finally:
-            await self._workshop.release(live)
-
-    def _tell_end(self, ended: Ended, *, stop_wanted: bool) -> None:
-        reason = self._workshop.book.ended(ended)
-        if ended.told == STOPPED or (ended.told == LOST and stop_wanted):
-            self._let_go()
+        if live.stray:
+            ended = replace(ended, how=How.REPLACED)
         else:
-            self._ended_by_itself(ended, reason)
+            ended = self._answer(ended, stop_wanted=live.stop_wanted)
+        if not live.silent:
+            self._machine.tell(ended)
+        await self._machine.release(live)
 
-    def _let_go(self) -> None:
+    def _answer(self, ended: AttemptEnded, *, stop_wanted: bool) -> AttemptEnded:
+        """The end as the answer to the newest order."""
+        if ended.how is not How.STOPPED and not (ended.how is How.LOST and stop_wanted):
+            # It ended by itself, which answers all orders that came meanwhile.
+            self._stop = self._launch = None
+            return replace(ended, action=self._newest)
         if self._stop is not None:
             stop, self._stop = self._stop, None
-            self._stopped(stop)
-        elif self._launch is None:  # Somebody else stopped it: the machine shuts down, perhaps.
-            self._stopped(self._newest)
+            return replace(ended, how=How.STOPPED, action=stop)
+        if self._launch is not None:
+            return replace(ended, how=How.REPLACED, action=self._newest)
+        # It was stopped from outside: the machine shuts down, perhaps.
+        return replace(ended, how=How.STOPPED, action=self._newest)
 
-    def _ended_by_itself(self, ended: Ended, reason: str) -> None:
-        """The fact wins over whatever was ordered meanwhile, and answers it."""
-        self._stop = self._launch = None
-        if ended.code == 0 and not ended.told and not ended.error:
-            self._workshop.report(JobFinished(self.job, self._newest))
-            return
-        self._failed(ENGINE_ERROR if ended.told == ENGINE_ERROR else reason)
-
-    async def _give_up(self) -> None:
-        """Something went wrong that nobody thought of."""
-        live, self.live = self.live, None
-        self._stop = self._launch = None
+    async def _give_up(self, sentence: str) -> None:
+        """End the job after an error that this class does not handle."""
+        live = self.live
         if live is not None:
             live.stop()
             await live.gone
-            await self._workshop.release(live)
-        self._failed(ENGINE_ERROR)
+        self.live = self._stop = self._launch = None
+        self._engine_error(sentence, 0 if live is None else live.number)
+        if live is not None:
+            await self._machine.release(live)
 
-    def _fail_launch(self, sentence: str, order: Launching, launch: Launch | None) -> None:
-        """Nothing came to run, and that is the machine's fault and not the job's.
+    def _fail_launch(self, sentence: str, launch: Launch | None) -> None:
+        """Nothing was launched, and the machine is at fault, not the job.
 
-        launch: None if not even the book could say how to launch it.
+        launch: None if the controller did not say how to launch it.
         """
         self._stop = self._launch = None
-        self._workshop.book.ended(
-            Ended(
-                job=self.job,
-                attempt=0 if launch is None else launch.attempt,
-                action=order.id,
-                code=NOT_LAUNCHED,
-                codes=(),
-                told=ENGINE_ERROR,
-                error=sentence,
-            )
-        )
-        self._failed(ENGINE_ERROR)
+        self._engine_error(sentence, 0 if launch is None else launch.attempt)
 
-    def _failed(self, reason: str) -> None:
-        done = self._workshop.book.done(self.job)
-        self._workshop.report(JobFailed(self.job, self._newest, done, reason))
+    def _engine_error(self, sentence: str, attempt: int) -> None:
+        how, code = How.ENGINE_ERROR, NOT_LAUNCHED_CODE
+        ended = AttemptEnded(self.job, self._newest, attempt, how, code, error=sentence)
+        self._machine.tell(ended)
 
-    def _stopped(self, action: int) -> None:
-        done = self._workshop.book.done(self.job)
-        self._workshop.report(JobStopped(self.job, action, done))
+    def _nothing_runs(self, action: int) -> None:
+        """Answer an order after which nothing runs of the job."""
+        self._machine.tell(AttemptEnded(self.job, action, 0, How.STOPPED))

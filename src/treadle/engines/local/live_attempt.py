@@ -1,4 +1,4 @@
-"""A live attempt as the engine sees it: a supervisor to listen to, to stop, and to outlive."""
+"""A live attempt as the engine sees it: listen to its supervisor, stop it, notice its end."""
 
 import asyncio
 import json
@@ -11,15 +11,16 @@ from typing import Any
 
 from treadle.core.allocation import Allocation
 from treadle.core.job import JobId
+from treadle.core.launch import AttemptId, Launch
 from treadle.engines.node import processes
 from treadle.engines.node.processes import ProcessId
 
 REPORT_BYTES = 4096
-STOP_AGAIN_S = 0.5  # if files had run out
+STOP_AGAIN_S = 0.5  # after the process ran out of file descriptors
 
 
 class LiveAttempt:
-    """One supervisor, from the moment it is asked for until its devices are clean again."""
+    """One supervisor, from the request to launch it until its devices are clean again."""
 
     def __init__(
         self,
@@ -37,14 +38,16 @@ class LiveAttempt:
         self.allocation = allocation
         self.folder = folder
         self.tag = tag
-        self.ranks = 0  # how many were asked for; 0 if that is not known
+        self.launch: Launch | None = None  # None for attempts of an earlier engine
+        self.runs = False  # its ranks run
         self.process: ProcessId | None = None  # the supervisor
         self.stop_wanted = False
         self.over = False  # it has ended, though its devices may not be clean yet
-        self.released = False  # its devices may be used by others
-        self.failure = ""  # why no supervisor came to be
+        self.released = False  # other jobs may use its devices
+        self.failure = ""  # why no supervisor could be forked
         self.taken = False  # another supervisor has it already
-        self.stray = False  # no job knows of it: it is stopped and nobody is told
+        self.stray = False  # it belongs to no job: stop it
+        self.silent = False  # its end is not reported
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[bool] = self._loop.create_future()  # whether the ranks run
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -54,19 +57,28 @@ class LiveAttempt:
         self._stop_sent = False
 
     @property
-    def places(self) -> tuple[tuple[int, int], ...]:
-        """What it occupies: (number of the device, turn)."""
+    def id(self) -> AttemptId:
+        return AttemptId(self.job, self.number)
+
+    @property
+    def ranks(self) -> int:
+        """How many were launched; 0 if that is not known."""
+        return 0 if self.launch is None else self.launch.ranks
+
+    @property
+    def slots(self) -> tuple[tuple[int, int], ...]:
+        """What it holds: (number of the device, turn)."""
         return tuple((device.number, self.allocation.turn) for device in self.allocation.devices)
 
     # -- listening ------------------------------------------------------------------------------
 
     def listen(self, report: int) -> None:
-        """Take reports from a pipe; its end is the supervisor's."""
+        """Read reports from a pipe. The pipe closes when the supervisor ends."""
         self._report = report
         self._loop.add_reader(report, self._on_report)
 
     def watch(self, process: ProcessId | None) -> None:
-        """Watch a supervisor that an earlier engine had launched; None if it is gone."""
+        """Watch a supervisor of an earlier engine; None if it is gone."""
         if process is not None:
             self._meet(process)
         if self._handle is None:
@@ -75,6 +87,7 @@ class LiveAttempt:
             self._loop.add_reader(self._handle, self._set_gone)
 
     def set_ready(self, *, running: bool) -> None:
+        self.runs = self.runs or running
         if not self.ready.done():
             self.ready.set_result(running)
 
@@ -109,11 +122,12 @@ class LiveAttempt:
 
     def _meet(self, process: ProcessId) -> None:
         self.process = process
-        with suppress(OSError):  # If files have run out, there may be one when it is needed.
+        with suppress(OSError):  # Out of file descriptors now; `stop` tries without a handle.
             self._handle = processes.handle(process)
 
     def _set_gone(self) -> None:
         self.close()
+        self.runs = False
         self.set_ready(running=False)
         if not self.gone.done():
             self.gone.set_result(None)
@@ -121,7 +135,7 @@ class LiveAttempt:
     # -- acting ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ask the supervisor to stop its ranks: the stop signal, the grace, the end."""
+        """Ask the supervisor to stop its ranks: the stop signal, and SIGKILL after the grace."""
         self.stop_wanted = True
         if self.process is None or self._stop_sent or self.gone.done():
             return
@@ -137,7 +151,7 @@ class LiveAttempt:
             self._loop.call_later(STOP_AGAIN_S, self.stop)
 
     def close(self) -> None:
-        """Look away; whatever runs, runs on."""
+        """Stop watching; what runs keeps running."""
         for file in (self._report, self._handle):
             if file is not None:
                 self._loop.remove_reader(file)

@@ -1,8 +1,8 @@
-"""A cgroup v2 scope for each attempt, where this machine lets us make one.
+"""A cgroup v2 scope for each attempt, on machines that delegate a cgroup to the daemon.
 
-It adds two things to the supervisor's own means: everybody in it can be killed at once, and the
-kernel says whether it killed somebody for memory. Where no cgroup has been handed over to us, there
-is no scope and nothing else changes.
+A scope gives the supervisor two things: it can kill all processes of the attempt at once, and the
+kernel counts the processes that it killed for lack of memory. Without a delegated cgroup there is
+no scope, and nothing else changes.
 """
 
 import os
@@ -13,7 +13,7 @@ YES = b"1"
 
 
 def own_cgroup() -> Path | None:
-    """Our own cgroup, if we may make others below it."""
+    """The daemon's own cgroup, if it may make scopes below it."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         mounts = Path("/proc/self/mounts").read_text().splitlines()
@@ -24,15 +24,15 @@ def own_cgroup() -> Path | None:
     if path is None or mount is None:
         return None
     folder = Path(mount + path)
-    return folder if _handed_over(folder) else None
+    return folder if _is_delegated(folder) else None
 
 
-def _handed_over(folder: Path) -> bool:
-    """Whether the folder is ours to divide: systemd says so by an attribute."""
+def _is_delegated(folder: Path) -> bool:
+    """Whether the cgroup was delegated to us; systemd marks that by an attribute."""
     if not os.access(folder, os.W_OK) or not (folder / "cgroup.procs").exists():
         return False
     if os.geteuid() != 0:
-        return True  # Somebody must have given it to us.
+        return True  # An ordinary user can write only to a delegated one.
     for name in ("trusted.delegate", "user.delegate"):
         with suppress(OSError):
             if os.getxattr(folder, name) == YES:
@@ -57,7 +57,7 @@ class Scopes:
         return scope
 
     def kill(self, tag: str) -> None:
-        """Kill whoever is left in a scope and remove it: its supervisor could not."""
+        """Kill what is left in a scope and remove it, after its supervisor was killed."""
         if self._parent is not None:
             scope = self._parent / f"treadle-{tag}"
             with suppress(OSError):

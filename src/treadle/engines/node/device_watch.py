@@ -1,8 +1,9 @@
-"""Which devices may be used: whoever else is on them is seen, and what is not clean is shut.
+"""Which devices of a node may be used, and why the others are closed.
 
-A device is shut while an admin has it avoided, while somebody else's process computes on it, while
-its driver does not answer, and from the moment that it was found unclean after a job until an admin
-opens it again. Every change is told to the controller with its reason.
+A device is closed while it is left out by the options of `treadle up`, while an admin avoids it,
+while a process that is not ours computes on it, and while its driver does not answer. A device that
+is not clean after a job is quarantined until an admin opens it again. The watch reports every
+change as a fact with its cause and its reason.
 """
 
 import asyncio
@@ -11,87 +12,114 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from treadle.core.cluster import Device
+from treadle.core.events import DeviceClosed, DeviceOpened
+from treadle.core.machine import DeviceView, ProcessView
 from treadle.core.ports import Clock
 from treadle.engines.node import processes
 from treadle.engines.node.devices import DeviceProcess, DeviceSource, Sight
 from treadle.engines.node.environment import TAG
-from treadle.wire.machine import DeviceView, ProcessView
 
 LOOK_EVERY_S = 5.0
-CLEAN_WITHIN_S = 30.0  # a driver takes a while to give memory back
-LEAK_GIB = 1.0  # above what a device was ever seen to use at rest: somebody holds on to it
-UNSEEN_S = 4.0  # a process that is listed and not to be found for so long is somebody else's
+CLEAN_WITHIN_S = 30.0  # a driver takes a while to free memory
+LEAK_GIB = 1.0  # above the least memory ever seen in use: a process still holds some
+UNSEEN_S = 4.0  # a pid that is listed and not in /proc for so long belongs to another container
 SEEN_MAX = 4096  # pids of ours that are remembered
 
-OnDevice = Callable[[Device, bool, str], None]
+AVOIDED, QUARANTINED, EXCLUDED = "avoided", "quarantined", "excluded"
+FOREIGN, UNSEEN = "foreign", "unseen"
+
+Report = Callable[[DeviceClosed | DeviceOpened], None]
+
+
+class Closure(NamedTuple):
+    """Why a device is closed."""
+
+    cause: str
+    reason: str
 
 
 class Ours(NamedTuple):
-    """What is ours at the moment of a look."""
+    """What belongs to us at the moment of a look."""
 
     supervisors: frozenset[int]  # pids
     held: frozenset[int]  # numbers of devices
     now: float
 
 
-class Upkeep:
-    """Looks after the devices of one node."""
+class DeviceWatch:
+    """Watches the devices of one node."""
 
     def __init__(
-        self, source: DeviceSource, node: str, *, instance: str, clock: Clock, on_device: OnDevice
+        self,
+        source: DeviceSource,
+        node: str,
+        *,
+        instance: str,
+        clock: Clock,
+        report: Report,
+        excluded: Collection[int] = (),
     ) -> None:
         self._source = source
         self._node = node
         self._mark = f"{TAG}={instance}-".encode()
         self._clock = clock
-        self._on_device = on_device
+        self._report = report
         self._sights = tuple(
             Sight(number=number, uuid=uuid) for number, uuid in enumerate(source.uuids)
         )
         self._foreign: dict[int, tuple[ProcessView, ...]] = {}
-        self._avoided: dict[int, str] = {}
+        # Closed by the options or by an admin, and closed because it was not clean.
+        self._avoided: dict[int, Closure] = {
+            number: Closure(EXCLUDED, f"the options of treadle up exclude {self._name(number)}")
+            for number in excluded
+        }
         self._quarantined: dict[int, str] = {}
-        self._shut: dict[int, str] = {}  # as the controller was told
+        self._reported: dict[int, Closure] = {}  # closures that the controller knows
+        self._looked = not source.watched  # whether foreign processes could have been seen
         self._rest_gib: dict[int, float] = {}  # least memory in use that was ever seen
         self._ours: set[int] = set()  # pids that were seen to be ours
-        # (device, pid) that /proc does not know, and since when it has been seen.
+        # (device, pid) that /proc does not know, and the time at which it was seen first.
         self._unseen: dict[tuple[int, int], float] = {}
         self._looking = asyncio.Lock()
         self._poller: asyncio.Task[None] | None = None
-        # Pids of supervisors that are alive, and numbers of devices that they hold.
+        # Set by the engine: pids of live supervisors, and numbers of devices that attempts hold.
         self.supervisors: Callable[[], Collection[int]] = tuple
         self.held: Callable[[], Collection[int]] = tuple
 
-    # -- orders of an admin ---------------------------------------------------------------------
+    # -- orders ---------------------------------------------------------------------------------
 
-    def avoid(self, number: int, reason: str = "") -> None:
-        """Start nothing on it any more; what runs there runs on."""
-        self._avoided[number] = reason or f"an admin has {self._name(number)} avoided"
-        self._tell()
+    def avoid(self, number: int) -> None:
+        """Start nothing new on it; what runs there runs on."""
+        self._avoided[number] = Closure(AVOIDED, f"an admin avoids {self._name(number)}")
+        self._report_changes()
 
     def manage(self, number: int) -> None:
-        """Use it again; what was found unclean counts as clean."""
+        """Use it again, also if it was quarantined."""
         self._avoided.pop(number, None)
         self._quarantined.pop(number, None)
-        self._tell()
+        self._report_changes()
 
     def quarantine(self, number: int, reason: str) -> None:
         self._quarantined[number] = reason
-        self._tell()
+        self._report_changes()
 
-    @property
-    def shut(self) -> Mapping[int, str]:
-        """Devices that may not be used now, and why."""
-        return self._shut
-
-    def orders(self) -> dict[str, dict[int, str]]:
-        """What stays shut until an admin opens it, with reasons: to be kept over a restart."""
-        return {"avoided": dict(self._avoided), "quarantined": dict(self._quarantined)}
+    def restore(self, closed: Mapping[Device, DeviceClosed]) -> None:
+        """Take over what the controller knew to be closed before a restart."""
+        for device, closure in closed.items():
+            number = device.number
+            if device.node != self._node or number >= len(self._sights):
+                continue
+            self._reported[number] = Closure(closure.cause, closure.reason)
+            if closure.cause == AVOIDED:
+                self._avoided[number] = Closure(AVOIDED, closure.reason)
+            elif closure.cause == QUARANTINED:
+                self._quarantined[number] = closure.reason
 
     # -- looking --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Look every few seconds from now on, if there is anything to see."""
+        """Report what is closed from the start, and poll the devices if others can use them."""
+        self._report_changes()
         if self._source.watched and self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll(), name="devices")
 
@@ -105,24 +133,23 @@ class Upkeep:
         while True:
             try:
                 await self.look()
-            except Exception:  # whatever a driver does, the next look may be better
-                logging.getLogger(__name__).exception("the devices could not be looked at")
+            except Exception:  # a driver may raise anything, and the next look may succeed
+                logging.getLogger(__name__).exception("the devices could not be read")
             await self._clock.sleep_until(self._clock.now() + LOOK_EVERY_S)
 
     async def look(self) -> None:
-        """See the devices as they are now."""
+        """Read the devices now."""
         async with self._looking:
             ours = Ours(frozenset(self.supervisors()), frozenset(self.held()), self._clock.now())
             self._sights, self._foreign = await asyncio.to_thread(self._look_now, ours)
+        self._looked = True
         for sight in self._sights:
             if sight.memory_used_gib is not None and not sight.error:
                 rest = self._rest_gib.get(sight.number, sight.memory_used_gib)
                 self._rest_gib[sight.number] = min(rest, sight.memory_used_gib)
-        self._tell()
+        self._report_changes()
 
-    def _look_now(
-        self, ours: "Ours"
-    ) -> tuple[tuple[Sight, ...], dict[int, tuple[ProcessView, ...]]]:
+    def _look_now(self, ours: Ours) -> tuple[tuple[Sight, ...], dict[int, tuple[ProcessView, ...]]]:
         sights = self._source.look()
         there = {(sight.number, each.pid) for sight in sights for each in sight.processes}
         self._unseen = {key: since for key, since in self._unseen.items() if key in there}
@@ -142,11 +169,11 @@ class Upkeep:
                 foreign[sight.number] = found
         return sights, foreign
 
-    def _is_foreign(self, process: DeviceProcess, number: int, ours: "Ours") -> bool:
+    def _is_foreign(self, process: DeviceProcess, number: int, ours: Ours) -> bool:
         pid = process.pid
         if processes.start_of(pid) is None:
-            # It has just ended, or lives behind a wall where its number is another. Then nobody
-            # can tell; on a device that a job of ours holds it is taken to be that job's.
+            # It has just ended, or it runs in another container under another pid. On a device
+            # that a job of ours holds we take it for that job's.
             since_at = self._unseen.setdefault((number, pid), ours.now)
             lasting = ours.now - since_at >= UNSEEN_S
             return lasting and number not in ours.held and pid not in self._ours
@@ -159,13 +186,14 @@ class Upkeep:
         self._ours.discard(pid)
         return True
 
-    # -- who may use what -----------------------------------------------------------------------
+    # -- what may be used -----------------------------------------------------------------------
 
     async def objection(self, numbers: Iterable[int]) -> str:
-        """Why nothing may be launched on these devices right now; empty if it may."""
+        """Why nothing may be launched on these devices now; empty if it may."""
         if self._source.watched:
             await self.look()
-        return next((self._shut[number] for number in numbers if number in self._shut), "")
+        closures = (self._closure(number) for number in numbers)
+        return next((closure.reason for closure in closures if closure is not None), "")
 
     async def clean(self, numbers: Collection[int], tag: str, *, job: str) -> None:
         """Return once a job that ended is gone from its devices; quarantine them if it stays."""
@@ -198,7 +226,7 @@ class Upkeep:
                 )
         used, rest = sight.memory_used_gib, self._rest_gib.get(number, 0.0)
         if used is None or sight.processes or number in self.held():
-            return ""  # Others are on it: whose the memory is cannot be told.
+            return ""  # Other processes use the device: the memory may be theirs.
         if used > rest + LEAK_GIB:
             return (
                 f"{self._name(number)} still has {used:.1f} GiB in use after job {job} ended, and "
@@ -206,40 +234,46 @@ class Upkeep:
             )
         return ""
 
-    def _reason(self, number: int) -> str:
-        """Why a device is shut; empty if it is open."""
+    def _closure(self, number: int) -> Closure | None:
+        """Why a device is closed; None if it is open."""
         if number in self._avoided:
             return self._avoided[number]
         if number in self._quarantined:
-            return self._quarantined[number]
+            return Closure(QUARANTINED, self._quarantined[number])
         if error := self._sights[number].error:
-            return f"{self._name(number)} cannot be seen: {error}"
+            return Closure(UNSEEN, f"{self._name(number)} cannot be seen: {error}")
         if others := self._foreign.get(number):
             first = others[0]
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             whose = f" of {first.user}" if first.user else ""
-            return f"process {first.pid}{whose}{more} is on {self._name(number)}"
-        return ""
+            return Closure(FOREIGN, f"process {first.pid}{whose}{more} is on {self._name(number)}")
+        return None
 
-    def _tell(self) -> None:
-        """Tell the controller what has changed."""
+    def _report_changes(self) -> None:
+        """Report the devices that were closed or opened since the last report."""
         for number in range(len(self._sights)):
-            reason, told = self._reason(number), self._shut.get(number, "")
-            if reason == told:
+            closure, reported = self._closure(number), self._reported.get(number)
+            if closure == reported:
                 continue
-            if reason:
-                self._shut[number] = reason
-            else:
-                del self._shut[number]
-            self._on_device(Device(self._node, number), not reason, reason)
+            device = Device(self._node, number)
+            if closure is not None:
+                self._reported[number] = closure
+                self._report(DeviceClosed(device, closure.reason, closure.cause))
+            elif self._looked:  # Before the first look a foreign process may still be there.
+                del self._reported[number]
+                self._report(DeviceOpened(device))
 
     def _name(self, number: int) -> str:
         return f"device {self._node}:{number}"
 
     # -- views ----------------------------------------------------------------------------------
 
+    def busy(self, number: int) -> float | None:
+        """The share of the last second in which the device worked; None if not measured."""
+        return self._sights[number].busy
+
     def view(self, number: int, jobs: tuple[str, ...]) -> DeviceView:
-        sight = self._sights[number]
+        sight, closure = self._sights[number], self._closure(number)
         state = "free"
         for name, where in (
             ("held", jobs),
@@ -256,7 +290,7 @@ class Upkeep:
             uuid=sight.uuid,
             model=sight.model,
             state=state,
-            because=self._reason(number),
+            because="" if closure is None else closure.reason,
             jobs=jobs,
             memory_gib=sight.memory_gib,
             memory_used_gib=sight.memory_used_gib,

@@ -1,7 +1,8 @@
-"""What there is to run on: GPUs, or slots of the CPU where there are none.
+"""The devices of a node: GPUs, or CPU slots on a node without GPUs.
 
-A source of devices is asked what it sees, from a thread, since a driver may take its time. Three
-implement it: `NvmlGpus` (gpus.py), `CpuSlots` here, and a scripted one for tests.
+A `DeviceSource` reads the state of the devices. It is called from a thread, since a driver may be
+slow. Three classes implement it: `NvmlGpus` (gpus.py), `CpuSlots` here, and a scripted one for
+tests.
 """
 
 import os
@@ -23,7 +24,7 @@ class DeviceProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """One device as it was seen just now."""
+    """One device as it was read last."""
 
     number: int
     uuid: str = ""
@@ -32,30 +33,30 @@ class Sight:
     memory_used_gib: float | None = None
     busy: float | None = None  # share of the last second, 0 to 1
     processes: tuple[DeviceProcess, ...] = ()
-    error: str = ""  # why it could not be seen; the rest then says nothing
+    error: str = ""  # why it could not be read; the other fields are then unknown
 
 
 class DeviceSource(Protocol):
-    """Where devices come from."""
+    """Reads the devices of one node."""
 
     kind: str  # "gpu" or "cpu"
-    uuids: tuple[str, ...]  # by number; empty strings for slots of the CPU
-    watched: bool  # whether others can be on the devices, so that looking makes sense
+    uuids: tuple[str, ...]  # by number; empty strings for CPU slots
+    watched: bool  # whether other programs can use the devices, so that they must be polled
 
     def look(self) -> tuple[Sight, ...]:
-        """All devices, in order of their numbers. It may block for a while; it does not raise."""
+        """All devices, in order of their numbers. It may block for seconds; it does not raise."""
         ...
 
 
 class CpuSlots:
-    """So many slots of the CPU; nobody else is ever seen on them."""
+    """A fixed number of CPU slots; only jobs of Treadle use them."""
 
     kind = "cpu"
     watched = False
 
     def __init__(self, count: int) -> None:
         if count < 1:
-            raise InvalidInputError(f"{count} slots were asked for; expected at least 1")
+            raise InvalidInputError(f"{count} CPU slots were requested; expected at least 1")
         self.uuids = ("",) * count
 
     def look(self) -> tuple[Sight, ...]:
@@ -74,7 +75,7 @@ def node_of(source: DeviceSource, name: str) -> Node:
 
 
 def _memory_gib() -> float:
-    """Of the host; 0 where it is not known."""
+    """Memory of the host; 0 where it is not known."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemTotal:"):

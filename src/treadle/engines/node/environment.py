@@ -1,8 +1,8 @@
 """The environment of a rank: torchrun's names, the devices by UUID, Treadle's own, and the user's.
 
-The daemon's environment is not handed on, but for the few names that say where programs, homes and
-libraries are. What the user set wins over everything but the names that say who a rank is, which
-devices it may use, and Treadle's own.
+Of the daemon's environment a job gets only the few names that say where programs, homes and
+libraries are. What the user set wins, except over the names that give a rank its number and its
+devices, and over Treadle's own.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 
 from treadle.core.allocation import Allocation
-from treadle.engines.launch import Launch
+from treadle.core.launch import Launch
 from treadle.engines.node.host_shares import Share
 
 TAG = "TREADLE_ATTEMPT_TAG"
@@ -22,16 +22,16 @@ INHERITED = frozenset(
     | {"LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
 INHERITED_BY_PREFIX = ("LC_", "CONDA_")
-# What another user's job gets of it: nothing that leads into the daemon's own files.
+# For jobs of other users: nothing that names the daemon's own files.
 FOR_OTHERS = frozenset({"LANG", "LANGUAGE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 PATH_FOR_OTHERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 HOST = "127.0.0.1"
 
-_ports: deque[int] = deque(maxlen=256)  # given away lately, perhaps not yet in use
+_ports: deque[int] = deque(maxlen=256)  # given to attempts lately, perhaps not yet in use
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses and that was not given away just now."""
+    """A free port of the loopback interface that was not given to another attempt just now."""
     port = 0
     for _ in range(8):
         with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 def inherited(daemon: Mapping[str, str], *, uid: int | None) -> dict[str, str]:
-    """What a job gets of the daemon's environment, and of the password file if it is another's."""
+    """What a job gets of the daemon's environment, and of the password file for other users."""
     if uid is None or uid == os.geteuid():
         return {
             name: value
@@ -66,18 +66,20 @@ def common(
     *,
     uuids: Sequence[str],
     tag: str,
+    checkpoints: str,
     base: Mapping[str, str],
 ) -> dict[str, str]:
     """What all ranks of an attempt have in common."""
     return {
         **base,
-        "PYTHONUNBUFFERED": "1",  # Output is worth most while the job runs.
+        "PYTHONUNBUFFERED": "1",  # Output should be readable while the job runs.
         **launch.env,
         **launch.secrets,
         **_devices(allocation, uuids),
         **_rendezvous(launch, allocation),
         "TREADLE_JOB_ID": launch.job,
         "TREADLE_ATTEMPT": str(launch.attempt),
+        "TREADLE_CHECKPOINT_DIR": checkpoints,
         "TREADLE_RESUME": "1" if launch.resumed else "0",
         "TREADLE_GRACE": f"{launch.grace_s:g}",
         **(
@@ -90,7 +92,7 @@ def common(
 
 
 def _devices(allocation: Allocation, uuids: Sequence[str]) -> dict[str, str]:
-    """The devices by UUID; without one they are CPU slots, and no GPU may be seen."""
+    """The devices by UUID. CPU slots have none, and their jobs see no GPU."""
     names = [uuids[device.number] for device in allocation.devices]
     visible = ",".join(name for name in names if name)
     return {
@@ -106,7 +108,7 @@ def _devices(allocation: Allocation, uuids: Sequence[str]) -> dict[str, str]:
 
 
 def _rendezvous(launch: Launch, allocation: Allocation) -> dict[str, str]:
-    """How ranks find each other; a launcher gets its own defaults and decides the rest itself."""
+    """How ranks find each other. A launcher gets its own defaults and sets the rest itself."""
     port = free_port()
     if launch.launcher:
         return {

@@ -1,7 +1,7 @@
 """GPUs through NVML, NVIDIA's own library, which may be missing, fail, or hang.
 
-Every call runs in a thread of its own with a limit on its time: a driver that hangs must cost an
-answer and not the daemon.
+Every call runs in a thread of its own with a limit on its time: if a driver hangs, one
+answer is missing and the daemon goes on.
 """
 
 import threading
@@ -27,7 +27,7 @@ class NvmlGpus:
     watched = True
 
     def __init__(self) -> None:
-        """Raises EngineError with a sentence for people if there is no GPU to be found."""
+        """Raises EngineError with a sentence for users if no GPU is found."""
         self._worker = _Worker()
         self.driver = ""
         self._handles: list[Any] = []
@@ -100,7 +100,7 @@ def _text(value: str | bytes) -> str:
 
 
 class _Worker:
-    """One thread that asks, and may hang; whoever waits for it does not."""
+    """One thread that calls the driver and may hang; its callers wait for a limited time."""
 
     def __init__(self) -> None:
         self._questions: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]]] = SimpleQueue()
@@ -129,6 +129,6 @@ class _Worker:
             question, box = self._questions.get()
             try:
                 box.put(question())
-            except Exception as error:  # whatever it is, it belongs to whoever asked
+            except Exception as error:  # the caller handles it
                 box.put(error)
             self._hangs.clear()  # it has come back, however late

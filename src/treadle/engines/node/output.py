@@ -1,7 +1,7 @@
-"""The output of a rank as one stream of bytes, though the middle of a long one is gone.
+"""Reads the captured output of a rank as one stream of bytes.
 
-The engine keeps the head of a rank's output and its newest pieces, named by where they begin
-(engines/node/capture.py). Here they are read as one: an offset into what is gone goes on behind it.
+The supervisor keeps the head of a rank's output and its newest pieces, in files named by their
+first offset (capture.py). An offset into the part that was dropped continues behind it.
 """
 
 import os
@@ -9,27 +9,23 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.wire.problems import NotFoundError
+from treadle.core.errors import InvalidInputError
+from treadle.core.machine import Output
 
 PIECE_MAX = 1 << 20
 _NAME = re.compile(r"rank-(\d+)(?:\.(\d+))?\.log", re.ASCII)
 
 
 class Piece(NamedTuple):
+    """One file of a rank's output."""
+
     begins: int
     size: int
     path: Path
 
 
-class Read(NamedTuple):
-    offset: int  # of the first byte; later than asked for where that is gone
-    data: bytes
-    size: int  # where the stream ends now
-    lost: int  # bytes between what was asked for and what is there
-
-
 def pieces(folder: Path, rank: int) -> list[Piece]:
-    """What there is of a rank's output, in order."""
+    """The files of a rank's output, in order."""
     found: list[Piece] = []
     try:
         with os.scandir(folder) as entries:
@@ -44,7 +40,7 @@ def pieces(folder: Path, rank: int) -> list[Piece]:
 
 
 def ranks(folder: Path) -> list[int]:
-    """The ranks that wrote something, or could have."""
+    """The ranks that have an output file."""
     try:
         names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
     except OSError:
@@ -52,13 +48,16 @@ def ranks(folder: Path) -> list[int]:
     return sorted({int(name[1]) for name in names if name})
 
 
-def read(folder: Path, rank: int, *, offset: int, limit: int) -> Read:
-    """Bytes from an offset on, of one piece at most; below 0 it counts from the end."""
+def read(folder: Path, rank: int, *, offset: int, limit: int, ranks_min: int = 1) -> Output:
+    """Bytes from an offset on, of one piece at most; below 0 it counts from the end.
+
+    ranks_min: ranks that exist, also if they have no file yet.
+    """
     there = pieces(folder, rank)
     if not there:
-        if rank and rank not in ranks(folder):
-            raise NotFoundError(f"there is no output of rank {rank}")
-        return Read(max(0, offset), b"", 0, 0)
+        if not 0 <= rank < ranks_min:
+            raise InvalidInputError(f"there is no output of rank {rank}")
+        return Output(max(0, offset), b"", 0, 0)
     end = there[-1].begins + there[-1].size
     if offset < 0:
         offset = max(0, end + offset)
@@ -66,8 +65,8 @@ def read(folder: Path, rank: int, *, offset: int, limit: int) -> Read:
         if offset < piece.begins + piece.size:
             start = max(offset, piece.begins)
             data = _bytes(piece.path, start - piece.begins, min(limit, PIECE_MAX))
-            return Read(start, data, end, start - offset)
-    return Read(min(offset, end), b"", end, 0)
+            return Output(start, data, end, start - offset)
+    return Output(min(offset, end), b"", end, 0)
 
 
 def _bytes(path: Path, start: int, limit: int) -> bytes:

@@ -1,8 +1,8 @@
-"""Other processes, by /proc: when they started, whose they are, which carry a tag, and their end.
+"""Processes as /proc shows them: start time, user, environment tag; and how to signal them.
 
-A pid alone names nobody, since it is given to somebody else later. A process is named by its pid
-together with the moment it started; before anybody is signalled, a handle (pidfd) is opened first
-and the moment compared afterwards, so that no stranger is ever hit.
+The kernel reuses pids, so a process is identified by its pid and its start time. To signal one, we
+open a handle (pidfd) first and compare the start time afterwards, so that a signal never reaches
+another process.
 """
 
 import os
@@ -18,14 +18,14 @@ COMMAND_LENGTH_MAX = 200
 
 
 class ProcessId(NamedTuple):
-    """One process, never another one with the same number."""
+    """One process, never a later one with the same pid."""
 
     pid: int
     start: int  # in the kernel's ticks since boot
 
 
 def boot_id() -> str:
-    """What tells this run of the machine from the one before."""
+    """The id of this boot of the machine."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -52,7 +52,7 @@ def _stat(pid: int) -> list[bytes] | None:
 
 
 def handle(process: ProcessId) -> int | None:
-    """A pidfd of exactly this process; None if it is gone. Whoever asks closes it."""
+    """A pidfd of exactly this process; None if it is gone. The caller closes it."""
     try:
         file = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -64,7 +64,7 @@ def handle(process: ProcessId) -> int | None:
 
 
 def send(process: ProcessId, number: int) -> bool:
-    """Signal exactly this process; False if it is gone or not ours to signal."""
+    """Signal exactly this process; False if it is gone or we may not signal it."""
     file = handle(process)
     if file is None:
         return False
@@ -78,7 +78,7 @@ def send(process: ProcessId, number: int) -> bool:
 
 
 def tagged(name: str, value: str) -> list[ProcessId]:
-    """All processes whose environment says so, zombies left out; a prefix if value ends in `*`."""
+    """All processes with this environment variable, without zombies; `*` ends a prefix."""
     wanted = b"\0" + f"{name}={value}".encode()
     wanted = wanted[:-1] if value.endswith("*") else wanted + b"\0"
     found = []
@@ -91,7 +91,7 @@ def tagged(name: str, value: str) -> list[ProcessId]:
 
 
 def environment_of(pid: int) -> bytes:
-    """As it was when the program was executed; empty where we may not look, and for zombies."""
+    """Its environment at exec; empty for zombies and where we may not read it."""
     try:
         return (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -105,7 +105,7 @@ def all_pids() -> Iterator[int]:
 
 
 def kill_tagged(name: str, value: str) -> list[ProcessId]:
-    """Kill all that carry the tag, once; returns those that were found, to be looked for again."""
+    """Kill all processes with the tag, once; returns those found, for the caller to check again."""
     found = tagged(name, value)
     for process in found:
         send(process, signal.SIGKILL)
@@ -126,7 +126,7 @@ def descends_from(pid: int, ancestors: Iterable[int]) -> bool:
 
 
 def user_of(pid: int) -> str:
-    """The name of whoever runs it, the number if that has no name, or empty if it is gone."""
+    """The name of its user, the uid if there is no name, or empty if the process is gone."""
     try:
         uid = (PROC / str(pid)).stat().st_uid
     except OSError:
@@ -137,7 +137,7 @@ def user_of(pid: int) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Its command line, cut; only the name of the program where that cannot be read."""
+    """Its command line, shortened; only the program's name where it cannot be read."""
     with suppress(OSError):
         words = (PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         if text := b" ".join(words).decode(errors="replace"):

@@ -20,7 +20,7 @@ NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells say it
 
 libc = ctypes.CDLL(None, use_errno=True)
 # What is ignored stays ignored in the programs that are launched. Python ignores two, the
-# supervisor two more, and the nursery has reset whatever its parents had ignored.
+# supervisor two more, and the fork server has reset what its parents ignored.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 IGNORED_BY_SUPERVISOR = (signal.SIGINT, signal.SIGHUP)
 

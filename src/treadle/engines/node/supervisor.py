@@ -1,19 +1,20 @@
-"""One small process for each attempt at a job: it launches the ranks and outlives the engine.
+"""The supervisor: one small process for each attempt, which launches the ranks.
 
-It runs on the standard library and its own few files alone, without the rest of Treadle; the
-nursery (nursery.py) forks it. What is to be launched comes as a JSON document in a file without a
-name (memfd), since it holds secrets: never as an argument, never on a disk.
+It outlives the engine. It imports the standard library and a few files of this folder, not the
+rest of Treadle; the fork server (fork_server.py) forks it. Its order is a JSON document in a file
+without a name (memfd), because it holds secrets: they are never an argument or on a disk.
 
 Rules of this file
-1. Whoever holds the lock on `supervisor.json` is the supervisor, and alive. A second one leaves.
+1. The process that holds the lock on `supervisor.json` is the supervisor, and alive. A second one
+   exits.
 2. `status.json` says how the attempt ended and is replaced in one piece. Nothing is launched in a
    folder whose attempt has ended.
-3. No process of the attempt survives it. The supervisor is the subreaper of all descendants, so
-   that whatever loses its parent, daemons too, becomes its child: killing its children until there
-   are none reaches everybody. If the supervisor itself is killed the ranks die with it, and the
-   engine finds what is left by the tag in its environment.
-4. A rank is not reaped before the end: its process group keeps its number until then, and no
-   signal can reach a stranger who was given the same one.
+3. No process of the attempt survives it. The supervisor is the subreaper of all descendants: a
+   process that loses its parent, also a daemon, becomes its child. So it kills its children until
+   there are none. If the supervisor itself is killed, the ranks die with it, and the engine finds
+   what is left by the tag in its environment.
+4. A rank is not reaped before the end. Its process group keeps its number until then, and a signal
+   cannot reach another process with the same number.
 """
 
 import fcntl
@@ -32,20 +33,20 @@ from treadle.engines.node.capture import Log, Mask, open_new
 from treadle.engines.node.ranks import IGNORED_BY_SUPERVISOR, NOT_ALLOWED, Rank, become_rank, libc
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
-SPARE_BYTES = 4096  # room for the last status, reserved while there is some
+SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 KILLED = 128 + signal.SIGKILL
 DRAINS_MAX = 64  # reads after the end: more than the pipe holds
 
 
 class Attempt:
-    """What a supervisor supervises, from launch to the last trace."""
+    """One attempt from launch to end."""
 
     def __init__(self, order: Mapping[str, Any], report: int) -> None:
         self.order = order
         self.report = report
         self.folder = Path(order["folder"])
         self.ranks: list[Rank] = []
-        self.told = ""
+        self.cause = ""
         self.error = ""
         self.first: int | None = None  # the rank that failed first
         self.started_at: float | None = None
@@ -70,7 +71,7 @@ class Attempt:
         try:
             self._launch()
         except OSError as error:
-            self.told = "engine-error"
+            self.cause = "engine-error"
             self.error = f"the ranks could not be launched: {error.strerror}"
         if not self.error:
             self.started_at, self._began = time.time(), time.monotonic()
@@ -86,7 +87,7 @@ class Attempt:
         """Start all ranks; the first that cannot be started ends the attempt."""
         for number, extra in enumerate(self.order["ranks"]):
             if self._stop_asked:
-                self.told = "stopped"
+                self.cause = "stopped"
                 return
             log = Log(self.folder, number, self.order["log_bytes_max"])
             output, its_end = os.pipe2(os.O_CLOEXEC)
@@ -132,7 +133,7 @@ class Attempt:
         for rank in self.ranks:
             if rank.ended_now() and rank.code and self.first is None:
                 self.first = rank.number
-        # One rank without the others would wait for them for ever.
+        # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
         for pid in _children():
@@ -140,8 +141,8 @@ class Attempt:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
-    def _stop(self, told: str, now: float) -> None:
-        self.told = told
+    def _stop(self, cause: str, now: float) -> None:
+        self.cause = cause
         self._kill_at = now + self.order["grace_s"]
         self._signal(self.order["stop_signal"])
         self._signal(signal.SIGCONT)
@@ -187,16 +188,16 @@ class Attempt:
             for _ in range(DRAINS_MAX):
                 rank.drain()
             rank.close()
-        if self.first is not None and not self.told and self._ran_out_of_memory(scope):
-            self.told = "oom-killed"
+        if self.first is not None and not self.cause and self._ran_out_of_memory(scope):
+            self.cause = "oom-killed"
         _remove_scope(scope)
         self._leave_status()
 
     def _ran_out_of_memory(self, scope: str | None) -> bool:
         """Whether the kernel killed a rank for memory.
 
-        The scope knows for sure. Without one, a rank that was killed by nobody here while the
-        kernel killed somebody for memory is good evidence.
+        The scope counts such kills. Without one, it is good evidence if a rank was killed, not by
+        us, while the kernel killed a process for memory somewhere on this machine.
         """
         if _oom_kills_in(scope):
             return True
@@ -213,13 +214,13 @@ class Attempt:
             os.waitpid(pid, os.WNOHANG)
 
     def _leave_status(self) -> None:
-        """Write how it ended, however long the disk stays full: nobody else knows."""
+        """Write how it ended; retry while the disk is full, since only this process knows."""
         status = self._status("ended")
         wait_s = 0.05
         while True:
             try:
-                # The engine, if it listens, writes the end to its store at once. Only if nobody
-                # does must this file survive a loss of power by itself: that takes 7 ms.
+                # An engine that listens writes the end to its store at once. Without one, this
+                # file must survive a loss of power by itself; the fsync takes 7 ms.
                 return self._write("status.spare", status, sync=not self._listened_to())
             except OSError:
                 self._wait(wait_s)
@@ -239,7 +240,7 @@ class Attempt:
             "codes": [rank.code for rank in self.ranks],
             "code": code,
             "first": self.first,
-            "told": self.told,
+            "cause": self.cause,
             "error": self.error,
             "started_at": self.started_at,
             "ended_at": time.time() if state == "ended" else None,
@@ -319,7 +320,7 @@ def _write_file(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
     """Replace the status by way of another file; spaces fill it up to what may be reserved."""
     file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        # The file is not made shorter instead: giving a block back took 3 ms on a busy disk.
+        # Padded, not truncated: freeing a block took 3 ms on a busy disk.
         _write_all(file, data.ljust(SPARE_BYTES))
         if sync:
             os.fsync(file)
@@ -380,7 +381,7 @@ def supervise(orders: int, report: int) -> None:
     if _has_ended(folder):
         return tell(report, {"ended": True})
     order["supervisor"] = os.getpid()
-    attempt = Attempt(order, report)  # from here on it may be told to stop
+    attempt = Attempt(order, report)  # from here on it takes the stop signal
     about = {key: order[key] for key in ("job", "attempt", "action", "tag", "devices", "turn")}
     about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
     _write_all(lock, json.dumps(about).encode())

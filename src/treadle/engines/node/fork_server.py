@@ -1,7 +1,7 @@
-"""The nursery: forks a supervisor for every order that the engine hands over.
+"""The fork server: a process that forks one supervisor for each attempt.
 
-It runs as a program of its own (`python -I -S nursery.py <socket>`) and loads the supervisor once,
-without the rest of Treadle. A fork of it takes 0.6 ms where a new interpreter takes 40.
+It runs as a program of its own (`python -I -S fork_server.py <socket>`) and imports the supervisor
+once, without the rest of Treadle. A fork of it takes 0.6 ms; a new interpreter takes 40 ms.
 """
 
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-PAIR = 2  # files that come with an order: the order itself, and the pipe to report on
+PAIR = 2  # files sent with an order: the order itself, and the pipe for reports
 
 
 def main(number: int) -> None:
-    """Load the supervisor and serve until the engine is gone."""
+    """Import the supervisor and serve until the engine is gone."""
     # A bare package, so that `treadle/__init__.py` and all it imports are not loaded.
     treadle = ModuleType("treadle")
     treadle.__path__ = [str(Path(__file__).parents[2])]
@@ -36,12 +36,12 @@ def serve(
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
         if signal.getsignal(number) is signal.SIG_IGN:  # A parent did, with nohup perhaps.
             signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # They need no reaping.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     while True:
         message, files, _, _ = socket.recv_fds(engine, 16, PAIR)
         for file in files:
-            os.set_inheritable(file, False)  # What comes by a socket is, unless told otherwise.
+            os.set_inheritable(file, False)  # Files from a socket are inheritable by default.
         if not message:
             return
         if len(files) == PAIR:
@@ -68,7 +68,7 @@ def _leave(
         os.setsid()
         os.chdir("/")
         supervise(*files)
-    except BaseException as error:  # nothing may unwind into the nursery's own loop
+    except BaseException as error:  # nothing may unwind into the loop of the fork server
         tell(files[1], {"failed": f"the supervisor failed: {error}"})
         code = 1
     os._exit(code)

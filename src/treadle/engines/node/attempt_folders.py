@@ -1,8 +1,8 @@
-"""Where attempts live on disk, and what their files say: `<root>/jobs/<job>/<attempt>/`.
+"""The folder of each attempt, `<root>/jobs/<job>/<attempt>/`, and the files that are kept there.
 
-`<root>/live/` holds a file for every attempt that was to be launched and has not been seen to end,
-with the id of the order, so that a fresh engine finds survivors without looking through all that
-ever ran.
+`<root>/live/` has one file for each attempt that was launched and whose end the engine has not
+seen. It holds the id of the order. A fresh engine reads it to find attempts that still run, and
+need not search the folders of all attempts that ever ran.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ from treadle.core.job import JobId
 from treadle.engines.node.processes import ProcessId
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-FILE_BYTES_MAX = 1 << 20  # of a status; whatever is larger is not ours
+FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervisor:
-    """What a supervisor writes of itself before it launches anything."""
+    """What a supervisor writes about itself before it launches ranks."""
 
     process: ProcessId
     action: int
@@ -38,19 +38,21 @@ class Supervisor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStatus:
-    """How an attempt stands, as its supervisor left it."""
+    """The state of an attempt, as its supervisor wrote it last."""
 
     ended: bool
     code: int = 0
     codes: tuple[int | None, ...] = ()
-    told: str = ""
-    error: str = ""
+    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "engine-error". Empty if it
+    # ended by itself or could not be launched.
+    cause: str = ""
+    error: str = ""  # why it could not be launched
     started_at: float | None = None
     ended_at: float | None = None
-    ran_s: float | None = None  # by a clock that nobody sets
+    ran_s: float | None = None  # by a clock that cannot be set
 
 
-class Folders:
+class AttemptFolders:
     """The folders of all attempts under one root."""
 
     def __init__(self, root: Path) -> None:
@@ -63,7 +65,7 @@ class Folders:
         self.instance = self._read_instance()
 
     def path(self, job: JobId, attempt: int) -> Path:
-        """Where the attempt lives; it need not exist."""
+        """The folder of the attempt; it need not exist."""
         if NAME.fullmatch(job) is None or ".." in job or job == ".":
             raise EngineError(
                 f"job {job!r} cannot have a folder: expected 1 to 64 of A-Z a-z 0-9 _ . - "
@@ -73,7 +75,7 @@ class Folders:
         return self._jobs / job / str(attempt)
 
     def make(self, job: JobId, attempt: int, *, action: int) -> Path:
-        """The attempt's folder, for the engine's user alone, and a mark that it is live."""
+        """Make the attempt's folder, which only the engine's user may read, and mark it as live."""
         folder = self.path(job, attempt)
         for part in (folder.parent, folder):
             part.mkdir(mode=0o700, exist_ok=True)
@@ -87,18 +89,18 @@ class Folders:
         return folder
 
     def ordered_by(self, job: JobId, attempt: int) -> int | None:
-        """The order that the attempt was to be launched for, if it has not been seen to end."""
+        """The order that the attempt was launched for; None once its end was seen."""
         with suppress(OSError, ValueError):
             return int(self._mark(job, attempt).read_bytes())
         return None
 
     def forget(self, job: JobId, attempt: int) -> None:
-        """The attempt has been seen to end."""
+        """Remove the mark: the end of the attempt was seen."""
         with suppress(OSError):
             self._mark(job, attempt).unlink()
 
     def live(self) -> list[tuple[JobId, int]]:
-        """Attempts that nobody has seen the end of."""
+        """Attempts whose end was not seen yet."""
         found = []
         for entry in self._live.iterdir():
             job, _, attempt = entry.name.rpartition("@")
@@ -117,7 +119,7 @@ class Folders:
         return self._live / f"{job}@{attempt}"
 
     def _read_instance(self) -> str:
-        """What tells our processes from those of another Treadle."""
+        """An id that tells processes of this Treadle from those of another."""
         path = self.root / "instance"
         with suppress(OSError, ValueError):
             if re.fullmatch(r"[0-9a-f]{32}", text := path.read_text()):
@@ -162,7 +164,7 @@ def read_status(folder: Path) -> AttemptStatus | None:
             ended=found["state"] == "ended",
             code=int(found["code"]),
             codes=tuple(None if code is None else int(code) for code in found["codes"]),
-            told=str(found["told"]),
+            cause=str(found["cause"]),
             error=str(found["error"]),
             started_at=_moment(found["started_at"]),
             ended_at=_moment(found["ended_at"]),
@@ -188,7 +190,7 @@ def _moment(value: object) -> float | None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock that supervisors hold; False if one does, so that it is alive."""
+    """Take the lock of the supervisor; False if a supervisor is alive and holds it."""
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(folder / "supervisor.json", flags, 0o600)
@@ -206,8 +208,8 @@ def locked(folder: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def seal(folder: Path, told: str) -> bool:
-    """Make sure that nothing is ever launched there again; False if a supervisor is alive."""
+def seal(folder: Path, cause: str) -> bool:
+    """Make sure that nothing is launched there any more; False if a supervisor is alive."""
     if not folder.is_dir():
         return True
     with locked(folder) as free:
@@ -215,9 +217,15 @@ def seal(folder: Path, told: str) -> bool:
             return False
         status = read_status(folder)
         if status is None or not status.ended:
-            body = {"state": "ended", "code": 137, "codes": [], "told": told, "error": ""}
+            body = {"state": "ended", "code": 137, "codes": [], "cause": cause, "error": ""}
             body |= {"started_at": status and status.started_at, "ended_at": None}
             through = folder / "status.sealed"
             through.write_text(json.dumps(body))
             through.replace(folder / "status.json")
     return True
+
+
+def try_to_seal(folder: Path, cause: str) -> None:
+    """Seal it if the disk takes the file."""
+    with suppress(OSError):
+        seal(folder, cause)

@@ -1,0 +1,186 @@
+"""Makes the parts of a live controller and connects them."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.control.api.context import Context
+from treadle.control.api.tokens import job_token
+from treadle.control.jobs import (
+    Diffs,
+    EndCompletion,
+    Gates,
+    JobTable,
+    Launcher,
+    Restored,
+    check_nodes,
+    restore,
+)
+from treadle.control.learning import PROFILES_MAX, Learner, ProgressWatch
+from treadle.control.loop import (
+    DEFAULT,
+    PLACEMENT,
+    Commit,
+    Committed,
+    Condition,
+    EngineLink,
+    Inbox,
+    MonotonicClock,
+    PolicyInCharge,
+    Stamp,
+    belief_on,
+    wall,
+)
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.scheduler import Scheduler
+from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
+from treadle.failures.memory import Memory, Patience
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import RuleTable, shipped
+from treadle.store.rows import JournalRow
+from treadle.store.seal import Seal
+from treadle.store.store import Store
+
+REMEMBERED_MAX = 500  # jobs, users and nodes that have failed; written at every failure
+
+
+class Wanted(NamedTuple):
+    """What `treadle up` asks for; empty: as it was last time."""
+
+    policy: str = ""
+    placement: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """How a controller runs on this machine."""
+
+    root: Path
+    engine: EngineFactory
+    options: EngineOptions = field(default_factory=EngineOptions)
+    wanted: Wanted = field(default_factory=Wanted)
+    rules: RuleTable = field(default_factory=shipped)
+    patience: Patience = field(default_factory=Patience)
+    admins: frozenset[str] = frozenset()
+    address: str = ""  # where jobs report
+    socket: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a service is made of."""
+
+    context: Context
+    progress: ProgressWatch
+    restored: Restored
+    token_key: bytes
+
+
+# Called with new lines of the journal, once they are on disk.
+Published = Callable[[Sequence[JournalRow]], None]
+
+
+def assemble(store: Store, settings: LiveSettings, published: Published) -> Parts:
+    """Everything, as the last controller left it, or fresh."""
+    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = store.settings()
+    seal = Seal.open(settings.root / "secrets.key")
+    clock = MonotonicClock(_run_clock(kept.get("clock")))
+    inbox = Inbox()
+    link = EngineLink(inbox)
+    engine = settings.engine(
+        EngineContext(controls=link, clock=clock, root=settings.root, options=settings.options)
+    )
+    check_nodes(store, engine.nodes())
+    cluster = Cluster(engine.nodes())
+    belief = belief_on(cluster)
+    charge = PolicyInCharge()
+    policy = charge.make(
+        settings.wanted.policy or kept.get("policy") or DEFAULT,
+        settings.wanted.placement or kept.get("placement") or PLACEMENT,
+        belief,
+    )
+    failures = Memory(limit=REMEMBERED_MAX)
+    if "failures" in kept:
+        failures.restore(json.loads(kept["failures"]))
+    retry = Classified(live_verdicts(settings.rules), settings.patience, failures)
+    scheduler = Scheduler(policy, cluster, retry=retry)
+    jobs = JobTable(store, next_number=store.next_number())
+    learner = Learner(reversed(store.profiles(PROFILES_MAX)))
+    gates = Gates(jobs.state_of)
+    restored = restore(store, jobs, scheduler, learner, gates, clock.now())
+    condition = Condition()
+    ends = EndCompletion(
+        jobs, learner, scheduler, engine=engine, rules=settings.rules, clock=clock, wall=wall
+    )
+    commit = Commit(
+        Committed(scheduler, jobs, gates, learner, failures),
+        store,
+        clock,
+        inbox,
+        ends=ends,
+        condition=condition,
+        published=published,
+    )
+    commit.closed = dict(restored.closed)
+    token_key = seal.derive("tokens of jobs")
+    link.launcher = Launcher(
+        jobs,
+        scheduler,
+        belief,
+        seal=seal,
+        token=partial(job_token, token_key),
+        address=settings.address,
+    )
+    context = Context(
+        scheduler=scheduler,
+        belief=belief,
+        jobs=jobs,
+        gates=gates,
+        learner=learner,
+        charge=charge,
+        condition=condition,
+        commit=commit,
+        inbox=inbox,
+        engine=engine,
+        clock=clock,
+        store=store,
+        seal=seal,
+        diffs=Diffs(settings.root / "code"),
+    )
+    return Parts(
+        context=context,
+        progress=_progress(context),
+        restored=restored,
+        token_key=token_key,
+    )
+
+
+def _progress(context: Context) -> ProgressWatch:
+    return ProgressWatch(
+        context.learner,
+        context.scheduler,
+        context.belief,
+        context.clock,
+        engine=context.engine,
+        attempt=context.jobs.newest_attempt,
+        spec=context.inbox.newest_spec,
+        tell=context.inbox.tell,
+    )
+
+
+def _run_clock(text: str | None) -> float:
+    """What the run's clock shows now: what it showed then, and the time since."""
+    if not text:
+        return 0.0
+    try:
+        run_s, boot_s, boot_id, wall_s = text.split(" ")
+        stamp = Stamp(float(run_s), float(boot_s), boot_id, float(wall_s))
+    except ValueError:
+        raise InvalidInputError(f"the store's clock is {text[:80]!r}; it is damaged") from None
+    return stamp.run_s + stamp.passed_s()

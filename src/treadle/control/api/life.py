@@ -1,0 +1,146 @@
+"""The life of a service: begin, look after jobs every few seconds, close."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from treadle.control.api.accounts import Accounts
+from treadle.control.api.assembly import Parts
+from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
+from treadle.control.loop import Controller
+from treadle.core.cluster import Device
+from treadle.core.events import DeviceClosed, DeviceOpened, NodeJoined, NodeLost
+from treadle.journal.codec import Noted
+from treadle.store.rows import Batch
+from treadle.version import __version__
+
+logger = logging.getLogger("treadle")
+
+LOOK_EVERY_S = 2.0
+TIDY_EVERY_S = 3600.0
+LEAVE_WITHIN_S = 2.0  # to write a last line
+# Closed until an admin opens them; other devices are closed only while the reason lasts.
+_LASTING = ("avoided", "quarantined")
+
+
+class Life:
+    """Runs the loop and everything that happens beside it."""
+
+    def __init__(self, parts: Parts, accounts: Accounts) -> None:
+        self._parts = parts
+        self._context = parts.context
+        self._accounts = accounts
+        self.stopped = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._noted_trouble = ""
+        self._controller = Controller(
+            self._context.scheduler,
+            self._context.engine,
+            self._context.clock,
+            self._context.inbox,
+            steps=self._context.commit,
+            on_error=self._policy_failed,
+            on_decided=self._context.charge.decided,
+        )
+
+    async def begin(self) -> None:
+        """Write that it begins, take over what runs, and go."""
+        context = self._context
+        settings = self._nodes_now()
+        settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
+        jobs = context.scheduler.jobs.values()
+        holding = sum(1 for job in jobs if job.allocation is not None)
+        text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
+        await context.commit.note(Batch(settings=settings), Noted("controller started", text))
+        context.inbox.tell(*self._parts.restored.facts)
+        await context.engine.adopt(list(jobs), list(context.jobs.open), self._still_closed())
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._controller.run(), name="controller"),
+            loop.create_task(self._look_after(), name="looking after jobs"),
+        ]
+        self._tasks[0].add_done_callback(self._controller_ended)
+
+    async def close(self) -> None:
+        """Leave; jobs run on and are taken over by the next service."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        context = self._context
+        await context.engine.close()
+        with suppress(Exception):  # It leaves in any case; this line only says so.
+            left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
+            await asyncio.wait_for(left, LEAVE_WITHIN_S)
+        context.commit.close()
+        context.store.close()
+
+    def _nodes_now(self) -> dict[str, str]:
+        """What to keep of the nodes; what changed since the last time is told as facts."""
+        context = self._context
+        nodes = context.engine.nodes()
+        now = text_of(nodes)
+        before = context.store.setting(NODES)
+        if before is None:
+            return {NODES: now, FIRST_NODES: now}
+        if before != now:  # The journal must say so.
+            names = {node.name for node in nodes}
+            old = nodes_of(before)
+            context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
+            context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
+        return {NODES: now}
+
+    def _still_closed(self) -> dict[Device, DeviceClosed]:
+        """Devices that stay closed over a restart; the others are open until seen otherwise."""
+        closed = self._parts.restored.closed
+        lasting = {d: fact for d, fact in closed.items() if fact.cause in _LASTING}
+        opened = [DeviceOpened(device) for device in closed if device not in lasting]
+        self._context.inbox.tell(*opened)
+        return lasting
+
+    async def _look_after(self) -> None:
+        context = self._context
+        tidy_at = context.clock.now()
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if context.clock.now() >= tidy_at:
+                tidy_at += TIDY_EVERY_S
+                await context.commit.tidy()
+                await self._accounts.write_used()
+            try:
+                await self._parts.progress.look()
+                context.learner.device_use.see(context.engine.measurements())
+            except Exception:  # whatever jobs print or leave behind, the next look may be better
+                logger.exception("progress cannot be read")
+            context.inbox.tell(*context.gates.look_again(context.jobs.records))
+            await self._note_trouble()
+            if context.condition.draining and not self._holding():
+                self.stopped.set()
+
+    def _holding(self) -> bool:
+        jobs = self._context.scheduler.jobs.values()
+        return any(job.allocation is not None for job in jobs)
+
+    def _controller_ended(self, task: "asyncio.Task[None]") -> None:
+        """A controller that cannot go on leaves, so that the next one takes over."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the controller ended: %s", error, exc_info=error)
+            self.stopped.set()
+
+    def _policy_failed(self, now: float, error: Exception) -> None:
+        """The last good schedule stays; the error is an event."""
+        sentence = f"{error}" or repr(error)
+        charge = self._context.charge
+        if sentence == charge.error:
+            return  # It was noted already, and nothing has changed since.
+        logger.error("the policy failed at %.3f s: %s", now, sentence, exc_info=error)
+        charge.error = sentence
+        note = self._context.commit.note(Batch(), Noted("policy failed", sentence))
+        task = asyncio.get_running_loop().create_task(note)
+        self._tasks = [*(t for t in self._tasks if not t.done()), task]
+
+    async def _note_trouble(self) -> None:
+        """Note once that a policy failed outside its decisions."""
+        trouble = self._context.charge.trouble
+        if trouble and trouble != self._noted_trouble:
+            self._noted_trouble = trouble
+            await self._context.commit.note(Batch(), Noted("policy failed", trouble))

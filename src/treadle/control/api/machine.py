@@ -1,0 +1,84 @@
+"""Orders about devices and about the daemon itself, and what helps to find a fault."""
+
+import asyncio
+import json
+import platform
+import sys
+from collections.abc import Mapping
+
+from treadle.control.api.commands import Commands
+from treadle.control.api.context import Context
+from treadle.control.api.history import History
+from treadle.control.api.queries import Queries
+from treadle.control.loop import Resting
+from treadle.core.cluster import Device
+from treadle.core.machine import DeviceOrder, NodeView
+from treadle.journal.codec import Noted
+from treadle.store.rows import Batch
+from treadle.version import __version__
+from treadle.wire.machine import Status, Who
+from treadle.wire.problems import InvalidRequestError, NotFoundError
+
+EVENTS_IN_BUNDLE = 2000
+
+
+class Machine:
+    """Devices, shutting down, debugging."""
+
+    def __init__(
+        self, context: Context, commands: Commands, queries: Queries, stopped: asyncio.Event
+    ) -> None:
+        self._context = context
+        self._commands = commands
+        self._queries = queries
+        self._stopped = stopped
+
+    async def manage(self, who: Who, text: str, order: str) -> NodeView:
+        """Use or avoid a device; the node that it belongs to."""
+        device = self._device(text)
+        if order not in tuple(DeviceOrder):
+            raise InvalidRequestError(f"order is {order[:40]!r}; expected manage or avoid")
+        await self._context.engine.order_device(device, DeviceOrder(order))
+        note = Noted("devices", f"{who.user} ordered {order} for device {device}")
+        await self._context.commit.note(Batch(), note)
+        return next(node for node in self._context.engine.view() if node.name == device.node)
+
+    async def shut_down(self, who: Who, mode: str) -> Status:
+        context = self._context
+        if mode == "cancel":
+            context.condition.draining = True
+            await self._commands.cancel_all(who)
+        elif mode == "drain":
+            context.condition.draining = True
+            resting = Resting(context.scheduler.policy)
+            context.scheduler.set_policy(resting, context.clock.now())
+        elif mode == "leave":
+            self._stopped.set()
+        else:
+            raise InvalidRequestError(f"mode is {mode[:40]!r}; expected leave, drain or cancel")
+        return self._queries.status()
+
+    def debug(self, history: History) -> Mapping[str, str]:
+        """What helps to find a fault. None of it is secret."""
+        events = history.events_last(limit=EVENTS_IN_BUNDLE).events
+        lines = [f"{event.id} {event.at:.3f} {event.kind} {event.text}" for event in events]
+        return {
+            "version.txt": f"treadle {__version__}\npython {sys.version}\n{platform.platform()}\n",
+            "status.txt": f"{self._queries.status()}\n{self._queries.policy()}\n",
+            "nodes.txt": "".join(f"{node}\n" for node in self._queries.nodes()),
+            "events.txt": "\n".join(lines) + "\n",
+            "snapshot.json": json.dumps(self._queries.snapshot(), indent=1),
+        }
+
+    def _device(self, text: str) -> Device:
+        """A device by its name; without a node, of the only node."""
+        nodes = self._context.engine.nodes()
+        name, _, number = text.rpartition(":")
+        if not name and len(nodes) == 1:
+            name = nodes[0].name
+        for node in nodes:
+            known = node.name == name and number.isascii() and number.isdigit()
+            if known and int(number[:6]) < node.device_count:
+                return Device(name, int(number))
+        spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
+        raise NotFoundError(f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}")

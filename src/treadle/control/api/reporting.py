@@ -1,0 +1,52 @@
+"""Reports of running jobs about themselves: checked, then heard."""
+
+from treadle.control.api.accounts import may_touch
+from treadle.control.api.context import Context
+from treadle.control.learning import ProgressWatch
+from treadle.core.lifecycle import Phase
+from treadle.wire.jobs import Report
+from treadle.wire.machine import Who
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+
+
+class Reporting:
+    """Takes reports in."""
+
+    def __init__(self, context: Context, progress: ProgressWatch) -> None:
+        self._context = context
+        self._progress = progress
+
+    async def report(self, who: Who, identity: str, report: Report) -> None:
+        """A job says how far it is."""
+        if who.job and who.job != identity:
+            raise NotAllowedError(f"this token reports on job {who.job}, not on {identity}")
+        record = self._context.jobs.records.get(identity)
+        if record is None:
+            raise NotFoundError(f"there is no active job {identity!r}")
+        if not who.job:
+            may_touch(who, record)
+        _check(report)
+        row = self._context.row(identity)
+        if row is None or row.phase is not Phase.RUNNING:
+            raise ConflictError(f"job {identity} is not running")
+        before = self._context.learner.progress(identity)
+        total = report.total if report.total is not None else before.total if before else None
+        if total is not None and report.step > total:
+            raise InvalidRequestError(
+                f"step is {report.step:g} of {total:g}; expected no more than the total"
+            )
+        checkpoint = None
+        if report.checkpoint is not None and total:
+            checkpoint = min(report.step, report.checkpoint) / total
+        self._progress.hear(
+            row, report.step, total, loss=report.loss, source="report", checkpoint=checkpoint
+        )
+
+
+def _check(report: Report) -> None:
+    for name in ("step", "total", "checkpoint"):
+        value = getattr(report, name)
+        if value is not None and not 0 <= value < 1e15:
+            raise InvalidRequestError(f"{name} is {value:g}; expected a number from 0")
+    if report.loss is not None and report.loss != report.loss:  # not a number
+        raise InvalidRequestError("loss is not a number")

@@ -1,0 +1,67 @@
+"""The rows of attempts: ordered, started, ended, or called off before anything ran."""
+
+from treadle.control.jobs.records import JobRecord, attempt_body
+from treadle.core.actions import Change, Start
+from treadle.core.events import AttemptEnded
+from treadle.store.rows import AttemptRow
+from treadle.wire.jobs import AttemptView, FailureView
+
+CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
+
+
+def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
+    """An attempt that was ordered."""
+    devices = tuple(map(str, order.allocation.devices))
+    view = AttemptView(number=record.attempts, devices=devices, started_at=0.0)
+    return AttemptRow(
+        job=record.id,
+        number=record.attempts,
+        action=order.id,
+        owner=record.owner,
+        tenant=record.tenant,
+        devices=devices,
+        started_at=None,
+        ended_at=None,
+        busy=None,
+        failed=False,
+        body=attempt_body(view),
+    )
+
+
+def started(row: AttemptRow, at: float) -> AttemptRow:
+    view = AttemptView(number=row.number, devices=row.devices, started_at=at)
+    return row._replace(started_at=at, body=attempt_body(view))
+
+
+def closed(
+    row: AttemptRow, ended: AttemptEnded, failure: FailureView | None, at: float
+) -> AttemptRow:
+    """An attempt that ended; `at` counts where its supervisor could not say when."""
+    ended_at = at if ended.ended_at is None else ended.ended_at
+    started_at = row.started_at if row.started_at is not None else ended.started_at
+    ran_s = ended.ran_s or 0.0
+    if started_at is not None and abs(ended_at - started_at - ran_s) > CLOCK_SLACK_S:
+        started_at = ended_at - ran_s  # The wall clock was set meanwhile.
+    view = AttemptView(
+        number=row.number,
+        devices=row.devices,
+        started_at=ended_at if started_at is None else started_at,
+        ended_at=ended_at,
+        code=ended.code,
+        told=ended.how.shown,
+        failure=failure,
+    )
+    return row._replace(
+        busy=ended.busy,
+        started_at=started_at,
+        ended_at=ended_at,
+        failed=failure is not None,
+        body=attempt_body(view),
+    )
+
+
+def called_off(row: AttemptRow, at: float) -> AttemptRow:
+    view = AttemptView(
+        number=row.number, devices=row.devices, started_at=at, ended_at=at, told="called off"
+    )
+    return row._replace(ended_at=at, body=attempt_body(view))

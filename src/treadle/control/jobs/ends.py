@@ -1,0 +1,138 @@
+"""Completes the end of an attempt before it is journaled: why it failed, and how far it was.
+
+An engine reports what it saw. What only the controller knows is added here: the verdict of the
+classifier on the end of the output, the last progress, and what the next attempt can build on.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from treadle.control.jobs.records import JobRecord
+from treadle.control.jobs.table import JobTable
+from treadle.control.learning import Learner
+from treadle.core.attempt import How, Verdict
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import AttemptEnded
+from treadle.core.launch import AttemptId
+from treadle.core.ports import Clock, Engine
+from treadle.core.scheduler import Scheduler
+from treadle.failures.classifier import classify_ranks
+from treadle.failures.lines import clean
+from treadle.failures.retry import LAUNCHING, UNKNOWN
+from treadle.failures.rules import RuleTable
+from treadle.failures.tail import LIMIT_BYTES
+from treadle.failures.verdict import Exit
+from treadle.failures.verdict import Verdict as Classified
+from treadle.store.rows import AttemptRow
+
+RANKS_MAX = 1024  # whose output is read for a verdict
+# What the classifier is told of an end from outside.
+_TOLD = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
+
+
+class EndCompletion:
+    """Adds to ends what the controller knows."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        learner: Learner,
+        scheduler: Scheduler,
+        *,
+        engine: Engine,
+        rules: RuleTable,
+        clock: Clock,
+        wall: Callable[[], float],
+    ) -> None:
+        self._jobs = jobs
+        self._learner = learner
+        self._scheduler = scheduler
+        self._engine = engine
+        self._rules = rules
+        self._clock = clock
+        self._wall = wall
+
+    async def complete(self, ended: AttemptEnded) -> AttemptEnded:
+        """The whole fact; as it is if nothing is known of the attempt any more."""
+        record = self._jobs.records.get(ended.job)
+        if record is None:
+            return ended
+        row = self._jobs.open.get(AttemptId(ended.job, ended.attempt))
+        newest = ended.attempt in (0, record.attempts)
+        verdict = await self._verdict(ended)
+        safe = self._safe_share(record, ended) if newest else record.safe
+        job = self._scheduler.jobs.get(ended.job)
+        return replace(
+            ended,
+            ran_s=self._ran_s(record, row, ended, newest=newest),
+            ended_at=self._wall() if ended.ended_at is None else ended.ended_at,
+            iterations_done=0.0 if job is None else safe * job.spec.iterations,
+            safe=safe,
+            verdict=None if verdict is None else _plain(verdict),
+            progress=self._learner.progress(ended.job) if newest and ended.attempt else None,
+            busy=self._learner.device_use.mean(AttemptId(ended.job, ended.attempt)),
+        )
+
+    def _safe_share(self, record: JobRecord, ended: AttemptEnded) -> float:
+        """The share of the work that the next attempt can build on."""
+        job = self._scheduler.jobs.get(record.id)
+        if job is None or not job.spec.resumable:
+            return 0.0
+        if ended.attempt == 0:
+            return record.safe
+        if ended.how not in (How.STOPPED, How.REPLACED):
+            said = self._learner.progress(record.id)
+            checkpoint = record.checkpoint if said is None else said.checkpoint
+            return checkpoint or record.checkpoint or record.safe
+        gauge = self._learner.gauge(record.id)
+        if gauge is not None and gauge.total is not None:
+            return gauge.seen_share
+        return min(0.99, job.iterations_at(self._clock.now()) / job.spec.iterations)
+
+    def _ran_s(
+        self, record: JobRecord, row: AttemptRow | None, ended: AttemptEnded, *, newest: bool
+    ) -> float:
+        """How long the attempt ran.
+
+        Where its supervisor was killed and could not say, the wall clock is asked, which may have
+        been set meanwhile; the run's own clock bounds the answer.
+        """
+        if ended.ran_s is not None:
+            return ended.ran_s
+        started_at = ended.started_at or (row.started_at if row else None)
+        if started_at is None or record.began_s is None or not newest:
+            return 0.0
+        most_s = max(0.0, self._clock.now() - record.began_s)
+        ended_at = self._wall() if ended.ended_at is None else ended.ended_at
+        return min(most_s, max(0.0, ended_at - started_at))
+
+    async def _verdict(self, ended: AttemptEnded) -> Classified | None:
+        """Why it failed; None if it did not."""
+        if ended.how in (How.STOPPED, How.REPLACED):
+            return None
+        if ended.how is How.EXITED and ended.code == 0:
+            return None
+        if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
+            return LAUNCHING[ended.how.value]
+        texts = {}
+        for rank in range(min(len(ended.codes), RANKS_MAX)):
+            if lines := await self._last_lines(AttemptId(ended.job, ended.attempt), rank):
+                texts[str(rank)] = lines
+        exits = {"": Exit.of(ended.code or 0, _TOLD.get(ended.how, ""))}
+        verdict = classify_ranks(texts, exits, self._rules)
+        return verdict if verdict.rule != "finished" else UNKNOWN
+
+    async def _last_lines(self, attempt: AttemptId, rank: int) -> list[str]:
+        try:
+            end = await self._engine.output(attempt, rank, offset=-LIMIT_BYTES, limit=LIMIT_BYTES)
+        except InvalidInputError:
+            return []  # It wrote nothing.
+        data = end.data
+        if end.offset > 0 and b"\n" in data[:-1]:
+            data = data[data.index(b"\n") + 1 :]  # The first line is cut.
+        return clean(data.decode("utf-8", errors="replace"))
+
+
+def _plain(verdict: Classified) -> Verdict:
+    evidence = "" if verdict.evidence is None else verdict.evidence.text
+    return Verdict(str(verdict.kind), verdict.rule, verdict.sentence, str(verdict.advice), evidence)

@@ -1,0 +1,276 @@
+"""Turns facts and orders into records, attempts and what is learned. The only place that does.
+
+It runs after the scheduler has taken the same facts, live and when a journal is replayed, with the
+moments that the journal has. It reads no clock and no file, so both give the same records.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from treadle.control.jobs.attempts import called_off, closed, opened, started
+from treadle.control.jobs.records import JobRecord, records_from
+from treadle.control.jobs.table import JobTable
+from treadle.control.learning import Learner, keys_of
+from treadle.core.actions import Action, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.events import (
+    AttemptEnded,
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobProgressed,
+    JobStarted,
+    JobSubmitted,
+    JobUpdated,
+)
+from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.journal.facts import (
+    DependenciesDropped,
+    DependencyBroken,
+    JobAccepted,
+    JobEdited,
+    RecordFact,
+)
+from treadle.wire.jobs import FailureView, Progress, State
+
+LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
+
+Fact = Event | RecordFact
+
+
+class Reducer:
+    """Applies what happened to the table of jobs."""
+
+    def __init__(self, jobs: JobTable, learner: Learner, scheduler: Scheduler) -> None:
+        self._jobs = jobs
+        self._learner = learner
+        self._scheduler = scheduler
+
+    def apply(
+        self, facts: Sequence[Fact], actions: Sequence[Action], *, now: float, at: float
+    ) -> list[JobRecord]:
+        """Bring records up to date; those that ended.
+
+        now: the run's own clock. at: seconds since 1970.
+        """
+        for fact in facts:
+            self._happened(fact, now=now, at=at)
+        over = [
+            self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
+        ]
+        for record in over if facts else ():
+            self._over(record, self._scheduler.ended[record.id], at)
+        for action in actions:
+            self._ordered(action)
+        touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
+        for identity in touched:
+            self._follow_phase(identity, at)
+        return over if facts else []
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def _happened(self, fact: Fact, *, now: float, at: float) -> None:
+        if isinstance(fact, JobAccepted):
+            for accepted in records_from(fact):
+                if accepted.id not in self._jobs.records:
+                    self._jobs.add(accepted)
+            return
+        record = self._jobs.records.get(job_of(fact))
+        if record is None:
+            return
+        match fact:
+            case JobStarted():
+                self._started(record, fact, now=now, at=at)
+            case JobProgressed():
+                self._progressed(record, fact)
+            case AttemptEnded():
+                self._ended(record, fact, at)
+            case _:
+                _asked(record, fact)
+
+    def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
+        number = record.launched.get(fact.action, 0)
+        attempt = self._jobs.open.get(AttemptId(record.id, number))
+        if attempt is None:
+            return
+        record.changes = fact.changes
+        self._learner.begin(
+            record.id, fact.action, len(attempt.devices), share=record.safe, now=now
+        )
+        if attempt.started_at is None:
+            # A clock that was set back must not make a job start before it was submitted.
+            record.started_at = record.started_at or max(at, record.submitted_at)
+            record.began_s = now
+            record.resizing = False
+            self._jobs.put_attempt(started(attempt, at))
+
+    def _progressed(self, record: JobRecord, fact: JobProgressed) -> None:
+        said = fact.progress
+        if said is None:
+            return
+        record.progress = Progress(
+            step=said.step, total=said.total, per_s=said.per_s, loss=said.loss, source=said.source
+        )
+        record.known = record.known or said.share_per_s is not None
+        record.checkpoint = record.checkpoint if said.checkpoint is None else said.checkpoint
+
+    def _ended(self, record: JobRecord, fact: AttemptEnded, at: float) -> None:
+        """An attempt is over. A repeated report changes nothing."""
+        key = AttemptId(record.id, fact.attempt)
+        attempt = self._jobs.open.get(key)
+        view = None if fact.verdict is None else _failure(fact, retried=False)
+        newest = fact.attempt in (0, record.attempts)
+        if attempt is not None:
+            self._learn(record, fact, len(attempt.devices))
+            row = closed(attempt, fact, view, at)
+            self._jobs.put_attempt(row)
+            if row.started_at is not None:
+                ran_s = fact.ran_s or 0.0
+                record.started_at = record.started_at or max(row.started_at, record.submitted_at)
+                record.ran_s += ran_s
+                record.device_s += ran_s * len(attempt.devices)
+        elif fact.attempt:
+            return
+        if not newest:
+            return
+        record.began_s, record.changes = None, ()
+        self._learner.end(record.id)
+        if attempt is not None:
+            record.exit, record.how = fact.code, fact.how.shown
+            record.safe = fact.safe
+            if fact.progress is not None:
+                self._progressed(record, _last_words(fact))
+        if isinstance(fact.meaning, JobFailed):
+            record.failures += 1
+            lost = self._scheduler.ended.get(record.id) is Phase.FAILED
+            record.failure = _failure(fact, retried=not (lost or record.cancelled))
+
+    def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
+        keys = keys_of(record.owner, record.model, record.command)
+        self._learner.learn(keys, fact, size=size, only=record.attempts == 1)
+        self._learner.device_use.forget(AttemptId(record.id, fact.attempt))
+
+    def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
+        """The job has ended."""
+        record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
+        if phase is Phase.FINISHED:
+            record.state, record.exit = State.SUCCEEDED, 0
+            if record.progress is not None and record.progress.total:
+                record.progress = replace(record.progress, step=record.progress.total)
+        elif phase is Phase.FAILED:
+            record.state = State.TIMEOUT if record.how == "time-limit" else State.FAILED
+        else:
+            record.state, record.how = State.CANCELLED, "cancelled"
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def _ordered(self, action: Action) -> None:
+        """An order that launches processes begins an attempt."""
+        record = self._jobs.records.get(action.job)
+        if record is None or isinstance(action, Stop):
+            return
+        size = len(action.allocation.devices)
+        record.resizing = bool(record.size) and record.size != size
+        record.resizes += record.resizing
+        record.size = size
+        if not self._changes_live(record, action.allocation):
+            record.attempts += 1
+            self._jobs.put_attempt(opened(record, action))
+        record.launched[action.id] = record.attempts
+        while len(record.launched) > LAUNCHED_MAX:
+            del record.launched[next(iter(record.launched))]
+
+    def _changes_live(self, record: JobRecord, after: Allocation) -> bool:
+        """Whether the running attempt itself makes the change, as it announced."""
+        if not record.changes:
+            return False
+        attempt = self._jobs.open.get(AttemptId(record.id, record.attempts))
+        leaving = self._scheduler.kept(record.id).leaving
+        if attempt is None or leaving is None:
+            return False
+        before = leaving.allocations[-1]
+        return set(before.differences(after)) <= set(record.changes)
+
+    # -- what follows from the scheduler's row --------------------------------------------------
+
+    def _follow_phase(self, identity: JobId, at: float) -> None:
+        """The state that people see follows the phase."""
+        record, row = self._jobs.records.get(identity), self._scheduler.jobs.get(identity)
+        if record is None:
+            return
+        if row is None or row.phase is Phase.WAITING:
+            self._call_off(record, at)
+        if row is not None:
+            blocked = identity in self._scheduler.blocked
+            record.state = state_of_phase(row, record, blocked=blocked)
+
+    def _call_off(self, record: JobRecord, at: float) -> None:
+        """Close attempts that were ordered and never launched."""
+        for number in record.launched.values():
+            attempt = self._jobs.open.get(AttemptId(record.id, number))
+            if attempt is not None and attempt.started_at is None:
+                self._jobs.put_attempt(called_off(attempt, at))
+
+
+def _asked(record: JobRecord, fact: Fact) -> None:
+    """What users change, or what follows from other jobs."""
+    match fact:
+        case JobUpdated():
+            record.priority = fact.spec.priority
+        case JobEdited():
+            record.name = fact.name or record.name
+            record.time_limit_s = fact.time_limit_s or record.time_limit_s
+        case JobCancelled():
+            record.cancelled = True
+        case DependencyBroken():
+            record.broken = fact.reason
+        case DependenciesDropped():
+            record.after, record.after_any, record.broken = (), (), ""
+        case _:
+            pass
+
+
+def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
+    """What people call the phase of a job."""
+    match job.phase:
+        case Phase.WAITING:
+            return State.HELD if blocked else State.PENDING
+        case Phase.STARTING:
+            return State.RESIZING if record.resizing else State.STARTING
+        case Phase.RUNNING:
+            return State.RUNNING
+        case _:
+            return State.STOPPING
+
+
+def job_of(fact: Fact) -> JobId:
+    """The job that a fact is about; empty if it is about none."""
+    if isinstance(fact, JobSubmitted | JobUpdated):
+        return fact.spec.id
+    return getattr(fact, "job", "")
+
+
+def core_facts(facts: Iterable[Fact]) -> list[Event]:
+    """Those that the scheduler takes."""
+    return [fact for fact in facts if not isinstance(fact, RecordFact)]
+
+
+def _last_words(fact: AttemptEnded) -> JobProgressed:
+    return JobProgressed(fact.job, fact.action, fact.iterations_done, 0.0, fact.progress)
+
+
+def _failure(fact: AttemptEnded, *, retried: bool) -> FailureView | None:
+    verdict = fact.verdict
+    if verdict is None:
+        return None
+    return FailureView(
+        kind=verdict.kind,
+        rule=verdict.rule,
+        sentence=verdict.sentence,
+        advice=verdict.advice,
+        evidence=fact.error or verdict.evidence,
+        retried=retried,
+    )

@@ -1,0 +1,59 @@
+"""Everything that is learned from jobs: profiles by kind, and how far each running job is.
+
+It learns from facts alone, so that replaying the journal gives the same profiles.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from treadle.control.learning.device_use import DeviceUse
+from treadle.control.learning.metering import Gauge, Meter
+from treadle.control.learning.profiles import Profiles
+from treadle.core.attempt import How, LastProgress
+from treadle.core.events import AttemptEnded
+from treadle.core.job import JobId
+from treadle.store.rows import ProfileRow
+
+LEARN_S = 5.0  # a speed counts if it was measured over at least so long
+
+
+class Learner:
+    """Changed by facts about jobs; asked by submissions and by people."""
+
+    def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
+        self.profiles = Profiles(rows)
+        self.meter = Meter()
+        self.device_use = DeviceUse()
+        self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
+
+    def progress(self, job: JobId) -> LastProgress | None:
+        """What a running job last said, if it said anything."""
+        return self._heard.get(job)
+
+    def hear(self, job: JobId, progress: LastProgress) -> None:
+        self._heard[job] = progress
+
+    def begin(self, job: JobId, action: int, size: int, *, share: float, now: float) -> None:
+        """An attempt begins with so much of the work done."""
+        self.meter.begin(job, action, size, share, now)
+
+    def end(self, job: JobId) -> None:
+        """The attempt is over; what it said is in its AttemptEnded."""
+        self.meter.end(job)
+        self._heard.pop(job, None)
+
+    def gauge(self, job: JobId) -> Gauge | None:
+        return self.meter.gauge(job)
+
+    def learn(self, keys: Sequence[str], ended: AttemptEnded, *, size: int, only: bool) -> None:
+        """How long the whole job takes at this size, if this attempt shows it.
+
+        only: no other attempt at the job was made, so that this one did all the work.
+        """
+        if ended.started_at is None:
+            return
+        if only and ended.how is How.EXITED and ended.code == 0:
+            self.profiles.learn(keys, size, max(0.01, ended.ran_s or 0.0))
+            return
+        said = ended.progress
+        if said is not None and said.share_per_s and said.measured_s >= LEARN_S:
+            self.profiles.learn(keys, size, 1.0 / said.share_per_s)

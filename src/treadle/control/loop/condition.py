@@ -1,0 +1,12 @@
+"""What keeps the controller from working as it should."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Condition:
+    """Set by the part that notices it; shown to people."""
+
+    draining: bool = False  # it is about to leave and starts nothing
+    store_error: str = ""  # why the store cannot be written now
+    machine_error: str = ""  # why progress or devices cannot be looked at now

@@ -1,0 +1,34 @@
+"""Facts on their way to the controller, in order."""
+
+import asyncio
+
+from treadle.control.jobs import Fact
+from treadle.core.events import JobUpdated
+from treadle.core.job import Job, JobId, JobSpec
+
+
+class Inbox(asyncio.Queue[Fact | None]):
+    """A queue of facts; None wakes the reader and says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._specs: dict[JobId, JobSpec] = {}  # changed specs that nobody has taken yet
+
+    def tell(self, *facts: Fact) -> None:
+        """Add facts at the end."""
+        for fact in facts:
+            if isinstance(fact, JobUpdated):
+                self._specs[fact.spec.id] = fact.spec
+            self.put_nowait(fact)
+
+    def wake(self) -> None:
+        self.put_nowait(None)
+
+    def newest_spec(self, job: Job) -> JobSpec:
+        """The job's spec once all facts here are taken: changes build on this."""
+        return self._specs.get(job.id, job.spec)
+
+    def taken(self, fact: Fact) -> None:
+        """A fact has reached the scheduler."""
+        if isinstance(fact, JobUpdated) and self._specs.get(fact.spec.id) is fact.spec:
+            del self._specs[fact.spec.id]

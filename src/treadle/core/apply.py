@@ -1,0 +1,274 @@
+"""Apply facts to a scheduler's state: one function for each fact, one table that finds it.
+
+Each function also notes in `state.stale` whether its fact may have changed the policy's answer;
+asking the policy is the scheduler's task.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from treadle.core import events as facts
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import Event, Report
+from treadle.core.job import Job
+from treadle.core.lifecycle import TRANSITIONS, Phase
+from treadle.core.retry import Failure
+from treadle.core.state import SchedulerState
+
+
+def apply(state: SchedulerState, events: Iterable[Event], now: float) -> None:
+    """Bring the state up to date with facts, in the order in which they came."""
+    if state.ended:
+        state.ended = {}
+    for event in events:
+        _APPLY[type(event)](state, event, now)
+
+
+# -- what users want -----------------------------------------------------------------------------
+
+
+def _submitted(state: SchedulerState, event: facts.JobSubmitted, now: float) -> None:
+    spec = event.spec
+    if spec.id in state.rows:
+        raise InvalidInputError(f"job {spec.id} was submitted twice; ids must differ")
+    job = Job(spec, state.next_arrival, Phase.WAITING, now, now, observed_at=now)
+    state.next_arrival += 1
+    state.rows[spec.id] = job
+    state.enqueue(job, now)
+    # If jobs never overtake, a job that joins behind another waiting job changes nothing.
+    queue = state.ranking.queue
+    if not (state.policy.in_order and queue and queue[0][2] != spec.id):
+        state.stale = True
+
+
+def _cancelled(state: SchedulerState, event: facts.JobCancelled, now: float) -> None:
+    job = state.rows.get(event.job)
+    if job is None or job.phase is Phase.CANCELLING:
+        return
+    phase = TRANSITIONS[job.phase, "JobCancelled"]
+    if phase.ended:
+        state.end(job, phase)
+    else:
+        state.rows[job.id] = job._replace(phase=phase, since_at=now)
+        state.ranking.drop(job.id)
+        state.must_stop.append(job.id)
+    state.stale = True
+
+
+def _blocked(state: SchedulerState, event: facts.JobHeld, now: float) -> None:
+    job = state.rows.get(event.job)
+    reasons = state.blocked.get(event.job, ())
+    if job is None or event.reason in reasons or job.phase is Phase.CANCELLING:
+        return
+    state.blocked[job.id] = (*reasons, event.reason)
+    if job.phase is Phase.WAITING:
+        state.enqueue(job, now)
+    elif job.allocation is not None:
+        state.must_stop.append(job.id)
+    state.stale = True
+
+
+def _released(state: SchedulerState, event: facts.JobReleased, now: float) -> None:
+    reasons = state.blocked.get(event.job, ())
+    if event.reason not in reasons:
+        return
+    state.blocked[event.job] = tuple(reason for reason in reasons if reason != event.reason)
+    if state.blocked[event.job]:
+        return
+    del state.blocked[event.job]
+    job = state.rows[event.job]
+    if job.phase is Phase.WAITING:
+        state.enqueue(job, now)
+        state.stale = True
+
+
+def _updated(state: SchedulerState, event: facts.JobUpdated, now: float) -> None:
+    job = state.rows.get(event.spec.id)
+    if job is None or job.spec == event.spec:
+        return
+    # Its work may be counted in other units from now on; the share that is done stays.
+    scale = event.spec.iterations / job.spec.iterations
+    job = job.settled(now)._replace(spec=event.spec)
+    job = job._replace(
+        iterations_done=min(job.iterations_done * scale, event.spec.iterations),
+        iterations_per_s=job.iterations_per_s * scale,
+    )
+    state.rows[job.id] = job
+    if job.phase is Phase.WAITING:
+        state.enqueue(job, now)
+    elif job.allocation is not None and job.phase is not Phase.CANCELLING:
+        state.ranking.put(job, now)
+    state.stale = True
+
+
+# -- what engines report -------------------------------------------------------------------------
+
+
+def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None:
+    job = _current(state, event)
+    if job is None or event.action != job.action:
+        return  # Superseded: a newer order is on its way.
+    if (job.phase, "JobStarted") not in TRANSITIONS:
+        return  # Late: it has let go since, or is about to.
+    state.leaving.pop(event.job, None)
+    if job.observed_at != now:
+        job = job.settled(now)
+    phase = TRANSITIONS[job.phase, "JobStarted"]
+    job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
+    state.rows[event.job] = job
+    state.ranking.put(job, now)
+
+
+def _progressed(state: SchedulerState, event: facts.JobProgressed, now: float) -> None:
+    job = _current(state, event)
+    if job is None or job.phase is not Phase.RUNNING or event.action != job.action:
+        return
+    job = job.progressed(event.iterations_done, event.iterations_per_s, now)
+    state.rows[event.job] = job
+    state.ranking.put(job, now)
+
+
+def _stopped(state: SchedulerState, event: facts.JobStopped, now: float) -> None:
+    leaving = state.leaving.get(event.job)
+    if leaving is not None and event.action >= leaving.action:
+        del state.leaving[event.job]
+    job = _current(state, event)
+    if job is None or (job.phase, "JobStopped") not in TRANSITIONS:
+        return
+    phase = TRANSITIONS[job.phase, "JobStopped"]
+    if phase.ended:
+        state.end(job, phase)
+        state.stale = True
+        return
+    ordered = job.phase is Phase.STOPPING
+    state.requeue(job, event.iterations_done, now)
+    if not ordered or leaving is None or leaving.decisions != state.decisions:
+        state.stale = True
+
+
+def _finished(state: SchedulerState, event: facts.JobFinished, now: float) -> None:  # noqa: ARG001
+    job = _current(state, event)
+    if job is not None and (job.phase, "JobFinished") in TRANSITIONS:
+        state.end(job, Phase.FINISHED)
+        state.stale = True
+
+
+def _failed(state: SchedulerState, event: facts.JobFailed, now: float) -> None:
+    job = _current(state, event)
+    if job is None or (job.phase, "JobFailed") not in TRANSITIONS:
+        return
+    state.stale = True
+    if job.phase is Phase.CANCELLING:
+        state.end(job, Phase.CANCELLED)
+        return
+    job = job._replace(failures=job.failures + 1)
+    answer = state.retry(_failure(job, event.reason, now))
+    job = job._replace(ready_at=now + answer.wait_s, avoid=answer.avoid)
+    outcome = "JobRetried" if answer.again else "JobFailed"
+    phase = TRANSITIONS[job.phase, outcome]
+    if phase.ended:
+        state.end(job, phase)
+    else:
+        state.leaving.pop(job.id, None)
+        state.requeue(job, event.iterations_done, now)
+
+
+def _attempt_ended(state: SchedulerState, event: facts.AttemptEnded, now: float) -> None:
+    meaning = event.meaning
+    if meaning is not None:
+        _APPLY[type(meaning)](state, meaning, now)
+
+
+# -- nodes and devices ---------------------------------------------------------------------------
+
+
+def _joined(state: SchedulerState, event: facts.NodeJoined, now: float) -> None:
+    if event.node in state.cluster.nodes:
+        return  # A repeated report.
+    state.cluster = state.cluster.without([event.node.name]).with_node(event.node)
+    state.tenancy.add(event.node)
+    _recheck_fit(state, now)
+
+
+def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None:
+    _retire(state, event.node, now)
+    for job in state.rows.values():
+        if job.allocation is not None and event.node in job.allocation.nodes():
+            state.must_stop.append(job.id)
+
+
+def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
+    _retire(state, event.node, now)
+
+
+def _device_closed(
+    state: SchedulerState,
+    event: facts.DeviceClosed,
+    now: float,  # noqa: ARG001
+) -> None:
+    state.closed[event.device] = event.reason
+    state.stale = True
+
+
+def _device_opened(
+    state: SchedulerState,
+    event: facts.DeviceOpened,
+    now: float,  # noqa: ARG001
+) -> None:
+    if state.closed.pop(event.device, None) is not None:
+        state.stale = True
+
+
+# -- shared by several facts ---------------------------------------------------------------------
+
+
+def _current(state: SchedulerState, event: Report) -> Job | None:
+    """The job that a report is about, or None if the report is of an earlier attempt."""
+    job = state.rows.get(event.job)
+    return None if job is None or event.action < job.attempt else job
+
+
+def _retire(state: SchedulerState, node: str, now: float) -> None:
+    """Take a node out of service."""
+    state.cluster = state.cluster.without([node])
+    state.tenancy.free.remove(node)
+    _recheck_fit(state, now)
+
+
+def _recheck_fit(state: SchedulerState, now: float) -> None:
+    """The cluster changed: set aside the jobs that cannot run on it, queue those that now can.
+
+    More nodes may be worse: six devices are three whole nodes of two, but not two of three
+    where there is only one of three.
+    """
+    queue = [identity for _, _, identity in state.ranking.queue]
+    unfit, state.unfit = state.unfit, {}
+    for identity in (*queue, *unfit):
+        state.enqueue(state.rows[identity], now)
+    state.stale = True
+
+
+def _failure(job: Job, reason: str, now: float) -> Failure:
+    if job.allocation is None:
+        return Failure(job.spec, job.failures, reason, (), now)
+    devices = tuple(map(str, job.allocation.devices))
+    return Failure(job.spec, job.failures, reason, job.allocation.nodes(), now, devices)
+
+
+_APPLY: Mapping[type, Callable[..., None]] = {
+    facts.JobSubmitted: _submitted,
+    facts.JobCancelled: _cancelled,
+    facts.JobHeld: _blocked,
+    facts.JobReleased: _released,
+    facts.JobUpdated: _updated,
+    facts.JobStarted: _started,
+    facts.JobProgressed: _progressed,
+    facts.JobStopped: _stopped,
+    facts.JobFinished: _finished,
+    facts.JobFailed: _failed,
+    facts.AttemptEnded: _attempt_ended,
+    facts.NodeJoined: _joined,
+    facts.NodeLost: _node_lost,
+    facts.NodeDrained: _drained,
+    facts.DeviceClosed: _device_closed,
+    facts.DeviceOpened: _device_opened,
+}

@@ -1,0 +1,57 @@
+"""How an attempt ends, why it failed, and how far it was."""
+
+from enum import StrEnum
+
+from treadle.core.value import value
+
+
+class How(StrEnum):
+    """What ended an attempt."""
+
+    EXITED = "exited"  # by itself; the exit code says how
+    STOPPED = "stopped"  # by an order, or from outside; it can go on later
+    REPLACED = "replaced"  # by an order that launches the job anew
+    TIME_LIMIT = "time-limit"
+    OOM_KILLED = "oom-killed"
+    LOST = "lost"  # with its supervisor or its node
+    NOT_LAUNCHED = "not-launched"  # its command could not be run
+    ENGINE_ERROR = "engine-error"  # the machine could not launch it just then
+
+    @property
+    def shown(self) -> str:
+        """What ended it from outside, as people see it; empty if it ended by itself."""
+        match self:
+            case How.EXITED:
+                return ""
+            case How.REPLACED:
+                return How.STOPPED.value
+            case _:
+                return self.value
+
+
+@value
+class Verdict:
+    """Why an attempt failed, as its classifier put it."""
+
+    kind: str  # deterministic, transient, resource, unknown
+    rule: str
+    sentence: str
+    advice: str
+    evidence: str = ""  # the line of output that decided
+
+
+@value
+class LastProgress:
+    """What an attempt last said about its progress."""
+
+    step: float
+    total: float | None = None
+    per_s: float | None = None  # steps a second
+    loss: float | None = None
+    source: str = "report"  # or "log": read from its output
+    # Of the whole work: how much is done, is safe in a checkpoint, is done each second, and over
+    # how many seconds that was measured.
+    share: float = 0.0
+    checkpoint: float | None = None
+    share_per_s: float | None = None
+    measured_s: float = 0.0

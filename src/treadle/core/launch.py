@@ -1,0 +1,43 @@
+"""What an engine needs to launch a job, and how an attempt is named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from treadle.core.job import JobId
+
+
+class AttemptId(NamedTuple):
+    """One attempt at a job; each order that launches processes begins another."""
+
+    job: JobId
+    number: int  # from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One attempt at a job. Its devices are in the order."""
+
+    job: JobId
+    attempt: int  # number of the attempt, from 1
+    command: tuple[str, ...]
+    workdir: str
+    ranks: int  # processes; each sees all devices of the job, as under torchrun
+    launcher: bool = False  # the command starts the ranks itself (torchrun, accelerate, ...)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # environment too; masked in output
+    uid: int | None = None  # run as this user; None: as the user who runs the engine
+    gid: int | None = None
+    user: str = ""
+    stop_signal: str = "SIGTERM"
+    grace_s: float = 30.0
+    time_limit_s: float | None = None  # what is left of it
+    log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
+    resumed: bool = False  # an earlier attempt has run
+    # What the controller believes; an engine that does not measure puts it into JobStarted.
+    iterations_done: float = 0.0
+    iterations_per_s: float = 1.0
+
+    @property
+    def id(self) -> AttemptId:
+        return AttemptId(self.job, self.attempt)

@@ -1,0 +1,224 @@
+"""The state of a scheduler: every job that has not ended, what it holds, and what comes next.
+
+Facts (apply.py) and orders are the only things that change it. It can be written down one job at a
+time (`kept`), restored after a crash, and copied.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import TRANSITIONS, Phase
+from treadle.core.ports import Policy
+from treadle.core.ranking import Ranking
+from treadle.core.retry import RetryRule
+from treadle.core.tenancy import Tenancy
+
+
+class Leaving(NamedTuple):
+    """Devices that were taken from a job which has not yet reported that it let go."""
+
+    allocations: tuple[Allocation, ...]
+    action: int  # the order that took the newest of them
+    decisions: int  # how many decisions there had been then
+
+
+class Kept(NamedTuple):
+    """All that must be stored of one job to restore it."""
+
+    job: Job
+    leaving: Leaving | None = None
+    blocked: tuple[str, ...] = ()
+
+
+class Counters(NamedTuple):
+    order: int  # the id of the next order
+    arrival: int  # the position of the next job in the order of arrival
+
+
+class SchedulerState:
+    """What a scheduler knows. Its methods are the changes that several facts and orders share."""
+
+    def __init__(self, policy: Policy, cluster: Cluster, retry: RetryRule) -> None:
+        self.policy = policy
+        self.cluster = cluster
+        self.retry = retry
+        self.tenancy = Tenancy(cluster)
+        self.ranking = Ranking(policy.rank)
+        self.rows: dict[JobId, Job] = {}
+        self.jobs: Mapping[JobId, Job] = MappingProxyType(self.rows)  # the same, to be read only
+        # Jobs the policy could not place on the empty cluster, with its sentence. They wait for a
+        # node to join and are not in the queue.
+        self.unfit: dict[JobId, str] = {}
+        self.blocked: dict[JobId, tuple[str, ...]] = {}  # why they may not start; not queued either
+        self.closed: dict[Device, str] = {}  # devices that take no new work, and why
+        self.leaving: dict[JobId, Leaving] = {}
+        self.ended: dict[JobId, Phase] = {}  # by the facts applied last, with their final phase
+        self.must_stop: list[JobId] = []  # jobs to stop whatever the policy decides
+        self.next_arrival = 0
+        self.next_action = 0
+        self.decisions = 0
+        self.stale = False  # a fact came in that the policy has not seen
+        self.wake_at = inf  # ask the policy again then, even if nothing happens
+        self.memory: object = None  # what the policy wants handed back at its next decision
+
+    @property
+    def counters(self) -> Counters:
+        return Counters(self.next_action, self.next_arrival)
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def kept(self, identity: JobId) -> Kept:
+        """What must be stored of a job for `restore`."""
+        blocked = self.blocked.get(identity, ())
+        return Kept(self.rows[identity], self.leaving.get(identity), blocked)
+
+    def restore(
+        self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float
+    ) -> None:
+        """Fill an empty state after a crash; the policy is asked at the next occasion."""
+        assert not self.rows, "only an empty state can be restored"
+        self.closed = dict(closed)
+        self.next_action, self.next_arrival = counters
+        for job, leaving, blocked in kept:
+            self.rows[job.id] = job
+            if leaving is not None:
+                # No decision of this process took the devices, so their return is always news.
+                self.leaving[job.id] = leaving._replace(decisions=-1)
+            if blocked:
+                self.blocked[job.id] = blocked
+            if job.allocation is not None:
+                self.tenancy.claim(job.id, job.allocation)
+                if job.phase is not Phase.CANCELLING:
+                    self.ranking.put(job, now)
+            elif job.phase is Phase.WAITING:
+                self.enqueue(job, now)
+            if job.allocation is not None and (blocked or job.phase is Phase.CANCELLING):
+                self.must_stop.append(job.id)  # The order to stop may not have been stored.
+        self.stale = True
+
+    def copy(self) -> Self:
+        """An independent twin; it shares the policy, which is pure."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.rows = self.rows.copy()
+        twin.jobs = MappingProxyType(twin.rows)
+        twin.tenancy = self.tenancy.copy()
+        twin.ranking = self.ranking.copy()
+        twin.unfit = self.unfit.copy()
+        twin.blocked = self.blocked.copy()
+        twin.closed = self.closed.copy()
+        twin.leaving = self.leaving.copy()
+        twin.must_stop = self.must_stop.copy()
+        twin.ended = self.ended.copy()
+        twin.retry = deepcopy(self.retry)  # A retry rule may remember earlier failures.
+        return twin
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def order(self, actions: Iterable[Action], now: float) -> None:
+        """Note what was ordered. All old claims go before any new one is made, so that the order
+        of the actions does not matter.
+        """
+        actions = list(actions)
+        for action in actions:
+            job = self.rows[action.job]
+            self.next_action = max(self.next_action, action.id + 1)
+            if job.allocation is not None:
+                self.tenancy.release(job.allocation)
+                before = self.leaving.get(job.id)
+                earlier = () if before is None else before.allocations
+                self.leaving[job.id] = Leaving(
+                    (*earlier, job.allocation), action.id, self.decisions
+                )
+            self._ordered(job, action, now)
+        for action in actions:
+            if not isinstance(action, Stop):
+                self.tenancy.claim(action.job, action.allocation)
+
+    def stop_those_that_must(self, now: float) -> list[Action]:
+        """Orders for the jobs that stop whatever the policy decides."""
+        stops: list[Action] = []
+        for identity in dict.fromkeys(self.must_stop):
+            if self.holds(identity):
+                stops.append(Stop(self.next_action + len(stops), identity))
+        self.must_stop = []
+        self.order(stops, now)
+        return stops
+
+    def _ordered(self, job: Job, action: Action, now: float) -> None:
+        phase = TRANSITIONS[job.phase, type(action).__name__]
+        if isinstance(action, Start):
+            job = job.given(phase, action.allocation, action.id, now)
+        else:
+            job = job._replace(
+                phase=phase,
+                since_at=now,
+                observed_at=now,
+                iterations_done=job.iterations_at(now),
+                iterations_per_s=0.0,
+                held_s=job.held_at(now),
+                service_s=job.service_at(now),
+                allocation=None if isinstance(action, Stop) else action.allocation,
+                action=action.id,
+            )
+        self.rows[action.job] = job
+        if job.allocation is None:
+            self.ranking.drop(action.job)
+        else:
+            self.ranking.put(job, now)
+
+    # -- changes that several facts share --------------------------------------------------------
+
+    def holds(self, identity: JobId) -> bool:
+        """Whether the job has devices."""
+        job = self.rows.get(identity)
+        return job is not None and job.allocation is not None
+
+    def enqueue(self, job: Job, now: float) -> None:
+        """Queue a waiting job, or set it aside if it is blocked or could not run here at all."""
+        if job.id in self.blocked:
+            self.ranking.drop(job.id)
+            self.unfit.pop(job.id, None)
+            return
+        sentence = self.policy.never_fits(job.spec, self.cluster)
+        if sentence is None:
+            self.unfit.pop(job.id, None)
+            self.ranking.put(job, now)
+        else:
+            self.ranking.drop(job.id)
+            self.unfit[job.id] = sentence
+
+    def requeue(self, job: Job, iterations_done: float, now: float) -> None:
+        """Put a job that lost its devices back into the queue."""
+        if job.allocation is not None:
+            self.tenancy.release(job.allocation)
+        job = job.settled(now)._replace(
+            phase=Phase.WAITING,
+            since_at=now,
+            allocation=None,
+            iterations_done=iterations_done,
+            iterations_per_s=0.0,
+        )
+        self.rows[job.id] = job
+        self.enqueue(job, now)
+        # Its rank may expire, and a running job's rank matters again now that a job waits.
+        self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
+
+    def end(self, job: Job, phase: Phase) -> None:
+        """Forget a job that ended, and free its devices."""
+        self.ended[job.spec.id] = phase
+        if job.allocation is not None:
+            self.tenancy.release(job.allocation)
+        identity = job.spec.id
+        del self.rows[identity]
+        self.ranking.drop(identity)
+        self.unfit.pop(identity, None)
+        self.blocked.pop(identity, None)
+        self.leaving.pop(identity, None)

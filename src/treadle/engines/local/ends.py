@@ -1,0 +1,80 @@
+"""The end of an attempt as a fact, from the files that its supervisor left."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from treadle.core.actions import Start
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded
+from treadle.core.job import JobId
+from treadle.engines.local.adoption import Found
+from treadle.engines.local.job_runner import NOT_LAUNCHED_CODE
+
+LOST_CODE = 137  # of ranks that were killed together with their supervisor
+ENDS_MAX = 4096  # jobs whose newest end is remembered
+
+# What a supervisor writes as the cause of an end; without a cause the ranks exited.
+_HOW = {
+    "stopped": How.STOPPED,
+    "time-limit": How.TIME_LIMIT,
+    "oom-killed": How.OOM_KILLED,
+    "lost": How.LOST,
+    "engine-error": How.ENGINE_ERROR,
+}
+
+
+def ended_of(
+    found: Found,
+    *,
+    action: int | None = None,
+    how: How | None = None,
+    failure: str = "",
+    ranks: int = 0,
+) -> AttemptEnded:
+    """The end of an attempt that is not alive any more.
+
+    action: the order it answers, by default the one it was launched for. how: if that is known
+    already. failure: why there was no supervisor. ranks: how many were launched, if it is known.
+    """
+    status = found.status
+    if status is not None and status.ended:
+        seen = _HOW.get(status.cause, How.NOT_LAUNCHED if status.error else How.EXITED)
+        error, code, codes = status.error, status.code, status.codes
+    elif failure:
+        seen, error, code, codes = How.ENGINE_ERROR, failure, NOT_LAUNCHED_CODE, ()
+    else:
+        seen, error, code, codes = How.LOST, "", LOST_CODE, ()
+    return AttemptEnded(
+        found.job,
+        found.action if action is None else action,
+        found.number,
+        how or seen,
+        None if found.never_was else code,
+        codes=(*codes, *(None,) * (ranks - len(codes))),
+        error=error,
+        started_at=None if status is None else status.started_at,
+        ended_at=None if status is None else status.ended_at,
+        ran_s=None if status is None or not status.ended else status.ran_s,
+    )
+
+
+class NewestEnds:
+    """The newest end of each job that ended lately."""
+
+    def __init__(self) -> None:
+        self._ends: dict[JobId, AttemptEnded] = {}
+
+    def add(self, ended: AttemptEnded) -> None:
+        self._ends.pop(ended.job, None)
+        if ended.attempt and ended.how not in (How.STOPPED, How.REPLACED):
+            self._ends[ended.job] = ended
+        if len(self._ends) > ENDS_MAX:
+            del self._ends[next(iter(self._ends))]
+
+    def repeat(self, order: Start, tell: Callable[[AttemptEnded], None]) -> bool:
+        """Answer an order by the end that came before it; False if there was none."""
+        ended = self._ends.get(order.job)
+        if ended is None:
+            return False
+        tell(replace(ended, action=order.id))
+        return True

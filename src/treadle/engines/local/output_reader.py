@@ -1,0 +1,60 @@
+"""Gives the output of attempts by rank and offset, and follows it while it is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.launch import AttemptId
+from treadle.core.machine import Output
+from treadle.core.ports import Clock
+from treadle.engines.local import adoption
+from treadle.engines.node import output
+from treadle.engines.node.attempt_folders import AttemptFolders
+
+FOLLOW_EVERY_S = 0.1
+FOLLOW_BYTES = 1 << 16  # of one piece
+
+
+class OutputReader:
+    """Reads files in threads, so that a slow disk does not delay the engine."""
+
+    def __init__(
+        self, folders: AttemptFolders, clock: Clock, begins: Callable[[AttemptId], int | None]
+    ) -> None:
+        """begins: how many ranks an attempt has that may have no files yet."""
+        self._folders = folders
+        self._clock = clock
+        self._begins = begins
+
+    async def read(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
+        begins = self._begins(attempt)
+        return await asyncio.to_thread(self._read, attempt, rank, offset, limit, begins)
+
+    async def follow(self, attempt: AttemptId, rank: int, *, offset: int) -> AsyncIterator[Output]:
+        while True:
+            # Asked before reading: what an attempt wrote before it ended is then read as well.
+            is_over = self._begins(attempt) is None and not await asyncio.to_thread(
+                self._is_alive, attempt
+            )
+            found = await self.read(attempt, rank, offset=offset, limit=FOLLOW_BYTES)
+            if found.data:
+                offset = found.offset + len(found.data)
+                yield found
+            elif is_over:
+                return
+            else:
+                await self._clock.sleep_until(self._clock.now() + FOLLOW_EVERY_S)
+
+    def _is_alive(self, attempt: AttemptId) -> bool:
+        return adoption.look(self._folders, *attempt).alive
+
+    def _read(
+        self, attempt: AttemptId, rank: int, offset: int, limit: int, begins: int | None
+    ) -> Output:
+        try:
+            folder = self._folders.path(*attempt)
+        except EngineError as error:
+            raise InvalidInputError(str(error)) from None
+        if begins is None and not folder.is_dir():
+            raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
+        return output.read(folder, rank, offset=offset, limit=limit, ranks_min=begins or 1)

@@ -1,0 +1,99 @@
+"""The engine's side of the fork server: start it, and have supervisors forked."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+SEND_WITHIN_S = 5  # a server that takes no order for so long is replaced
+LEAVE_WITHIN_S = 2.0
+
+
+class ForkServer:
+    """A process that forks supervisors. It starts when it is needed, and again if it died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def start(self) -> socket.socket:
+        if self._socket is not None:
+            return self._socket
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        limit = struct.pack("ll", SEND_WITHIN_S, 0)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        program = str(Path(__file__).with_name("fork_server.py"))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket = ours
+        return ours
+
+    def launch(self, order: Mapping[str, Any]) -> int:
+        """Have an attempt launched; returns the end of the pipe on which its supervisor reports."""
+        document = _nameless_file(json.dumps(order).encode())
+        try:
+            report, theirs = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(report, False)
+            try:
+                self._send([document, theirs])
+            except OSError:
+                os.close(report)
+                raise
+            finally:
+                os.close(theirs)
+        finally:
+            os.close(document)
+        return report
+
+    def _send(self, files: Sequence[int]) -> None:
+        try:
+            socket.send_fds(self.start(), [b"launch"], files)
+        except OSError:  # It was killed, or it hangs: try once more with a fresh one.
+            self.close()
+            socket.send_fds(self.start(), [b"launch"], files)
+
+    def close(self) -> None:
+        """End it; the supervisors that it forked run on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(LEAVE_WITHIN_S)
+            if self._process.returncode is None:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def _nameless_file(data: bytes) -> int:
+    """A file in memory without a name, never on a disk."""
+    file = os.memfd_create("order", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+    except OSError:
+        os.close(file)
+        raise
+    return file

@@ -1,0 +1,61 @@
+"""The engines by name, and what each is made from.
+
+An engine is made by a factory `make(context: EngineContext) -> Engine`. It is imported when it is
+used. Third parties register theirs in the entry-point group `treadle.engines`.
+"""
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.ports import Clock, Controls, Engine
+
+BUILT_IN: Mapping[str, str] = {
+    "local": "treadle.engines.local.engine:local_engine",
+    "memory": "treadle.engines.memory:memory_engine",
+}
+GROUP = "treadle.engines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What `treadle up` was given; an engine refuses what it cannot use."""
+
+    node_name: str = field(default_factory=platform.node)
+    devices: int | None = None  # CPU slots, in place of GPUs
+    gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
+    avoid: tuple[str, ...] = ()  # use all but these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What an engine is made from."""
+
+    controls: Controls
+    clock: Clock
+    root: Path  # a folder of its own on the controller's machine
+    options: EngineOptions = field(default_factory=EngineOptions)
+
+
+EngineFactory = Callable[[EngineContext], Engine]
+
+
+def engine_factory(name: str) -> EngineFactory:
+    """The factory of that name; raises InvalidInputError if there is none."""
+    plugins = {point.name: point for point in entry_points(group=GROUP)}
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        factory: EngineFactory = getattr(import_module(module), attribute)
+        return factory
+    if name in plugins:
+        loaded: EngineFactory = plugins[name].load()
+        return loaded
+    names = sorted({*BUILT_IN, *plugins})
+    close = get_close_matches(name, names, 1)
+    hint = f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
+    raise InvalidInputError(f"there is no engine {name[:40]!r}{hint}")
