@@ -37,12 +37,12 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
-            "nothing is known of jobs like it; it is taken to last an hour",
+            "no history; assuming 1 h",
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
         assert 0.4 <= length_s < 2.0
-        assert why.endswith("by its own past")
+        assert why.endswith("from its own past")
         assert (await expected(live, request, OTHER))[0] == 3600.0
 
     async def second(live: LiveService) -> None:
@@ -58,7 +58,7 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     async def story(live: LiveService) -> None:
         assert await expected(live, request) == (
             500.0,
-            "it is taken to last about 500 s, by its user",
+            "estimated length 500 s, from its user",
         )
         await ended(live, (await live.submit(ME, request)).id)
         assert (await expected(live, request))[0] < 2.0
@@ -77,7 +77,7 @@ def test_the_same_program_with_other_words_is_a_job_like_it(tmp_path: Path) -> N
         await ended(live, (await live.submit(ME, request("1"))).id)
         length_s, why = await expected(live, request("2"))
         assert 0.2 <= length_s < 2.0
-        assert why.endswith("by jobs like it")
+        assert why.endswith("from jobs like it")
 
     told(story, tmp_path)
 
@@ -250,7 +250,7 @@ def test_only_a_job_itself_and_whoever_may_change_it_reports(tmp_path: Path) -> 
             await live.report(Who(user="me", role=Role.VIEWER, job=other), job, Report(step=1))
         with pytest.raises(NotAllowedError):
             await live.report(OTHER, job, Report(step=1))
-        with pytest.raises(ConflictError, match="does not run"):
+        with pytest.raises(ConflictError, match="is not running"):
             await live.report(ME, other, Report(step=1))
         await live.report(ME, job, Report(step=1))
 
