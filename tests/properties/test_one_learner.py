@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.control.learning.metering import Meter
-from treadle.control.learning.profiles import Profiles, keys_of
+from treadle.control.learning import Learner, Profiles, keys_of
 from treadle.core.actions import Action
+from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Cluster
-from treadle.core.events import Event, JobFinished, JobStarted
+from treadle.core.events import AttemptEnded, Event, JobFinished, JobStarted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.models.learning.belief import Learned, learning
@@ -113,13 +113,13 @@ WORK = 500.0
 CLUSTER = Cluster.grid(1, 8)
 
 
-def ends_teach(profiles: Profiles, *, reporting: bool) -> Observer:
-    """The live adapter, driven by a simulated run as the controller drives it.
+def ends_teach(learner: Learner, *, reporting: bool) -> Observer:
+    """What learns live, driven by a simulated run as the controller drives it.
 
-    `reporting`: jobs report their steps, and are taken to be stopped at the end; otherwise the
+    `reporting`: jobs report their steps, and their ends look as if they were stopped; otherwise the
     time that they ran is all that is known.
     """
-    meter, started_at = Meter(), dict[str, float]()
+    started_at: dict[str, float] = {}
 
     def observe(
         now: float,
@@ -131,21 +131,27 @@ def ends_teach(profiles: Profiles, *, reporting: bool) -> Observer:
             if isinstance(event, JobStarted):
                 job = scheduler.jobs[event.job]
                 started_at[event.job] = now
-                meter.begin(event.job, event.action, job.size, 0.0, now)
-                meter.see(event.job, 0.0, WORK, now)
+                learner.begin(event.job, event.action, job.size, share=0.0, now=now)
+                learner.meter.see(event.job, 0.0, WORK, now)
             elif isinstance(event, JobFinished):
-                ran_s = now - started_at[event.job]
-                gauge = meter.see(event.job, WORK, WORK, now)
+                gauge = learner.meter.see(event.job, WORK, WORK, now)
                 assert gauge is not None
-                seen = of_end(
-                    gauge.size,
-                    whole=not reporting,
-                    ran_s=ran_s,
-                    share_per_s=gauge.share_per_s(),
-                    measured_s=gauge.measured_s,
+                said = LastProgress(
+                    WORK, WORK, share_per_s=gauge.share_per_s(), measured_s=gauge.measured_s
                 )
-                profiles.observe(KEYS, seen)
-                meter.end(event.job)
+                ended = AttemptEnded(
+                    event.job,
+                    event.action,
+                    attempt=1,
+                    how=How.STOPPED if reporting else How.EXITED,
+                    code=None if reporting else 0,
+                    started_at=started_at[event.job],
+                    ended_at=now,
+                    ran_s=now - started_at[event.job],
+                    progress=said if reporting else None,
+                )
+                learner.learn(KEYS, ended, size=gauge.size, only=True)
+                learner.end(event.job)
 
     return observe
 
@@ -160,10 +166,11 @@ def test_a_simulated_run_teaches_the_live_controller_what_it_teaches_the_belief(
         JobSpec(f"j{number}", WORK, sizes=(size,), profile=Profile(model="resnet", serial=0.3))
         for number, size in enumerate((1, 4, 2, 4, 1))
     ]
-    profiles, belief = Profiles(rules=rules), Learned(truth, kinds=kinds, rules=rules)
+    learner, belief = Learner(), Learned(truth, kinds=kinds, rules=rules)
+    learner.profiles = Profiles(rules=rules)
     scheduler = Scheduler(policy("fifo", placement("count"), belief), CLUSTER)
-    watchers = (learning(belief), ends_teach(profiles, reporting=reporting))
+    watchers = (learning(belief), ends_teach(learner, reporting=reporting))
     Simulation(scheduler, SimulatedEngine(jobs, truth), observers=watchers).run()
     assert not scheduler.jobs
     assert belief.alone(jobs[1], 4) == pytest.approx(truth.alone(jobs[1], 4))
-    agree(profiles, belief, work=WORK)
+    agree(learner.profiles, belief, work=WORK)

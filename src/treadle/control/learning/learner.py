@@ -11,9 +11,8 @@ from treadle.control.learning.profiles import Profiles
 from treadle.core.attempt import How, LastProgress
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
+from treadle.models.learning.observations import of_end
 from treadle.store.rows import ProfileRow
-
-LEARN_S = 5.0  # a speed counts if it was measured over at least so long
 
 
 class JobLearner:
@@ -51,9 +50,12 @@ class JobLearner:
         """
         if ended.started_at is None:
             return
-        if only and ended.how is How.EXITED and ended.code == 0:
-            self.profiles.learn(keys, size, max(0.01, ended.ran_s or 0.0))
-            return
         said = ended.progress
-        if said is not None and said.share_per_s and said.measured_s >= LEARN_S:
-            self.profiles.learn(keys, size, 1.0 / said.share_per_s)
+        seen = of_end(
+            size,
+            whole=only and ended.how is How.EXITED and ended.code == 0,
+            ran_s=ended.ran_s or 0.0,
+            share_per_s=None if said is None else said.share_per_s,
+            measured_s=0.0 if said is None else said.measured_s,
+        )
+        self.profiles.observe(keys, seen)
