@@ -14,6 +14,7 @@ from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.local import adoption
 from treadle.engines.node import attempt_folders as folders
@@ -213,6 +214,40 @@ def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
         assert await bench.event() == JobFinished("b", 1)
         assert [ended.job for ended in bench.ends] == ["b"]
         assert not bench.engine.folders.live()
+
+    tell(tmp_path, story)
+
+
+def test_the_end_of_an_attempt_that_no_job_knows_is_reported_if_the_controller_waits_for_it(
+    tmp_path: Path,
+):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await bench.engine.adopt([], [AttemptId("a", 1)])
+        await bench.until(lambda: bench.ends)
+        assert [(end.attempt, end.how, end.code) for end in bench.ends] == [(1, "replaced", 143)]
+
+    tell(tmp_path, story)
+
+
+def test_an_attempt_that_was_numbered_and_never_launched_is_over(tmp_path: Path):
+    """1. A change is superseded before it is launched. 2. The controller restarts."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        numbered = [AttemptId("a", 1), AttemptId("a", 2)]
+        await bench.engine.adopt([row("a", Phase.STOPPING, action=2)], numbered)
+        assert await bench.event() == JobStopped("a", 2, 0.0)
+        assert [(end.attempt, end.how, end.code) for end in bench.ends] == [
+            (2, "replaced", None),
+            (1, "stopped", 143),
+        ]
 
     tell(tmp_path, story)
 

@@ -22,9 +22,11 @@ from treadle.core.events import (
     JobStopped,
 )
 from treadle.core.machine import DeviceOrder
+from treadle.engines.local import device_choice
 from treadle.engines.node import device_watch, gpus
 from treadle.engines.node.cgroup import Scopes
 from treadle.engines.node.devices import CpuSlots, node_of
+from treadle.engines.registry import EngineOptions
 from treadle.testing.gpus import FakeGpus
 
 GPU = Device("here", 0)
@@ -165,6 +167,81 @@ def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(tmp_path: Pat
         assert bench.engine.view()[0].devices[0].state == "avoided"
 
     tell(tmp_path, story)
+
+
+def test_a_device_that_options_exclude_takes_nothing_until_it_is_managed(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        await bench.engine.adopt([])
+        reason = "the options of treadle up exclude device here:0"
+        assert bench.closed == [DeviceClosed(GPU, reason, "excluded")]
+        assert bench.engine.view()[0].devices[0].state == "avoided"
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStopped("a", 0, 0.0)
+        await bench.engine.order_device(GPU, DeviceOrder.MANAGE)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+
+    tell(tmp_path, story, excluded=(0,))
+
+
+def test_what_was_foreign_before_a_restart_is_opened_after_the_first_look(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        before = {GPU: DeviceClosed(GPU, "process 7 is on device here:0", "foreign")}
+        await bench.engine.adopt([], closed=before)
+        assert not bench.closed
+        await bench.until(lambda: bench.closed)
+        assert bench.closed == [DeviceOpened(GPU)]
+
+    tell(tmp_path, story, source=FakeGpus(1))
+
+
+def test_attempts_that_share_a_device_share_its_busy_time(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        for name in "abc":
+            bench.job(name, "sleep", "600")
+        await bench.order(
+            Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)), Start(2, "c", on(1, 2))
+        )
+        for _ in "abc":
+            assert isinstance(await bench.event(), JobStarted)
+        fake.set_busy(0.9, 0.2, 0.6)
+        await bench.engine.device_watch.look()
+        found = {each.job: each.busy for each in bench.engine.measurements()}
+        assert found == pytest.approx({"a": 0.45, "b": 0.45, "c": 0.4})
+
+    fake = FakeGpus(3)
+    tell(tmp_path, story, source=fake)
+
+
+@pytest.mark.parametrize(
+    ("options", "excluded"),
+    [
+        ({}, ()),
+        ({"avoid": ("1",)}, (1,)),
+        ({"gpus": ("GPU-00000002", "0")}, (1, 3)),
+        ({"gpus": ("0", "1"), "avoid": ("GPU-00000001",)}, (1, 2, 3)),
+    ],
+)
+def test_options_name_gpus_by_number_or_uuid(options, excluded: tuple[int, ...]):
+    assert device_choice.excluded_by(EngineOptions(**options), FakeGpus(4)) == excluded
+
+
+@pytest.mark.parametrize("name", ["4", "-1", "GPU-x", "", "١"])
+def test_a_gpu_that_does_not_exist_is_refused(name: str):
+    with pytest.raises(InvalidInputError, match="expected a number from 0 to 3, or a UUID"):
+        device_choice.excluded_by(EngineOptions(avoid=(name,)), FakeGpus(4))
+
+
+def test_without_gpus_there_is_a_slot_for_each_core(monkeypatch: pytest.MonkeyPatch):
+    def none() -> None:
+        raise EngineError("no GPU can be used: NVML finds none", retryable=False)
+
+    monkeypatch.setattr(device_choice, "NvmlGpus", none)
+    assert len(device_choice.devices_of(EngineOptions()).uuids) == len(os.sched_getaffinity(0))
+    assert len(device_choice.devices_of(EngineOptions(devices=5)).uuids) == 5
+    with pytest.raises(InvalidInputError, match="GPUs were named, and no GPU can be used"):
+        device_choice.devices_of(EngineOptions(gpus=("0",)))
 
 
 def test_a_gpu_that_cannot_be_seen_is_not_used(tmp_path: Path):

@@ -184,7 +184,7 @@ def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path):
 
 
 def test_a_job_that_is_stopped_from_outside_goes_back_to_the_queue(tmp_path: Path):
-    """A machine that shuts down sends SIGTERM to everybody, supervisors included."""
+    """A machine that shuts down sends SIGTERM to all processes, supervisors included."""
 
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600")

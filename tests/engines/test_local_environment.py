@@ -5,6 +5,7 @@ import pwd
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.engines.bench import Story, on, tell
@@ -135,7 +136,7 @@ def test_ranks_are_pinned_to_their_cores(tmp_path: Path):
     tell(tmp_path, story)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path):
     async def story(bench: Story) -> None:
         nobody = pwd.getpwnam("nobody")
@@ -151,8 +152,42 @@ def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path):
     tell(tmp_path, story)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may run jobs as anybody")
-def test_only_root_may_run_jobs_as_somebody_else(tmp_path: Path):
+def test_checkpoints_have_a_folder_that_only_its_user_may_read(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", 'echo 7 > "$TREADLE_CHECKPOINT_DIR/step"')
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 0)
+        folder = Path(bench.engine.checkpoints("a"))
+        assert folder == bench.root / "engine" / "checkpoints" / "a"
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert (folder / "step").read_text() == "7\n"
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
+def test_checkpoints_of_another_user_belong_to_that_user():
+    """Not below pytest's folder, which other users may not enter."""
+
+    async def story(bench: Story) -> None:
+        nobody = pwd.getpwnam("nobody")
+        bench.root.chmod(0o711)
+        write = 'echo 7 > "$TREADLE_CHECKPOINT_DIR/step"; ls "$TREADLE_CHECKPOINT_DIR/.."'
+        bench.job("a", "sh", "-c", write, workdir="/", uid=nobody.pw_uid, user="nobody")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.ended()
+        folder = Path(bench.engine.checkpoints("a"))
+        assert (folder / "step").read_text() == "7\n"
+        assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (nobody.pw_uid, 0o700)
+        assert [path.stat().st_mode & 0o777 for path in folder.parents[:2]] == [0o711, 0o711]
+        assert "denied" in bench.log("a")
+
+    with TemporaryDirectory() as folder:
+        tell(Path(folder), story)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may run jobs as any user")
+def test_only_root_may_run_jobs_as_another_user(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true", uid=0)
         await bench.order(Start(0, "a", on(0)))
@@ -163,7 +198,7 @@ def test_only_root_may_run_jobs_as_somebody_else(tmp_path: Path):
 
 
 def test_programs_find_signals_as_they_should_be(tmp_path: Path):
-    """Python ignores SIGPIPE, and whoever it launches would too."""
+    """Python ignores SIGPIPE, and programs that it launches would too."""
 
     async def story(bench: Story) -> None:
         bench.job("a", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")

@@ -1,4 +1,4 @@
-"""Fake GPUs for tests: the test sets their processes and memory use."""
+"""Scripted GPUs: a test says which processes are on them and what they use."""
 
 from dataclasses import replace
 
@@ -35,6 +35,11 @@ class FakeGpus:
             memory_used_gib=len(pids) * each if used_gib is None else used_gib,
             error=error,
         )
+
+    def set_busy(self, *shares: float) -> None:
+        """How much of the last second each device worked."""
+        for number, share in enumerate(shares):
+            self._sights[number] = replace(self._sights[number], busy=share)
 
     def look(self) -> tuple[Sight, ...]:
         self.looks += 1
