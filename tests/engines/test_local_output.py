@@ -13,7 +13,7 @@ from treadle.core.actions import Start
 from treadle.core.events import JobFailed, JobFinished
 from treadle.engines.node import output as logs
 from treadle.engines.node import processes
-from treadle.engines.node.capture import Log, Mask
+from treadle.engines.node.output_capture import Log, Mask
 
 SECRET = "correct-horse-battery-staple"
 MIB = 2**20
@@ -155,7 +155,7 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
 
 
 def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypatch):
-    monkeypatch.setattr("treadle.engines.node.capture.SILENT_S", 0.0)
+    monkeypatch.setattr("treadle.engines.node.output_capture.SILENT_S", 0.0)
     log = Log(small_disk, 0, 64 * MIB)
     (small_disk / "rest").write_bytes(b"x" * (900 * 1024))
     log.write(b"a" * MIB)
