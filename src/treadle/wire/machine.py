@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from treadle.core.machine import DeviceView, NodeView, ProcessView
-
 
 class Role(StrEnum):
     VIEWER = "viewer"
