@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from treadle.core.actions import Start
+from treadle.core.actions import Change, Start
 from treadle.core.events import JobFailed, JobFinished
+from treadle.core.launch import AttemptId
 from treadle.engines.node import output as logs
 from treadle.engines.node import processes
 from treadle.engines.node.output_capture import Log, Mask
@@ -165,3 +166,20 @@ def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypat
     text = (small_disk / "rank-0.log").read_bytes()
     assert text.endswith(b"after")
     assert b"bytes of output were lost, the disk was full" in text
+
+
+def test_following_an_attempt_ends_with_it_though_the_next_one_waits(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo up; exec sleep 600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+        await bench.event()
+        await bench.event()
+        await bench.until(lambda: bench.log("a"))
+        await bench.order(Change(2, "a", on(0, 1), ("b",)))  # `b` keeps its device
+        pieces = [piece.data async for piece in bench.engine.follow(AttemptId("a", 1), 0)]
+        assert pieces == [b"up\n"]
+        waits = await bench.engine.output(AttemptId("a", 2), 0)
+        assert (waits.data, waits.size) == (b"", 0)
+
+    tell(tmp_path, story)
