@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Story, on, tell
 
-from treadle.core.actions import Start
+from treadle.core.actions import Change, Start
 from treadle.core.events import JobFailed, JobFinished
+from treadle.core.launch import AttemptId
 from treadle.engines.node import output as logs
 from treadle.engines.node import processes
-from treadle.engines.node.capture import Log, Mask
+from treadle.engines.node.output_capture import Log, Mask
 
 SECRET = "correct-horse-battery-staple"
 MIB = 2**20
@@ -155,7 +156,7 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
 
 
 def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypatch):
-    monkeypatch.setattr("treadle.engines.node.capture.SILENT_S", 0.0)
+    monkeypatch.setattr("treadle.engines.node.output_capture.SILENT_S", 0.0)
     log = Log(small_disk, 0, 64 * MIB)
     (small_disk / "rest").write_bytes(b"x" * (900 * 1024))
     log.write(b"a" * MIB)
@@ -165,3 +166,20 @@ def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypat
     text = (small_disk / "rank-0.log").read_bytes()
     assert text.endswith(b"after")
     assert b"bytes of output were lost, the disk was full" in text
+
+
+def test_following_an_attempt_ends_with_it_though_the_next_one_waits(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", "echo up; exec sleep 600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+        await bench.event()
+        await bench.event()
+        await bench.until(lambda: bench.log("a"))
+        await bench.order(Change(2, "a", on(0, 1), ("b",)))  # `b` keeps its device
+        pieces = [piece.data async for piece in bench.engine.follow(AttemptId("a", 1), 0)]
+        assert pieces == [b"up\n"]
+        waits = await bench.engine.output(AttemptId("a", 2), 0)
+        assert (waits.data, waits.size) == (b"", 0)
+
+    tell(tmp_path, story)

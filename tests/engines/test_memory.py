@@ -15,6 +15,7 @@ from treadle.core.events import AttemptEnded, JobStarted, NodeDrained, NodeJoine
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Engine
+from treadle.engines import memory_world
 from treadle.engines.memory import MemoryEngine, memory_engine
 from treadle.engines.memory_world import MemoryWorld
 from treadle.engines.registry import EngineContext, EngineOptions, engine_factory
@@ -123,6 +124,9 @@ def tell(story: Callable[[], Awaitable[None]]) -> None:
         (["python", "train.py"], 0),
         (["echo", "x", ";", "exit", "3", ";", "forever"], 3),
         (["sh", "-c", "echo x; exit 4"], 4),
+        (["sh", "-c", "echo 'x"], 2),
+        (["sleep", "soon", ";", "exit", "nan"], 0),
+        (["exit", "256"], 0),
     ],
 )
 def test_a_job_ends_as_its_command_says(command: Sequence[str], code: int):
@@ -204,5 +208,31 @@ def test_the_factory_takes_a_number_of_devices_and_no_gpus():
         assert make(context(controls, clock, devices=9)).nodes()[0].device_count == 9
         with pytest.raises(InvalidInputError, match="has no GPUs"):
             make(context(controls, clock, gpus=("0",)))
+
+    tell(story)
+
+
+def test_old_attempts_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_world, "ATTEMPTS_MAX", 3)
+
+    async def story() -> None:
+        trial = Trial("true")
+        for number in range(5):
+            await trial.start(number)
+        with pytest.raises(InvalidInputError, match="job a has no attempt 2"):
+            await trial.engine.output(AttemptId("a", 2), 0)
+        assert (await trial.engine.output(AttemptId("a", 3), 0)).data == b""
+
+    tell(story)
+
+
+def test_a_job_is_ended_at_its_time_limit():
+    async def story() -> None:
+        trial = Trial("sleep", "60")
+        trial.controls.time_limit_s = 5.0
+        await trial.start()
+        trial.clock.advance(5.0)
+        await trial.settle()
+        assert trial.ends() == [(How.TIME_LIMIT, 143)]
 
     tell(story)

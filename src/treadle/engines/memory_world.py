@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from math import inf
+from math import inf, isfinite
 
 from treadle.core.actions import Change, Start
 from treadle.core.allocation import Allocation
@@ -22,6 +22,8 @@ from treadle.core.machine import DeviceView, NodeView, Output
 from treadle.core.ports import Clock
 
 STOPPED_CODE = 143  # as shells write the end by SIGTERM
+SYNTAX_ERROR_CODE = 2  # likewise
+ATTEMPTS_MAX = 10_000  # that are remembered with their output
 
 
 @dataclass(eq=False)
@@ -67,13 +69,13 @@ class MemoryAttempt:
                     self.write(rank, line.encode() + b"\n")
             elif word in ("sleep", "forever"):
                 if self._wake_at is None:
-                    self._wake_at = clock.now() + float(rest[0]) if rest else inf
+                    self._wake_at = clock.now() + (_number(rest[0]) if rest else inf)
                 await clock.sleep_until(min(self._wake_at, limit_at))
                 if self._wake_at > limit_at:
                     return How.TIME_LIMIT, STOPPED_CODE
                 self._wake_at = None
             elif word in ("false", "exit"):
-                return How.EXITED, int(rest[0]) if rest else 1
+                return How.EXITED, int(_number(rest[0])) % 256 if rest else 1
             self._next_step += 1
         return How.EXITED, 0
 
@@ -116,6 +118,8 @@ class MemoryWorld:
     def begin(self, attempt: MemoryAttempt) -> None:
         self.attempts[attempt.launch.id] = self._running[attempt.launch.id] = attempt
         self._newest[attempt.launch.job] = attempt
+        if len(self.attempts) > ATTEMPTS_MAX:
+            self._forget_oldest()
 
     def end(self, attempt: MemoryAttempt, ended: AttemptEnded) -> None:
         attempt.ended = ended
@@ -123,6 +127,13 @@ class MemoryWorld:
         del self._running[attempt.launch.id]
         if attempt.task is not None:
             attempt.task.cancel()
+
+    def _forget_oldest(self) -> None:
+        oldest = next((each for each in self.attempts.values() if each.ended is not None), None)
+        if oldest is not None:
+            del self.attempts[oldest.launch.id]
+            if self._newest[oldest.launch.job] is oldest:
+                del self._newest[oldest.launch.job]
 
     def newest(self, job: JobId) -> MemoryAttempt | None:
         return self._newest.get(job)
@@ -185,5 +196,17 @@ def _steps(command: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """A command as a sequence of steps, split at `;`."""
     words = list(command)
     if words[:2] in (["sh", "-c"], ["bash", "-c"]) and len(words) > 2:
-        words = shlex.split(words[2].replace(";", " ; "))
+        try:
+            words = shlex.split(words[2].replace(";", " ; "))
+        except ValueError:
+            words = ["exit", str(SYNTAX_ERROR_CODE)]
     return tuple(tuple(step) for ends, step in groupby(words, ";".__eq__) if not ends)
+
+
+def _number(word: str) -> float:
+    """A finite number of a command; 0 if it is none."""
+    try:
+        number = float(word)
+    except ValueError:
+        return 0.0
+    return number if isfinite(number) else 0.0

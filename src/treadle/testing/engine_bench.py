@@ -41,6 +41,7 @@ class Recorder:
     commands: Commands
     facts: list[Event] = field(default_factory=list)
     attempts: dict[tuple[JobId, int], int] = field(default_factory=dict)  # by (job, order)
+    time_limit_s: float | None = None  # of every job
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:  # noqa: ARG002
@@ -54,6 +55,7 @@ class Recorder:
             # `slow` does not end by this signal.
             stop_signal="SIGCONT" if job == "slow" else "SIGTERM",
             grace_s=WITHIN_S,
+            time_limit_s=self.time_limit_s,
             log_bytes_max=1024 if job == "flood" else 1 << 20,
             resumed=earlier > 0,
             iterations_done=DONE,

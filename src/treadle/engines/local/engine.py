@@ -396,13 +396,16 @@ class LocalEngine:
         return seen
 
     def _begins(self, attempt: AttemptId) -> int | None:
-        """How many ranks an attempt has that has just begun or is about to; None if neither."""
+        """How many ranks an attempt has that runs or is about to; None if neither."""
         runner = self._runners.get(attempt.job)
         if runner is None:
             return None
         if runner.live is not None and runner.live.id == attempt:
             return runner.live.ranks or 1
-        return 1 if runner.launching else None
+        try:
+            return 1 if runner.launching and not self.folders.path(*attempt).is_dir() else None
+        except EngineError:  # No attempt of that name can be launched.
+            return None
 
     def _runner(self, job: JobId) -> JobRunner:
         if job not in self._runners:

@@ -223,6 +223,6 @@ def seal(folder: Path, cause: str) -> bool:
 
 
 def try_to_seal(folder: Path, cause: str) -> None:
-    """Seal it if the disk takes the file."""
+    """Seal it, unless the disk is full."""
     with suppress(OSError):
         seal(folder, cause)

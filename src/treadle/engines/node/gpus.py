@@ -131,4 +131,4 @@ class _Worker:
                 box.put(question())
             except Exception as error:  # the caller handles it
                 box.put(error)
-            self._hangs.clear()  # it has come back, however late
+            self._hangs.clear()  # it answers again

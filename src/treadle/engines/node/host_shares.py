@@ -13,7 +13,7 @@ from treadle.core.allocation import Allocation
 class Share(NamedTuple):
     """What one rank gets of the host."""
 
-    cores: tuple[int, ...]  # to be pinned to; empty: to none in particular
+    cores: tuple[int, ...]  # it is pinned to these; empty: to none
     threads: int
 
 
@@ -35,7 +35,7 @@ def shares(
 
 
 def _devices_of(rank: int, ranks: int, allocation: Allocation) -> tuple[int, ...]:
-    """Numbers of the devices that a rank uses, if all follow the usual order."""
+    """Numbers of the devices that a rank uses, in the usual order."""
     numbers = tuple(device.number for device in allocation.devices)
     size = len(numbers)
     if ranks >= size:
@@ -49,9 +49,9 @@ def _pinned(
     found: dict[int, None] = {}
     for number in numbers:
         first = number * len(cores) // device_count
-        # A share that is not whole is rounded up: a core more is shared with the neighbour.
+        # A fraction is rounded up: the last core is shared with the next device.
         count = min(len(cores), -int(-each // 1))
         for step in range(count):
             found[cores[(first + step) % len(cores)]] = None
-    # All cores of the machine are no restriction; one less reason for a program to be surprised.
+    # All cores are no restriction, so nothing is pinned.
     return () if len(found) == len(cores) else tuple(sorted(found))

@@ -1,7 +1,7 @@
 """Reads the captured output of a rank as one stream of bytes.
 
 The supervisor keeps the head of a rank's output and its newest pieces, in files named by their
-first offset (capture.py). An offset into the part that was dropped continues behind it.
+first offset (output_capture.py). An offset into the part that was dropped continues behind it.
 """
 
 import os

@@ -1,6 +1,6 @@
 """One rank: a process in a group of its own, from fork to the last byte of its output.
 
-Part of the supervisor: on the standard library alone.
+Part of the supervisor: it imports the standard library alone.
 """
 
 import ctypes
@@ -12,15 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from treadle.engines.node.capture import Log, Mask
+from treadle.engines.node.output_capture import Log, Mask
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16  # what a pipe holds
-NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells say it
+NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
 
 libc = ctypes.CDLL(None, use_errno=True)
-# What is ignored stays ignored in the programs that are launched. Python ignores two, the
-# supervisor two more, and the fork server has reset what its parents ignored.
+# A program inherits ignored signals, so ranks reset them. Python ignores two, the supervisor
+# two more, and the fork server has reset what its parents ignored.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 IGNORED_BY_SUPERVISOR = (signal.SIGINT, signal.SIGHUP)
 
@@ -37,7 +37,7 @@ class Rank:
         self.code: int | None = None  # as shells write it, once it ended
 
     def ended_now(self) -> bool:
-        """Whether it has ended since it was last asked; it stays a zombie until the very end."""
+        """Whether it has ended since the last call; it stays a zombie until the attempt ends."""
         if self.code is not None:
             return False
         found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -51,11 +51,11 @@ class Rank:
         with suppress(PermissionError):
             try:
                 os.killpg(self.pid, number)
-            except ProcessLookupError:  # It has gone over to another group.
+            except ProcessLookupError:  # It moved to another process group.
                 os.kill(self.pid, number)
 
     def drain(self) -> None:
-        """Take what the pipe holds; close it at its end."""
+        """Read what the pipe holds; close it at its end."""
         if self.output is None:
             return
         try:
@@ -95,7 +95,7 @@ def become_rank(
                 Path(order["scope"], "cgroup.procs").write_text("0")
         complaint = f"this machine does not let us run as user {order['uid']}"
         _become_user(order)
-        # After the user, since that resets it.
+        # After the change of user, which resets it.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != order["supervisor"]:
             os._exit(1)
@@ -121,7 +121,7 @@ def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(command[0], command, env)
     except PermissionError:
-        # A folder on the path that we may not look into says nothing about the program.
+        # The error may be about a folder on the path that we may not read, not about the program.
         folders = () if "/" in command[0] else os.get_exec_path(env)
         if folders and not any(os.access(f"{folder}/{command[0]}", os.F_OK) for folder in folders):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None

@@ -29,7 +29,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from treadle.engines.node.capture import Log, Mask, open_new
+from treadle.engines.node.output_capture import Log, Mask, open_new
 from treadle.engines.node.ranks import IGNORED_BY_SUPERVISOR, NOT_ALLOWED, Rank, become_rank, libc
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
@@ -54,7 +54,7 @@ class Attempt:
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
         self._stop_asked = False
-        self._signalled = True  # something may have happened to a child
+        self._signalled = True  # a signal came: look at the children
         self._oom_kills = _oom_kills()
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
@@ -152,7 +152,7 @@ class Attempt:
             rank.signal(number)
 
     def _wait(self, seconds: float | None) -> None:
-        """Take output in until something happens or the time has passed."""
+        """Read output until something happens or the time has passed."""
         milliseconds = None if seconds is None else ceil(seconds * 1000)
         for ready, _ in self._poll.poll(milliseconds):
             if ready == self._wake:
@@ -181,7 +181,7 @@ class Attempt:
             self._wait(0.0)
             for pid in children:
                 self._reap(pid)
-            if children == _children():  # dying takes a moment, in the kernel sometimes longer
+            if children == _children():  # the kernel takes a while to end a process
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
         for rank in self.ranks:
@@ -276,7 +276,7 @@ def _children() -> list[int]:
 
 
 def _children_by_stat() -> Iterator[int]:
-    """The same where the kernel was built without that file."""
+    """The same for kernels without that file."""
     me = os.getpid()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
@@ -317,7 +317,7 @@ def _remove_scope(scope: str | None) -> None:
 
 
 def _write_file(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
-    """Replace the status by way of another file; spaces fill it up to what may be reserved."""
+    """Replace the status through another file, padded to the reserved size."""
     file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         # Padded, not truncated: freeing a block took 3 ms on a busy disk.

@@ -1,6 +1,6 @@
-"""The output of ranks on its way to disk: secrets masked, head and tail kept, a full disk survived.
+"""Captures the output of ranks on disk: masks secrets, keeps head and tail, survives a full disk.
 
-Part of the supervisor: on the standard library alone.
+Part of the supervisor: it imports the standard library alone.
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 
 MASK = b"***"
 MASKED_FROM = 4  # shorter values would mask half of any text
-LINE_MASKED_FROM = 8  # of secrets of several lines, each line from this length on
-SILENT_S = 0.5  # after a failed write, what comes within this time is not tried
+LINE_MASKED_FROM = 8  # each line of a secret of several lines, if it is this long
+SILENT_S = 0.5  # after a failed write, output is dropped for so long without another try
 
 
 class Mask:
@@ -30,7 +30,7 @@ class Mask:
         self._kept = b""
 
     def hide(self, data: bytes) -> bytes:
-        """The data as far as it can be shown; the beginning of a secret is kept back."""
+        """The data without secrets; an end that may be the start of a secret is kept back."""
         if not self._secrets:
             return data
         data = self._kept + data
@@ -41,7 +41,7 @@ class Mask:
         return data[:cut]
 
     def rest(self) -> bytes:
-        """What was kept back, at the end; the larger half of a secret is still a secret."""
+        """What was kept back, at the end of the stream; most of a secret is masked as well."""
         kept, self._kept = self._kept, b""
         if len(kept) < MASKED_FROM:
             return kept
@@ -50,7 +50,7 @@ class Mask:
 
     @staticmethod
     def _begins_at(data: bytes, secret: bytes) -> int:
-        """Where a secret may have begun that the end of the data cuts off."""
+        """Where a secret may begin that the end of the data cuts off."""
         at = data.find(secret[0], max(0, len(data) - len(secret) + 1))
         while at >= 0:
             if secret.startswith(data[at:]):
@@ -60,7 +60,7 @@ class Mask:
 
 
 class Log:
-    """The output of one rank on disk: its head, and a tail that is written anew and anew.
+    """The output of one rank on disk: its head, and the newest pieces of its tail.
 
     `rank-0.log` holds the first half of the limit. What comes later goes to files of a quarter,
     named by where they begin, `rank-0.<offset>.log`, of which the newest two are kept.
@@ -76,7 +76,7 @@ class Log:
         self._silent_until = 0.0  # after a failed write
         self._unsaid = 0  # bytes that could not be written since the last note
         self.lost = 0  # bytes that the limit removed
-        self.dropped = 0  # bytes that the disk would not take
+        self.dropped = 0  # bytes that did not fit on the disk
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -115,7 +115,7 @@ class Log:
             self._tails[-1] = (self._tails[-1][0], self._tails[-1][1] + count)
 
     def _turn(self) -> bool:
-        """Begin the next file of the tail; the one before last goes."""
+        """Begin the next file of the tail; the oldest of three is deleted."""
         path = self._folder / f"rank-{self._rank}.{self._offset}.log"
         if len(self._tails) == 2:
             gone, size = self._tails.pop(0)
