@@ -154,7 +154,7 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen"
+    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded"
 
 
 @value

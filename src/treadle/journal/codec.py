@@ -103,6 +103,12 @@ _KINDS: Mapping[str, type] = {
     )
 }
 
+# Fields that a line has only where they say something; a simulation writes none of them.
+_LEFT_OUT: Mapping[str, tuple[str, ...]] = {
+    "JobStarted": ("changes",),
+    "JobProgressed": ("progress",),
+    "DeviceClosed": ("cause",),
+}
 _encoder = msgspec.json.Encoder()
 
 
@@ -112,9 +118,13 @@ def decided(wake_at: float, held_back: Mapping[int, int] = MappingProxyType({}))
 
 def encode(at: float, line: Line, *, number: int = 0) -> bytes:
     """One line, without a newline; a line number of 0 is not written."""
-    head = {"at": at, "kind": type(line).__name__}
+    head: dict[str, object] = {"at": at, "kind": type(line).__name__}
     numbered = {"line": number} if number else {}
-    return _encoder.encode({**head, **numbered, **msgspec.to_builtins(line)})
+    fields = msgspec.to_builtins(line)
+    for name in _LEFT_OUT.get(type(line).__name__, ()):
+        if not fields[name]:
+            del fields[name]
+    return _encoder.encode({**head, **numbered, **fields})
 
 
 def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:

@@ -8,8 +8,7 @@ from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
 from treadle.control.loop import Controller
-from treadle.core.cluster import Device
-from treadle.core.events import DeviceClosed, DeviceOpened, NodeJoined, NodeLost
+from treadle.core.events import NodeJoined, NodeLost
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -19,8 +18,6 @@ logger = logging.getLogger("treadle")
 LOOK_EVERY_S = 2.0
 TIDY_EVERY_S = 3600.0
 LEAVE_WITHIN_S = 2.0  # to write a last line
-# Closed until an admin opens them; other devices are closed only while the reason lasts.
-_LASTING = ("avoided", "quarantined")
 
 
 class Life:
@@ -53,7 +50,7 @@ class Life:
         text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
         await context.commit.note(Batch(settings=settings), Noted("controller started", text))
         context.inbox.tell(*self._parts.restored.facts)
-        await context.engine.adopt(list(jobs), list(context.jobs.open), self._still_closed())
+        await context.engine.adopt(list(jobs), list(context.jobs.open), self._parts.restored.closed)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),
@@ -88,14 +85,6 @@ class Life:
             context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
             context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
         return {NODES: now}
-
-    def _still_closed(self) -> dict[Device, DeviceClosed]:
-        """Devices that stay closed over a restart; the others are open until seen otherwise."""
-        closed = self._parts.restored.closed
-        lasting = {d: fact for d, fact in closed.items() if fact.cause in _LASTING}
-        opened = [DeviceOpened(device) for device in closed if device not in lasting]
-        self._context.inbox.tell(*opened)
-        return lasting
 
     async def _look_after(self) -> None:
         context = self._context
