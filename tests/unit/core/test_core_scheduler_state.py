@@ -1,5 +1,6 @@
 """What a scheduler knows: which reports it believes, what it restores, what a fork shares."""
 
+from math import inf
 from types import MappingProxyType
 
 import pytest
@@ -21,8 +22,12 @@ from treadle.core.events import (
     JobStarted,
     JobStopped,
     JobSubmitted,
+    JobUpdated,
+    NodeLost,
 )
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
+from treadle.core.ranking import Rank
 from treadle.core.retry import Answer, Failure
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
@@ -295,3 +300,87 @@ def test_a_submission_that_is_refused_changes_nothing() -> None:
     with pytest.raises(InvalidInputError, match="job a was submitted twice"):
         story.scheduler.take([JobSubmitted(job("a"))], 1.0)
     assert view(story.scheduler) == before
+
+
+# -- orders and what is left of them ---------------------------------------------------------------
+
+
+class Expiring(Told):
+    """Its ranks of waiting jobs expire at 50 s."""
+
+    def rank(self, job: Job, now: float) -> Rank:
+        return Rank(0.0, 0.0, 50.0) if job.allocation is None else Rank(0.0)
+
+
+def test_a_job_that_waits_again_is_ranked_again_when_its_rank_expires() -> None:
+    """The stop was ordered, so its report causes no decision; the alarm must still be set."""
+    story = Story(Expiring(Schedule({"a": on(0)}), Schedule({"a": None})))
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    story.tell(5.0, DeviceClosed(Device("n0", 3)))
+    assert story.scheduler.wake_at == inf
+    assert story.tell(6.0, JobStopped("a", 1, 5.0)) == []
+    assert story.scheduler.wake_at == 50.0
+
+
+def test_a_job_that_must_stop_for_two_reasons_is_stopped_once() -> None:
+    story = Story("fifo", "1x1")
+    story.tell(0.0, JobSubmitted(job("a")))
+    assert story.tell(1.0, JobCancelled("a"), NodeLost("n0")) == [Stop(1, "a")]
+
+
+def test_an_unfit_job_that_is_blocked_is_only_blocked() -> None:
+    story = Story("fifo", "1x1")
+    story.tell(0.0, JobSubmitted(job("large", size=8)))
+    story.tell(1.0, JobHeld("large", "user"))
+    assert (story.scheduler.unfit, list(story.scheduler.blocked)) == ({}, ["large"])
+
+
+def test_order_ids_count_on_from_the_highest() -> None:
+    scheduler = Scheduler(Told(), Cluster.grid(1, 2))
+    submitted = [JobSubmitted(job("a")), JobSubmitted(job("b"))]
+    orders = [Start(7, "a", on(0)), Start(3, "b", on(1))]
+    scheduler.replay(submitted, orders, 0.0, wake_at=None)
+    assert scheduler.counters.order == 8
+
+
+START_B = Schedule({"b": on(0)})
+
+
+def test_a_job_that_ended_while_it_was_stopped_is_waited_for_no_more() -> None:
+    story = Story(Told(Schedule({"a": on(0)}), Schedule({"a": None}), START_B))
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    assert story.tell(1.0, JobSubmitted(job("b"))) == [Stop(1, "a")]
+    assert story.tell(2.0, JobFinished("a", 0)) == [Start(2, "b", on(0), ())]
+
+
+MOVED = (Schedule({"a": on(0)}), Schedule({"a": on(1)}), START_B)
+
+
+def test_a_moved_job_that_failed_is_waited_for_no_more() -> None:
+    story = Story(Told(*MOVED))
+    story.tell(0.0, JobSubmitted(job("a", retries=1)))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobSubmitted(job("b")))
+    assert story.tell(2.0, JobFailed("a", 1, 0.0)) == [Start(2, "b", on(0), ())]
+
+
+def test_a_moved_job_that_runs_is_waited_for_no_more() -> None:
+    story = Story(Told(*MOVED))
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobSubmitted(job("b")))
+    story.runs(2.0, "a")
+    assert story.tell(3.0, JobSubmitted(job("c"))) == [Start(2, "b", on(0), ())]
+
+
+def test_an_update_keeps_the_share_that_is_done() -> None:
+    """10 of 100 iterations are done at 1 a second; the same work is now 50 iterations."""
+    story = Story("fifo", "1x1")
+    story.tell(0.0, JobSubmitted(job("a", length_s=100.0)))
+    story.runs(0.0, "a")
+    story.tell(10.0, JobUpdated(job("a", length_s=50.0)))
+    row = story.scheduler.jobs["a"]
+    assert (row.iterations_done, row.iterations_per_s) == (5.0, 0.5)
+    assert row.remaining_at(10.0) / row.iterations_per_s == 90.0

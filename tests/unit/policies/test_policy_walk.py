@@ -170,3 +170,20 @@ def test_an_evicted_job_larger_than_what_was_given_up_is_not_tried_again() -> No
     orders = story.scheduler.decide(1.0)
     assert orders == [Stop(2, "evicted"), Start(3, "first", on(2, 3), ("evicted",))]
     assert place.asked == [2, 2, 2, 1]
+
+
+def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() -> None:
+    """Two arrivals evict one job each, the last in order first; the orders are in order."""
+    story = Story("srtf", "1x2")
+    story.tell(
+        0.0, JobSubmitted(job("r30", length_s=30.0)), JobSubmitted(job("r40", length_s=40.0))
+    )
+    story.runs(0.0, "r30", "r40")
+    arrivals = [job("n1", length_s=1.0), job("n2", length_s=2.0)]
+    orders = story.tell(5.0, *map(JobSubmitted, arrivals))
+    assert [(type(order), order.job) for order in orders] == [
+        (Stop, "r30"),
+        (Stop, "r40"),
+        (Start, "n1"),
+        (Start, "n2"),
+    ]
