@@ -14,9 +14,9 @@ re-ranking two thousand running jobs a hundred thousand times and not at all.
 
 Ties. Equal values are ordered as they were a moment ago: a job whose value falls has just come
 from behind, one whose value grows from in front. That is what a stable sort repeated at every
-event gives, and what published simulators do; it decides who is preempted when integers collide.
-A rank may also hold only until a moment (a queue limit that will be crossed): the scheduler then
-asks again.
+event gives, and what published simulators do; it decides which job is preempted when integers
+collide. A rank may also hold only until a moment (a queue limit that will be crossed): the
+scheduler then asks again.
 """
 
 from bisect import bisect_left, insort
@@ -59,7 +59,7 @@ def check_rank(rank: Rank, job: Job) -> Rank:
 class InOrder(Iterator[tuple[Waiting, int]]):
     """Waiting jobs in order, each with the size it asked for, but for sizes that were given up.
 
-    Most of a long queue asks for more than there is left; those jobs are not even looked at.
+    Most of a long queue asks for more than is left; those jobs are not even looked at.
     """
 
     def __init__(self, by_size: Mapping[int, Sequence[Waiting]]) -> None:
@@ -110,7 +110,7 @@ class Ranking:
         self.queue: list[Waiting] = []  # ascending
         # The same by the size that was asked for, from the first walk that wants it.
         self._by_size: dict[int, list[Waiting]] | None = None
-        # Jobs that hold devices, to be sorted in when somebody asks; policies that never preempt
+        # Jobs that hold devices, to be sorted in on demand; policies that never preempt
         # never do.
         self._unsorted: dict[JobId, tuple[float, Waiting]] = {}
         # slope -> (value at time 0, place or -place, job), ascending
@@ -166,7 +166,7 @@ class Ranking:
                 insort(self._by_size.setdefault(size, []), entry)
             self._entries[identity] = (None, entry, size)
         else:
-            # Whoever came at a later moment was ahead of equals that fall, and behind any others.
+            # A later job was ahead of equals that fall, and behind any others.
             place = -(place ^ _COUNT) if slope < 0 else place
             entry = (value - slope * now, place, identity)
             self._unsorted[identity] = (slope, entry)

@@ -16,7 +16,7 @@ from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
-from treadle.policies.registry import policy, worn
+from treadle.policies.registry import policy, wrappers_in
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
 from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
@@ -180,7 +180,7 @@ def prepare(
 def _policy_text(settings: Settings) -> str:
     """The policy, wrapped by what classified retries need."""
     text = settings.policy
-    if settings.retry == "classified" and "elsewhere" not in worn(text):
+    if settings.retry == "classified" and "elsewhere" not in wrappers_in(text):
         text += "+elsewhere"
     return text
 
@@ -287,7 +287,7 @@ def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[
     jobs: Sequence[JobSpec] = workload.jobs
     if settings.retries is not None:
         jobs = [replace(job, retries=settings.retries) for job in jobs]
-    if "try-small" in worn(settings.policy):  # In a simulation every job can be tried.
+    if "try-small" in wrappers_in(settings.policy):  # In a simulation every job can be tried.
         jobs = [replace(job, trial=True) for job in jobs]
     if settings.speeds == "plans":
         from treadle.models.plans.planned import offering, standard  # noqa: PLC0415  # most runs need none
