@@ -52,7 +52,7 @@ def main() -> None:
     policy = largest_first(placement("consolidate"), ScalingModel())
     engine = SimulatedEngine(jobs, ScalingModel())
     Simulation(Scheduler(policy, cluster), engine, observers=(recording(recorder),)).run()
-    for name, story in recorder.stories.items():
+    for name, story in recorder.histories.items():
         print(f"{name:6} started at {story.first_start_at:g} s, ended at {story.ended_at:g} s")
 
 
