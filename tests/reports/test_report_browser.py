@@ -138,7 +138,7 @@ def test_a_long_thin_end_is_cut_and_said_until_all_is_asked_for(look, with_long_
     assert said == []
     assert "0.00 s to 103 s" in document
     assert (
-        "At first the time ends at 103 s: in the 2.75 h after it at most 1 device of 16 was in "
+        "The charts end at 103 s: in the 2.75 h after it at most 1 device of 16 was in "
         "use, 86.1 % of all device time."
     ) in document
     document, said = look(page(with_long_tail), 'click("Show all");')

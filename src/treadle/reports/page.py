@@ -16,7 +16,7 @@ from treadle.version import __version__
 
 # In order of dependency.
 _SCRIPTS = (
-    *("base.js", "axes.js", "chart.js", "summary.js", "more.js", "bars.js", "gantt.js"),
+    *("base.js", "axes.js", "chart.js", "summary.js", "more_figures.js", "bars.js", "gantt.js"),
     "main.js",
 )
 

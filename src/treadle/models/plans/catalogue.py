@@ -4,7 +4,7 @@ Source: the artifact of Rubick (Zhang et al., MLSys'25; AlibabaPAI/reconfigurabl
 Apache-2.0): parameter counts, batches, forward times and the 512 measured iteration times on
 servers of eight A800 GPUs. Dimensions of the networks are those of their published descriptions.
 
-The factors are `plan_fit.fit` of measured iteration times, to four places, on these rows and no
+The factors are `fit.fit` of measured iteration times, to four places, on these rows and no
 others: for all but LLaMA every plan on one node, on two nodes of four and on four nodes of two
 (GPT-2 also on two nodes of five; RoBERTa without one device, where its rows contradict each other);
 for LLaMA-7B every plan on one node, two nodes of eight and four nodes of four. LLaMA-30B has eleven

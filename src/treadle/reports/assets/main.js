@@ -149,8 +149,8 @@ function windowControls(host) {
     element("span", { class: "choice-label" }, "Time shown"),
     button("←", "Earlier", shift(-0.5)), button("→", "Later", shift(0.5)),
     button("+", "Zoom in", () => zoomWindow(0.5)), button("−", "Zoom out", () => zoomWindow(2)),
-    button("Reset", "Show what was shown at first", resetWindow),
-    isCut ? button("Show all", "Show all of the time", showAll) : null), shown);
+    button("Reset", "Reset to the initial time span", resetWindow),
+    isCut ? button("Show all", "Show the whole time span", showAll) : null), shown);
   const cut = element("p", { class: "cut" });
   host.after(cut);
   const say = () => {
@@ -165,7 +165,7 @@ function windowControls(host) {
 
 function cutText() {
   const { length_s: length, cut_s: left, cut_devices: devices, cut_share: share } = data.focus;
-  return `At first the time ends at ${duration(length)}: in the ${duration(left)} after it at most `
+  return `The charts end at ${duration(length)}: in the ${duration(left)} after it at most `
     + `${plural(devices, "device")} of ${count(data.devices)} ${devices === 1 ? "was" : "were"} in use, `
     + `${percent(share)} of all device time.`;
 }
