@@ -1,4 +1,4 @@
-"""The daemon: a live controller and its API on one event loop, until somebody asks it to leave."""
+"""The daemon: a live controller and its API on one event loop, until it is asked to stop."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ SLOTS_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """What `treadle up` was told; None means by default or as it was."""
+    """The options of `treadle up`; None means the default, or as it was before."""
 
     state: Path
     socket: Path
@@ -42,7 +42,7 @@ class DaemonSettings:
 
 
 async def run_daemon(settings: DaemonSettings) -> None:
-    """Serve until it is told to leave, by the API or by a signal; jobs run on."""
+    """Serve until asked to stop, by the API or by a signal; jobs keep running."""
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     source = _devices(settings)
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
@@ -54,7 +54,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
     _leave_on_signals(live)
     group = _group(settings)
     try:
-        # The door first: whoever finds it open is answered, and a second daemon is refused.
+        # Listen first: early requests are answered, and a second daemon is refused.
         async with serving(live, _doors(settings)) as bound:
             if group is not None:
                 os.chown(settings.socket, -1, group)
@@ -64,7 +64,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
             await live.stopped.wait()
     finally:
         await live.close()
-        logger.info("down: jobs run on")
+        logger.info("down: jobs keep running")
 
 
 def _live_settings(settings: DaemonSettings, source: DeviceSource) -> LiveSettings:
@@ -87,7 +87,7 @@ def _devices(settings: DaemonSettings) -> DeviceSource:
         return NvmlGpus()
     except EngineError as error:
         if settings.gpus or settings.avoid:
-            raise InvalidInputError(f"GPUs were named, and {error}") from None
+            raise InvalidInputError(f"GPUs were named, but {error}") from None
     return CpuSlots(min(SLOTS_MAX, len(os.sched_getaffinity(0))))
 
 
