@@ -191,7 +191,7 @@ def test_a_path_that_is_too_long_is_said_so(short: Path):
 def test_a_folder_where_others_may_write_is_refused(short: Path):
     (short / "open").mkdir()
     (short / "open").chmod(0o777)
-    assert "others may write there" in refusal(Doors(socket_path=short / "open" / "treadle.sock"))
+    assert "is writable by others" in refusal(Doors(socket_path=short / "open" / "treadle.sock"))
 
 
 def test_a_port_that_is_taken_is_said_so():

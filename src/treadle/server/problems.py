@@ -156,5 +156,6 @@ def _shown(value: object, path: Sequence[str]) -> str:
     """What was sent, unless it may be a secret or is long."""
     if isinstance(value, str | int | float | bool | None) and not {"secrets", "env"} & set(path):
         text = repr(value)
-        return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+        cut = f"{text[:SHOWN_MAX]}... ({len(text)} characters)"
+        return text if len(text) <= SHOWN_MAX else cut
     return f"a value of type {type(value).__name__}"
