@@ -86,7 +86,7 @@ class _Sender:
         connection = None
         try:
             # Numbers of other libraries (tensors, arrays) become plain ones here, off the path
-            # of whoever trains.
+            # of the training loop.
             numbers = {name: float(value) for name, value in values.items()}
             # NaN and infinities are not JSON; a loss that has become one is left out.
             body = json.dumps({n: v for n, v in numbers.items() if v - v == 0})

@@ -103,7 +103,7 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     assert request.command == ("/bin/sh", str(script), "--lr", "1")
     assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
     assert capsys.readouterr().err == (
-        "treadle: train.sh line 2: #SBATCH --mem=4G is not understood and left out\n"
+        "treadle: train.sh line 2: #SBATCH --mem=4G is not supported and ignored\n"
     )
 
 
@@ -121,11 +121,11 @@ def test_a_long_script_and_a_program_are_run_as_they_are(tmp_path: Path) -> None
 
 def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:
     assert refused(capsys, "--workdir", "~nobody-at-all/x", "--", "x") == (
-        'treadle: --workdir is "~nobody-at-all/x", which leads nowhere\n'
+        'treadle: --workdir is "~nobody-at-all/x", which cannot be resolved\n'
     )
     (tmp_path / "a.yaml").write_text("run: x\nworkdir: ~nobody-at-all\n")
     assert refused(capsys, "a.yaml") == (
-        'treadle: a.yaml line 2: workdir is "~nobody-at-all", which leads nowhere\n'
+        'treadle: a.yaml line 2: workdir is "~nobody-at-all", which cannot be resolved\n'
     )
     assert refused(capsys, "x" * 5000).startswith("treadle: there is no file xxx")
     gone = tmp_path / "gone"
@@ -167,7 +167,7 @@ def test_mistakes_in_a_script_are_named_by_line(line, sentence, tmp_path: Path, 
 def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
     help_ = "(see treadle submit --help)\n"
     for words, sentence in (
-        ((), ("there is no command to run; write it after --, as in treadle submit -- python "
+        ((), ("no command given; write it after --, as in treadle submit -- python "
              "train.py, or as run: in a file\n")),
         (("python", "train.py"), ("Got unexpected extra argument (train.py); the job's command "
                                  f"goes after -- {help_}")),
@@ -179,12 +179,12 @@ def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
          "environment, where it is not set; export it and submit again\n")),
         (("--env", "NOT_SET", "--", "x"), ("--env NOT_SET: NOT_SET must come from your "
          "environment, where it is not set; export it and submit again\n")),
-        (("--env", "A-B=1", "--", "x"), ('--env: "A-B" is no name of a variable; expected one such '
-                                        "as HF_HOME\n")),
+        (("--env", "A-B=1", "--", "x"), ('--env: "A-B" is not a valid variable name; expected one '
+                                        "such as HF_HOME\n")),
         (("--secret-file", "K", "--", "x"), "--secret-file expects NAME=PATH, found K\n"),
         (("--secret-file", "K=none", "--", "x"), ("--secret-file: none cannot be read: No such "
                                                  "file or directory\n")),
-        (("--time-limit", "long", "--", "x"), ('--time-limit is "long"; expected a length of time '
+        (("--time-limit", "long", "--", "x"), ('--time-limit is "long"; expected a duration '
          "such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00\n")),
         (("--workdir", "none", "--", "x"), f"workdir {tmp_path}/none is not a folder\n"),
         (("-f", "none.yaml"), '"none.yaml" cannot be read: No such file or directory\n'),

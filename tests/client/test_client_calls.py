@@ -67,7 +67,7 @@ def test_tokens_are_made_shown_once_and_revoked(client: Client, server: Running)
     with Client(server.url, made.token) as viewer:
         assert viewer.status().store == "memory"
         client.revoke_token(made.view.id)
-        with pytest.raises(NotKnownError, match="not known, has expired or was revoked"):
+        with pytest.raises(NotKnownError, match="unknown, expired or revoked"):
             viewer.status()
 
 
@@ -91,7 +91,7 @@ def test_all_pages_are_listed(client: Client):
     assert len(list(client.jobs(name="paged", page=2))) == 5
 
 
-def test_nobody_there_is_said_with_the_address(tmp_path):
+def test_an_unreachable_server_is_reported_with_its_address(tmp_path):
     client = Client(f"unix:{tmp_path}/none.sock")
     with pytest.raises(UnreachableError) as refused:
         client.status()

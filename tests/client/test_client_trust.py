@@ -22,7 +22,7 @@ NOBODY = pwd.getpwnam("nobody")
 
 @pytest.fixture
 def sock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A socket that somebody else made and listens on."""
+    """A socket that another user made and listens on."""
     with (
         tempfile.TemporaryDirectory(prefix="treadle", dir="/tmp") as folder,
         socket.socket(socket.AF_UNIX) as listener,
@@ -36,7 +36,7 @@ def sock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.delenv("TREADLE_URL", raising=False)
         yield path
         with pytest.raises(BlockingIOError):
-            listener.accept()  # Nobody came.
+            listener.accept()  # Nothing has connected.
 
 
 def _give(path: str, owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def _give(path: str, owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "stat", stat)
 
 
-def test_nothing_is_sent_to_a_socket_of_somebody_elses(sock: str) -> None:
+def test_nothing_is_sent_to_another_users_socket(sock: str) -> None:
     with Client(f"unix:{sock}") as client, pytest.raises(UntrustedError) as caught:
         client.status()
     assert isinstance(caught.value, NotAllowedError)
@@ -83,7 +83,7 @@ def test_the_command_line_says_so_in_one_sentence(sock: str, monkeypatch, capsys
         assert said.err.count("\n") == 1
 
 
-def test_whoever_is_named_is_trusted(sock: str, monkeypatch) -> None:
+def test_a_named_user_is_trusted(sock: str, monkeypatch) -> None:
     address = Address(sock, "")
     check_owner(address, {"TREADLE_TRUST": "alice, nobody"})
     for others in ("", "alice", "nobody2", "no,body"):

@@ -124,10 +124,13 @@ def test_an_empty_file_is_an_empty_description() -> None:
         ("name: a\nname: b", 'train.yaml line 2: "name" is given twice, first on line 1; keep one'),
         ("env: {A: 1, A: 2}", 'train.yaml line 1: "A" is given twice, first on line 1; keep one'),
         ("run: a\ncommand: [b]", "train.yaml line 2: both run and command are given; keep one"),
-        ("name: &x a", "train.yaml line 1: anchors and aliases (& and *) are not taken"),
-        ("a: &x [1]\nname: *x", "train.yaml line 1: anchors and aliases (& and *) are not taken"),
-        ("name: !!python/name:os.system x", "train.yaml line 1: tags (!) are not taken"),
-        ("name: !!str x", "train.yaml line 1: tags (!) are not taken"),
+        ("name: &x a", "train.yaml line 1: anchors and aliases (& and *) are not supported"),
+        (
+            "a: &x [1]\nname: *x",
+            "train.yaml line 1: anchors and aliases (& and *) are not supported",
+        ),
+        ("name: !!python/name:os.system x", "train.yaml line 1: tags (!) are not supported"),
+        ("name: !!str x", "train.yaml line 1: tags (!) are not supported"),
         ("name: a\n---\nname: b", "train.yaml line 2: a second document begins; expected one job"),
         ("env: " + "[" * 9 + "]" * 9, "train.yaml line 1: nested more than 8 deep"),
         ("? [a]\n: b", "train.yaml line 1: expected a name before the colon"),
@@ -140,8 +143,8 @@ def test_an_empty_file_is_an_empty_description() -> None:
             ("train.yaml line 1 is not YAML: found character '?t' that cannot start any token"),
         ),
         ('name: "\\UFFFFFFFF"', "train.yaml is not YAML: a character or number is out of range"),
-        ('name: "\\ud800"', "train.yaml line 1: a zero byte or half a character is in the text"),
-        ('name: "\\0"', "train.yaml line 1: a zero byte or half a character is in the text"),
+        ('name: "\\ud800"', "train.yaml line 1: the text contains a NUL byte or half a character"),
+        ('name: "\\0"', "train.yaml line 1: the text contains a NUL byte or half a character"),
         ("name: [a]", "train.yaml line 1: name: expected a name, found a list"),
         ("name:", "train.yaml line 1: name: expected a name, found nothing"),
         ("run: [a]", "train.yaml line 1: run: expected a line for the shell, found a list"),
@@ -174,7 +177,7 @@ def test_an_empty_file_is_an_empty_description() -> None:
         ("env:\n  A: [1]", 'train.yaml line 2: "A" is a list; expected a text'),
         (
             "env:\n  A-B: 1",
-            ('train.yaml line 2: "A-B" is no name of a variable; expected one such as HF_HOME'),
+            ('train.yaml line 2: "A-B" is not a valid variable name; expected one such as HF_HOME'),
         ),
         (
             "secrets: {T: x}",
@@ -198,7 +201,7 @@ def test_an_empty_file_is_an_empty_description() -> None:
         (
             "time_limit: long",
             (
-                'train.yaml line 1: time_limit is "long"; expected a length of time '
+                'train.yaml line 1: time_limit is "long"; expected a duration '
                 "such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00"
             ),
         ),
@@ -226,7 +229,7 @@ def test_laughs_by_the_billion_are_refused_at_the_first() -> None:
         f"{name}: &{name} [{', '.join(['*' + last] * 9)}]"
         for last, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    assert refused(laughs) == "train.yaml line 1: anchors and aliases (& and *) are not taken"
+    assert refused(laughs) == "train.yaml line 1: anchors and aliases (& and *) are not supported"
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_line() -> None:
@@ -244,7 +247,7 @@ def test_a_secret_with_its_value_in_the_open_is_refused() -> None:
     with pytest.raises(InvalidInputError) as error:
         complete(draft, {"T": "abc"}, workdir="/w")
     assert str(error.value) == (
-        "train.yaml line 2: T is a secret and has its value here as well, where it would be shown; "
+        "train.yaml line 2: T is a secret, but its value is given here, where it would be shown; "
         "leave the value out"
     )
 
@@ -253,7 +256,7 @@ def test_a_description_without_a_command_says_where_to_write_it() -> None:
     with pytest.raises(InvalidInputError) as error:
         complete(Draft(), {}, workdir="/w")
     assert str(error.value) == (
-        "there is no command to run; write it after --, as in treadle submit -- python "
+        "no command given; write it after --, as in treadle submit -- python "
         "train.py, or "
         "as run: in a file"
     )
@@ -276,9 +279,9 @@ def test_the_later_draft_wins_field_by_field_and_variable_by_variable() -> None:
 
 def test_text_that_no_process_can_be_given_is_refused() -> None:
     for fields, sentence in (
-        ({"command": ("a\0",)}, "word 0 of the command has a zero byte in it"),
+        ({"command": ("a\0",)}, "word 0 of the command contains a NUL byte"),
         ({"command": ("\ud800",)}, "word 0 of the command is not UTF-8 text"),
-        ({"command": ("a",), "name": "\0"}, "name has a zero byte in it"),
+        ({"command": ("a",), "name": "\0"}, "name contains a NUL byte"),
     ):
         with pytest.raises(InvalidInputError) as error:
             complete(Draft(dict(fields)), {}, workdir="/w")
@@ -298,7 +301,7 @@ def test_env_files_have_a_variable_on_each_line() -> None:
     with pytest.raises(InvalidInputError) as error:
         read_env_file("job.env", "A B=1")
     assert str(error.value) == (
-        'job.env line 1: "A B" is no name of a variable; expected one such as HF_HOME'
+        'job.env line 1: "A B" is not a valid variable name; expected one such as HF_HOME'
     )
 
 

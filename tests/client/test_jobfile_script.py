@@ -65,11 +65,11 @@ def test_slurms_lines_are_read_as_far_as_they_go_and_the_rest_is_said() -> None:
         "after_any": ("14",),
     }
     assert draft.notes == [
-        "job.sh line 7: #SBATCH --nice=100 is ignored; priority is treadle's own",
-        "job.sh line 8: #SBATCH --partition=gpu is not understood and left out",
-        "job.sh line 8: #SBATCH -N 2 is not understood and left out",
-        "job.sh line 8: #SBATCH --exclusive is not understood and left out",
-        "job.sh line 9: #SBATCH --dependency=singleton is not understood and left out",
+        "job.sh line 7: #SBATCH --nice=100 is ignored; use --priority",
+        "job.sh line 8: #SBATCH --partition=gpu is not supported and ignored",
+        "job.sh line 8: #SBATCH -N 2 is not supported and ignored",
+        "job.sh line 8: #SBATCH --exclusive is not supported and ignored",
+        "job.sh line 9: #SBATCH --dependency=singleton is not supported and ignored",
     ]
 
 
@@ -94,7 +94,7 @@ def test_each_of_slurms_spellings(option, fields) -> None:
 
 def test_mistakes_in_directives_are_named_by_line() -> None:
     for text, sentence in (
-        ("#TREADLE --name 'x", "job.sh line 1: the options cannot be split: no closing quotation"),
+        ("#TREADLE --name 'x", "job.sh line 1: cannot parse the options: no closing quotation"),
         (
             "\n#SBATCH --time=soon",
             (
@@ -126,7 +126,7 @@ def test_how_a_script_is_run_follows_its_mode_and_its_first_line(tmp_path: Path)
 def test_a_flood_of_options_is_noted_in_few_lines() -> None:
     notes = read_script("job.sh", "#SBATCH --exclusive\n" * 100).slurm.notes
     assert len(notes) == 21
-    assert notes[-1] == "job.sh: 80 more #SBATCH options are left out"
+    assert notes[-1] == "job.sh: 80 more #SBATCH options are ignored"
 
 
 _BITS = st.sampled_from(

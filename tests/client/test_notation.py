@@ -52,7 +52,7 @@ def test_devices_are_a_number_a_range_or_sizes(text, sent, sizes) -> None:
                 "as 1,2,4"
             ),
         ),
-        ("8..2", 'devices is "8..2"; a range goes up, such as 2..8'),
+        ("8..2", 'devices is "8..2"; a range must go up, such as 2..8'),
         ("0", 'devices is "0"; expected 1 or more'),
         ("0..2", 'devices is "0..2"; expected 1 or more'),
         ("5000", 'devices is "5000"; expected at most 4096'),
@@ -89,11 +89,11 @@ def test_arrays_are_numbers_ranges_and_steps(text, numbers, at_once_max) -> None
     ("text", "sentence"),
     [
         ("a", 'array is "a"; expected numbers such as 0-99, 0-99%8, 1,3,5-9 or 0-10:2'),
-        ("5-1", 'array is "5-1"; a range goes up, such as 1-5'),
-        ("0-9:0", 'array is "0-9:0"; a step is 1 or more'),
+        ("5-1", 'array is "5-1"; a range must go up, such as 1-5'),
+        ("0-9:0", 'array is "0-9:0"; the step must be at least 1'),
         ("0-9%0", 'array is "0-9%0"; after % comes how many may run at once, such as 0-99%8'),
         ("0-9%", 'array is "0-9%"; after % comes how many may run at once, such as 0-99%8'),
-        ("1,1", 'array is "1,1"; 1 is in it twice'),
+        ("1,1", 'array is "1,1"; 1 is listed twice'),
         ("0-10000", 'array is "0-10000"; expected at most 10,000 members'),
         ("99999999", 'array is "99999999"; expected numbers up to 9,999,999'),
     ],
@@ -131,17 +131,11 @@ def test_lengths_of_time_have_units_or_slurms_form(text, seconds) -> None:
     [
         (
             "soon",
-            (
-                'grace is "soon"; expected a length of time such as 90s, 45m, 12h, 2d, 1h30m or '
-                "1-12:00:00"
-            ),
+            ('grace is "soon"; expected a duration such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00'),
         ),
         (
             "1h1h",
-            (
-                'grace is "1h1h"; expected a length of time such as 90s, 45m, 12h, 2d, 1h30m or '
-                "1-12:00:00"
-            ),
+            ('grace is "1h1h"; expected a duration such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00'),
         ),
         ("0", 'grace is "0"; expected more than 0 and up to 10 years'),
         ("99999d", 'grace is "99999d"; expected more than 0 and up to 10 years'),
@@ -182,7 +176,7 @@ def test_signals_are_known_by_both_names_and_must_be_answerable() -> None:
     with pytest.raises(InvalidInputError) as refused:
         values.stop_signal("SIGKILL")
     assert str(refused.value) == (
-        'stop_signal is "SIGKILL", which no process can answer; expected one such as SIGTERM, '
+        'stop_signal is "SIGKILL", which a process cannot catch; expected one such as SIGTERM, '
         "SIGINT or SIGUSR1"
     )
     with pytest.raises(InvalidInputError) as refused:

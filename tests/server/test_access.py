@@ -1,4 +1,4 @@
-"""Route x person x method, complete, over real HTTP; forged headers on every one of them."""
+"""Every route x role x method over real HTTP, and forged headers on each."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-PEOPLE = ("nobody", "viewer", "owner", "other", "job", "admin")
+PEOPLE = ("stranger", "viewer", "owner", "other", "job", "admin")
 READERS = {"viewer", "owner", "other", "admin"}
 USERS = {"owner", "other", "admin"}
 OWNERS = {"owner", "admin"}
@@ -64,7 +64,7 @@ BODIES: dict[str, object] = {
     "POST /shutdown": {"mode": "leave"},
     "POST /tokens": {"name": "x", "role": "user"},
 }
-# What a route that lets somebody pass may answer, where it is not a success.
+# What a route may answer to a caller it admits, where that is not a success.
 PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
 
 
@@ -122,7 +122,7 @@ def test_the_list_here_has_every_route():
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_a_route_lets_pass_whom_it_should_and_nobody_else(
+def test_a_route_admits_exactly_the_roles_it_should(
     server: Running, http: httpx2.Client, tokens: dict[str, str], name: str
 ):
     for person in PEOPLE:
@@ -143,7 +143,7 @@ def check(name: str, person: str, found: tuple[int, str]) -> None:
     if person in ALLOWED[name]:
         assert found[0] < 300 or found[0] == PASSED.get(name), (person, found)
     else:
-        refused = (401, "not-known") if person == "nobody" else (403, "not-allowed")
+        refused = (401, "not-known") if person == "stranger" else (403, "not-allowed")
         assert found == refused, person
 
 
@@ -157,7 +157,7 @@ def test_methods_that_are_not_in_the_table_are_not_served(
     for method in METHODS:
         if method in allowed:
             continue
-        for person in ("admin", "nobody"):
+        for person in ("admin", "stranger"):
             status, _ = ask(http, f"GET {path}", bearer(tokens.get(person)), method=method)
             assert status == 405, (method, person)
 
@@ -245,7 +245,7 @@ def test_what_is_not_a_token_is_refused(http: httpx2.Client, given: str):
 
 
 def test_a_wrong_token_is_refused_on_the_unix_socket_too(server: Running):
-    with Client(server.unix, "treadle_a_b") as client, pytest.raises(Exception, match="not known"):
+    with Client(server.unix, "treadle_a_b") as client, pytest.raises(Exception, match="unknown"):
         client.status()
 
 
@@ -271,7 +271,7 @@ def test_the_token_of_a_job_reports_for_that_job_only(http: httpx2.Client, token
         ("admin", "admin", 201),
     ],
 )
-def test_nobody_grants_above_themselves(
+def test_a_token_cannot_have_a_role_above_its_creators(
     http: httpx2.Client, tokens: dict[str, str], person: str, role: str, status: int
 ):
     answer = http.post(
@@ -280,7 +280,7 @@ def test_nobody_grants_above_themselves(
     assert answer.status_code == status
 
 
-def test_a_user_grants_to_nobody_else_and_sees_no_others_tokens(
+def test_a_user_grants_only_to_themselves_and_sees_only_their_tokens(
     http: httpx2.Client, tokens: dict[str, str]
 ):
     body = {"name": "x", "user": "anna"}

@@ -65,7 +65,7 @@ def test_the_kernel_says_who_asks_on_a_unix_socket():
             client.tokens()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_on_the_socket_is_that_user_and_cannot_cancel_my_job():
     with running(socket_mode=0o666) as server, Client(server.unix) as client:
         assert server.bound.socket_path is not None
@@ -88,10 +88,10 @@ def test_another_user_on_the_socket_is_that_user_and_cannot_cancel_my_job():
         assert answers[0].startswith("200")
         assert answers[1].startswith("403 ")
         assert f"job {mine} belongs to ada" in answers[1]
-        assert "user uid12345 has the role user, and this needs admin" in answers[2]
+        assert "user uid12345 has the role user; this needs admin" in answers[2]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_private_socket_cannot_be_reached_by_others():
     with running() as server:
         found = subprocess.run(
@@ -110,7 +110,7 @@ def test_a_private_socket_cannot_be_reached_by_others():
         assert "PermissionError" in found.stderr
 
 
-def test_a_socket_without_credentials_brings_nobody():
+def test_a_socket_without_credentials_has_no_peer():
     """Fails closed: what is not a Unix socket has no peer to name."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unconnected:
         assert peer_of(unconnected) is None or peer_of(unconnected) == Peer(0, -1, -1)
@@ -125,7 +125,7 @@ def test_over_tcp_a_token_is_needed_even_from_this_machine():
     with running() as server, Client(server.url) as client:
         with pytest.raises(NotKnownError) as refused:
             client.status()
-        assert str(refused.value) == "this needs a token, and the request brought none"
+        assert str(refused.value) == "this request needs a token"
         assert client.health() == {"status": "ok"}
 
 
@@ -159,7 +159,7 @@ def test_a_second_server_does_not_take_the_socket_of_the_first(short: Path):
     path = short / "treadle.sock"
     with running(socket_path=path) as server:
         assert refusal(Doors(socket_path=path)) == (
-            f"a server answers on {path} already; `treadle status` shows it"
+            f"a server is already running on {path}; `treadle status` shows it"
         )
         with Client(server.unix) as client:
             assert client.health() == {"status": "ok"}
@@ -168,7 +168,7 @@ def test_a_second_server_does_not_take_the_socket_of_the_first(short: Path):
 def test_a_file_that_is_no_socket_is_not_removed(short: Path):
     path = short / "treadle.sock"
     path.write_text("precious")
-    assert refusal(Doors(socket_path=path)) == f"{path} is there and is not a socket; move it away"
+    assert refusal(Doors(socket_path=path)) == f"{path} exists and is not a socket; move it away"
     assert path.read_text() == "precious"
 
 
@@ -191,7 +191,7 @@ def test_a_path_that_is_too_long_is_said_so(short: Path):
 def test_a_folder_where_others_may_write_is_refused(short: Path):
     (short / "open").mkdir()
     (short / "open").chmod(0o777)
-    assert "others may write there" in refusal(Doors(socket_path=short / "open" / "treadle.sock"))
+    assert "is writable by others" in refusal(Doors(socket_path=short / "open" / "treadle.sock"))
 
 
 def test_a_port_that_is_taken_is_said_so():

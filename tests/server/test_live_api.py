@@ -82,11 +82,11 @@ def test_a_job_reports_on_itself_with_its_own_token(client: Client):
 
 
 def test_the_token_of_a_job_opens_nothing_else(client: Client, tmp_path: Path):
-    told = tmp_path / "token"
-    tell = f"echo $TREADLE_JOB_TOKEN | tee {told}.part; mv {told}.part {told}; sleep 30"
+    written = tmp_path / "token"
+    tell = f"echo $TREADLE_JOB_TOKEN | tee {written}.part; mv {written}.part {written}; sleep 30"
     made = client.submit(JobRequest(command=("bash", "-c", tell)))
-    until(told.exists, "the job did not run")
-    token = told.read_text().strip()
+    until(written.exists, "the job did not run")
+    token = written.read_text().strip()
     assert token not in client.log(made.id).text
     with Client(client.status().url, token) as job:
         for asked in (job.status, job.nodes, lambda: job.cancel(made.id), job.tokens):
@@ -95,7 +95,7 @@ def test_the_token_of_a_job_opens_nothing_else(client: Client, tmp_path: Path):
     client.cancel(made.id)
 
 
-def test_nobody_grants_above_themselves(client: Client):
+def test_a_token_cannot_have_a_role_above_its_creators(client: Client):
     token = client.make_token(TokenRequest(name="u", role=Role.USER)).token
     with Client(client.status().url, token) as user:
         assert user.make_token(TokenRequest(name="v", role=Role.VIEWER)).view.role is Role.VIEWER

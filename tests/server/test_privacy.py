@@ -48,7 +48,7 @@ def test_others_see_neither_output_nor_values_nor_changes(who: Who):
     with pytest.raises(NotAllowedError) as refusal:
         may_read(who, VIEW)
     assert str(refusal.value) == (
-        "the output of job 3 is ann's; only its owner or an admin reads it"
+        "the output of job 3 is ann's; only its owner and admins may read it"
     )
     seen = shown(who, DETAIL)
     assert seen.env == {"PLAIN": "hidden"}

@@ -1,7 +1,7 @@
 """Thousands of requests made from the OpenAPI document, good ones and bad ones.
 
-None may end in a 5xx. Every tenth is sent once more by nobody in particular, who gets nowhere; of
-every twentieth the answer is held against what the document promises.
+None may end in a 5xx. Every tenth is sent once more without a token and must be refused; every
+twentieth answer is checked against the document.
 """
 
 from collections import Counter
@@ -97,8 +97,8 @@ def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter
         if number % 20 == 0 and not operation.label.endswith("/stream"):
             case.validate_response(answer, checks=CHECKS)
         if number % 10 == 0 and operation.label != OPEN:
-            nobodys = case.call(base_url=server.url, session=session)
-            assert 400 <= nobodys.status_code < 500, case.as_curl_command()
+            refused = case.call(base_url=server.url, session=session)
+            assert 400 <= refused.status_code < 500, case.as_curl_command()
 
     try_out(operation, send, VARIED if varied(operation) else PLAIN)
     return statuses

@@ -116,7 +116,7 @@ class AsyncClient(Methods):
     async def follow_log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
     ) -> AsyncIterator[LogPiece]:
-        """One rank's output as it is written, until the end; goes on after a lost connection."""
+        """Stream one rank's output until the job ends; reconnects when the connection is lost."""
         call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
         async with aclosing(self._follow(call)) as events:
             async for event in events:
@@ -125,7 +125,7 @@ class AsyncClient(Methods):
     async def follow_events(
         self, *, after: int | None = None, job: str = ""
     ) -> AsyncIterator[EventView]:
-        """Events as they happen; without `after`, from now on."""
+        """Stream events as they happen; without `after`, from now on."""
         if after is None:
             after = (await self.events_last(limit=1)).next
         async with aclosing(self._follow(calls.event_stream(after=after, job=job))) as events:
@@ -133,7 +133,7 @@ class AsyncClient(Methods):
                 yield msgspec.json.decode(event.data, type=EventView)
 
     async def journal(self) -> AsyncIterator[bytes]:
-        """The journal as a file, in pieces."""
+        """Download the journal as JSON lines, in pieces."""
         call = calls.journal()
         knock(self.address)
         async with self._sent(call) as response:

@@ -61,7 +61,7 @@ def submit(request: JobRequest, *, key: str | None = None) -> Call[Submitted]:
 
 
 def dry_run(request: JobRequest) -> Call[DryRun]:
-    """Say what a submission would come to."""
+    """Check a submission without submitting it."""
     body = sparse(replace(request, code=None))  # it does not matter what the code is
     return _post("/jobs/dry-run", DryRun, body=body, repeatable=True)
 
@@ -93,27 +93,27 @@ def job_page(
 
 
 def job(identity: str) -> Call[JobDetail]:
-    """Everything that is kept of a job."""
+    """Show a job's full record."""
     return _get(_job(identity), JobDetail)
 
 
 def why(identity: str) -> Call[Why]:
-    """Why a job waits."""
+    """Explain why a job is pending."""
     return _get(_job(identity, "why"), Why)
 
 
 def cancel(identity: str) -> Call[tuple[JobView, ...]]:
-    """Stop a job or an array for good."""
+    """Cancel a job or an array."""
     return _post(_job(identity, "cancel"), tuple[JobView, ...])
 
 
 def hold(identity: str) -> Call[tuple[JobView, ...]]:
-    """Keep a waiting job from starting."""
+    """Hold a pending job, so that it does not start."""
     return _post(_job(identity, "hold"), tuple[JobView, ...])
 
 
 def release(identity: str) -> Call[tuple[JobView, ...]]:
-    """Let a held job start."""
+    """Release a held job."""
     return _post(_job(identity, "release"), tuple[JobView, ...])
 
 
@@ -123,14 +123,14 @@ def change(identity: str, change: JobChange) -> Call[JobView]:
 
 
 def report(identity: str, report: Report) -> Call[None]:
-    """Say how far a running job has come."""
+    """Report a running job's progress."""
     return _post(_job(identity, "report"), None, body=sparse(report))
 
 
 def log(
     identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
 ) -> Call[LogPiece]:
-    """Part of one rank's output; attempt 0 is the newest, an offset below 0 is from the end."""
+    """Read one rank's output; attempt 0 is the newest, an offset below 0 is from the end."""
     return _get(
         _job(identity, "log"), LogPiece, attempt=attempt, rank=rank, offset=offset, limit=limit
     )
@@ -143,27 +143,27 @@ def log_stream(
 
 
 def nodes() -> Call[tuple[NodeView, ...]]:
-    """The machine's devices and who is on them."""
+    """List nodes, their devices and the jobs on them."""
     return _get("/nodes", tuple[NodeView, ...])
 
 
 def order_device(device: str, order: str) -> Call[NodeView]:
-    """Have Treadle "manage" a device or "avoid" it."""
+    """Set a device's order: "manage" or "avoid"."""
     return _put(f"/devices/{_name(device)}/order", NodeView, body={"order": order})
 
 
 def unquarantine(device: str) -> Call[NodeView]:
-    """Use a device again that was found unclean."""
+    """Take a device out of quarantine."""
     return _post(f"/devices/{_name(device)}/unquarantine", NodeView)
 
 
 def policy() -> Call[PolicyView]:
-    """The policy that decides now."""
+    """Show the current policy."""
     return _get("/policy", PolicyView)
 
 
 def set_policy(policy: str, placement: str | None = None) -> Call[PolicyView]:
-    """Switch the policy; running jobs run on."""
+    """Change the policy; running jobs keep running."""
     change = PolicyChange(policy=policy, placement=placement)
     return _put("/policy", PolicyView, body=sparse(change))
 
@@ -174,22 +174,22 @@ def health() -> Call[dict[str, str]]:
 
 
 def status() -> Call[Status]:
-    """The server and its queue in a few numbers."""
+    """Show daemon status."""
     return _get("/status", Status)
 
 
 def shut_down(mode: str = "leave") -> Call[Status]:
-    """End the server: "leave" jobs running, "drain", or "cancel" them."""
+    """Stop the daemon: "leave" jobs running, "drain", or "cancel" them."""
     return _post("/shutdown", Status, body={"mode": mode})
 
 
 def events(*, after: int = 0, job: str = "", limit: int = 100) -> Call[EventPage]:
-    """What happened after an event, oldest first."""
+    """List events after an id, oldest first."""
     return _get("/events", EventPage, after=after, job=job, limit=limit)
 
 
 def events_last(*, job: str = "", limit: int = 100) -> Call[EventPage]:
-    """The newest events, oldest first."""
+    """List the newest events, oldest first."""
     return _get("/events", EventPage, last=True, job=job, limit=limit)
 
 
@@ -200,17 +200,17 @@ def event_stream(*, after: int | None = None, job: str = "") -> Call[EventPage]:
 def usage(
     *, since_at: float | None = None, until_at: float | None = None
 ) -> Call[tuple[UsageRow, ...]]:
-    """Device-hours for each user and tenant."""
+    """Show device-hours for each user and tenant."""
     return _get("/usage", tuple[UsageRow, ...], since_at=since_at, until_at=until_at)
 
 
 def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -> Call[str]:
-    """The same as CSV."""
+    """Show device-hours for each user and tenant, as CSV."""
     return _get("/usage", str, format="csv", since_at=since_at, until_at=until_at)
 
 
 def snapshot() -> Call[dict[str, object]]:
-    """The state as a policy sees it."""
+    """Get the state as a policy sees it."""
     return _get("/snapshot", dict[str, object])
 
 
@@ -219,27 +219,27 @@ def journal() -> Call[bytes]:
 
 
 def debug() -> Call[dict[str, str]]:
-    """What helps to find a fault, as texts by name."""
+    """Get diagnostics, as texts by name."""
     return _get("/debug", dict[str, str])
 
 
 def metrics() -> Call[str]:
-    """Figures in Prometheus' text format."""
+    """Get metrics in Prometheus' text format."""
     return _get("/metrics", str)
 
 
 def tokens() -> Call[tuple[TokenView, ...]]:
-    """Your tokens, or everybody's for an admin."""
+    """List your tokens, or all tokens for an admin."""
     return _get("/tokens", tuple[TokenView, ...])
 
 
 def make_token(request: TokenRequest) -> Call[TokenMade]:
-    """Make a token; only this answer shows it."""
+    """Create a token; only this answer shows its value."""
     return _post("/tokens", TokenMade, body=sparse(request))
 
 
 def revoke_token(identity: str) -> Call[None]:
-    """Revoke a token at once."""
+    """Revoke a token."""
     return _call("DELETE", f"/tokens/{_name(identity)}", None)
 
 

@@ -119,14 +119,14 @@ class Client(Methods):
     def follow_log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
     ) -> Iterator[LogPiece]:
-        """One rank's output as it is written, until the end; goes on after a lost connection."""
+        """Stream one rank's output until the job ends; reconnects when the connection is lost."""
         call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
         with closing(self._follow(call)) as events:
             for event in events:
                 yield msgspec.json.decode(event.data, type=LogPiece)
 
     def follow_events(self, *, after: int | None = None, job: str = "") -> Iterator[EventView]:
-        """Events as they happen; without `after`, from now on."""
+        """Stream events as they happen; without `after`, from now on."""
         if after is None:
             after = (self.events_last(limit=1)).next
         with closing(self._follow(calls.event_stream(after=after, job=job))) as events:
@@ -134,7 +134,7 @@ class Client(Methods):
                 yield msgspec.json.decode(event.data, type=EventView)
 
     def journal(self) -> Iterator[bytes]:
-        """The journal as a file, in pieces."""
+        """Download the journal as JSON lines, in pieces."""
         call = calls.journal()
         knock(self.address)
         with self._sent(call) as response:

@@ -95,13 +95,13 @@ def too_long(call: Call[Any]) -> NoAnswerError:
 
 
 def unreachable(address: Address, error: BaseException) -> UnreachableError:
-    """Nobody listens there, or we may not connect; say which."""
+    """The error for a server that is not there, or that we may not connect to."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
     if isinstance(cause, PermissionError):
         return UnreachableError(
-            f"you may not connect to the Treadle server at {address}; ask whoever runs it"
+            f"you may not connect to the Treadle server at {address}; ask its owner"
         )
     return UnreachableError(
         f"no Treadle server answers at {address}; start one with `treadle up`, or set TREADLE_URL"
@@ -109,9 +109,9 @@ def unreachable(address: Address, error: BaseException) -> UnreachableError:
 
 
 def knock(address: Address) -> None:
-    """Raise if nobody listens on the Unix socket.
+    """Raise if no server listens on the Unix socket.
 
-    It takes microseconds, says so before an HTTP library is loaded, and keeps that library from
+    It takes microseconds, fails before the HTTP library is loaded, and keeps that library from
     leaving a socket open for each connection that is refused.
     """
     if address.socket:
@@ -125,9 +125,9 @@ def knock(address: Address) -> None:
 
 
 def check_owner(address: Address, env: Mapping[str, str] = os.environ) -> None:
-    """Raise if the socket is neither the caller's nor root's, nor of somebody in TREADLE_TRUST.
+    """Raise if the socket is neither the caller's nor root's, nor of a user in TREADLE_TRUST.
 
-    In a folder that everybody may write to, anybody could have put it there, and would be handed
+    In a folder that all users may write to, any of them could have put it there, and would get
     commands, secrets and tokens.
     """
     try:

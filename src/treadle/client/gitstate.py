@@ -1,6 +1,6 @@
 """What git says of a folder at the moment of submission: commit, branch, and the changes so far.
 
-git is told to run nothing that a repository could name: no hooks, no pager, no external diff, no
+git runs nothing that a repository could name: no hooks, no pager, no external diff, no
 text conversion, no file-system monitor. A folder outside git, a git that is not installed or one
 that takes too long gives no answer, and the job is submitted without.
 """

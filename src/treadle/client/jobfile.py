@@ -91,14 +91,14 @@ def complete(
     fields = dict(draft.fields)
     if not fields.get("command"):
         raise InvalidInputError(
-            "there is no command to run; write it after --, as in treadle submit -- python "
+            "no command given; write it after --, as in treadle submit -- python "
             "train.py, "
             "or as run: in a file"
         )
     for name in sorted(draft.secrets.keys() & draft.env.keys()):
         if draft.env[name].value is not None:
             raise InvalidInputError(
-                f"{draft.env[name].where}: {name} is a secret and has its value here as well, "
+                f"{draft.env[name].where}: {name} is a secret, but its value is given here, "
                 "where it would be shown; leave the value out"
             )
     carried = {name: environ[name] for name in CARRIED if name in environ}
@@ -142,7 +142,7 @@ def within(base: str, folder: str, where: str) -> str:
         # Two dots after a link lead where the system says, not where the text does.
         return str(path.resolve() if ".." in path.parts else path)
     except (RuntimeError, OSError, ValueError):
-        raise InvalidInputError(f"{where} is {shown(folder)}, which leads nowhere") from None
+        raise InvalidInputError(f"{where} is {shown(folder)}, which cannot be resolved") from None
 
 
 def read_head(path: str) -> str:
@@ -162,7 +162,9 @@ def read_text(path: str) -> str:
     except OSError as error:
         raise InvalidInputError(f"{shown(path)} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InvalidInputError(f"{shown(path)} is no path: it has a zero byte") from None
+        raise InvalidInputError(
+            f"{shown(path)} is not a valid path: it contains a NUL byte"
+        ) from None
     if len(content) > BYTES_MAX:
         raise InvalidInputError(f"{path} is larger than {BYTES_MAX // 1024} KiB")
     try:
@@ -190,7 +192,7 @@ def variable_name(name: str, where: str) -> str:
     """The name of an environment variable, if it is one."""
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
-            f"{where}: {shown(name)} is no name of a variable; expected one such as HF_HOME"
+            f"{where}: {shown(name)} is not a valid variable name; expected one such as HF_HOME"
         )
     return name
 
@@ -219,7 +221,7 @@ def _check_text(request: JobRequest) -> None:
     variables = [*request.env.items(), *request.secrets.items()]
     for what, text in [*single.items(), *listed, *variables]:
         if "\0" in text:
-            raise InvalidInputError(f"{what} has a zero byte in it")
+            raise InvalidInputError(f"{what} contains a NUL byte")
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -331,7 +333,7 @@ def _retries(text: str, where: str) -> int:
     return values.count(text, where, most=RETRIES_MAX)
 
 
-_LENGTH = "a length of time such as 12h"
+_LENGTH = "a duration such as 12h"
 _READERS: dict[str, _Reader] = {
     "name": _field("name", "a name", _plain),
     "run": _run,

@@ -58,7 +58,7 @@ def read_script(path: str, text: str) -> Script:
             _slurm(slurm, words, where)
     if len(slurm.notes) > NOTES_MAX:
         more = len(slurm.notes) - NOTES_MAX
-        slurm.notes[NOTES_MAX:] = [f"{name}: {more} more #SBATCH options are left out"]
+        slurm.notes[NOTES_MAX:] = [f"{name}: {more} more #SBATCH options are ignored"]
     return Script(_command(path, text), tuple(treadle), slurm)
 
 
@@ -67,7 +67,7 @@ def _words(text: str, where: str) -> tuple[str, ...]:
         return tuple(shlex.split(text, comments=True))
     except ValueError as error:
         problem = str(error).lower().rstrip(".")
-        raise InvalidInputError(f"{where}: the options cannot be split: {problem}") from None
+        raise InvalidInputError(f"{where}: cannot parse the options: {problem}") from None
 
 
 def _command(path: str, text: str) -> tuple[str, ...]:
@@ -106,11 +106,9 @@ def _slurm(draft: Draft, words: tuple[str, ...], where: str) -> None:
             word = f"{word} {words[place]}"
             place += 1
         if option == "nice":
-            draft.notes.append(f"{where}: #SBATCH {word} is ignored; priority is treadle's own")
+            draft.notes.append(f"{where}: #SBATCH {word} is ignored; use --priority")
         elif reader is None or value is None or not reader(draft, value, f"{where}: --{option}"):
-            draft.notes.append(
-                f"{where}: #SBATCH {shown(word)[1:-1]} is not understood and left out"
-            )
+            draft.notes.append(f"{where}: #SBATCH {shown(word)[1:-1]} is not supported and ignored")
 
 
 def _option(word: str) -> tuple[str | None, str | None]:

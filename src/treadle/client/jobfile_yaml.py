@@ -1,4 +1,4 @@
-"""YAML from strangers: a small tree with line numbers, made from parse events and nothing else.
+"""YAML from untrusted files: a small tree with line numbers, made from parse events only.
 
 No tag is ever resolved, so no object is ever built: a scalar stays the text that was written. What
 YAML offers beyond maps, lists and scalars is refused by name: anchors and aliases (a few lines of
@@ -98,9 +98,9 @@ class _Build:
         line = _line(event)
         where = f"{self._name} line {line}"
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise InvalidInputError(f"{where}: anchors and aliases (& and *) are not taken")
+            raise InvalidInputError(f"{where}: anchors and aliases (& and *) are not supported")
         if getattr(event, "tag", None) is not None:
-            raise InvalidInputError(f"{where}: tags (!) are not taken")
+            raise InvalidInputError(f"{where}: tags (!) are not supported")
         if depth > DEPTH_MAX:
             raise InvalidInputError(f"{where}: nested more than {DEPTH_MAX} deep")
         if isinstance(event, yaml.ScalarEvent):
@@ -139,9 +139,9 @@ class _Build:
 
 
 def _sound(text: str, where: str) -> str:
-    """Text that can be sent: an escape may spell half a character, or a zero byte."""
+    """Text that can be sent: an escape may spell half a character, or a NUL byte."""
     if "\0" in text or any("\ud800" <= mark <= "\udfff" for mark in text):
-        raise InvalidInputError(f"{where}: a zero byte or half a character is in the text")
+        raise InvalidInputError(f"{where}: the text contains a NUL byte or half a character")
     return text
 
 

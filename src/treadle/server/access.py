@@ -1,7 +1,7 @@
-"""Who may use which route: the table.
+"""The access table: which role each route needs.
 
-`create_app` refuses to build if a route has no row here, or a row has no route. Whose job it is, is
-a second question; the service answers that one.
+`create_app` refuses to build if a route has no row here, or a row has no route. The service then
+checks who owns the job.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from typing import Final
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError, NotKnownError
 
-OPEN: Final = "open"  # anybody, also without a token
+OPEN: Final = "open"  # no token needed
 JOB: Final = "job"  # a running job with its own token, or a user
 
 Needed = Role | str
@@ -59,13 +59,13 @@ def check_table(routes: Iterable[tuple[str, str]]) -> None:
 
 
 def check_access(needed: Needed, who: Who | None, *, job: str = "") -> None:
-    """Raise unless whoever asks may use a route that needs this; `job` is the one it is about."""
+    """Raise unless the caller has the role a route needs; `job` is the job in its path."""
     if needed == OPEN:
         return
     if who is None:
         raise NotKnownError(
-            "this needs a token, and the request brought none",
-            hint="set TREADLE_TOKEN, or use the Unix socket; `treadle token` makes tokens",
+            "this request needs a token",
+            hint="set TREADLE_TOKEN, or use the Unix socket; `treadle token` creates tokens",
         )
     if who.job:
         if needed != JOB:
@@ -76,6 +76,6 @@ def check_access(needed: Needed, who: Who | None, *, job: str = "") -> None:
     least = Role.USER if needed == JOB else Role(needed)
     if who.role.level < least.level:
         raise NotAllowedError(
-            f"user {who.user} has the role {who.role.value}, and this needs {least.value}",
+            f"user {who.user} has the role {who.role.value}; this needs {least.value}",
             hint="ask an admin for a token with that role",
         )

@@ -22,8 +22,8 @@ ROUTERS = (machine.router, jobs.router, history.router, people.router)
 
 DESCRIPTION = """Submit, watch and steer training jobs on this machine.
 
-Every answer that is not a success is a problem (RFC 9457) with a stable `code`, one sentence in
-`detail`, and often a `hint`. Moments that end in `_at` are seconds since 1970."""
+Every error is a problem (RFC 9457) with a stable `code`, one sentence in `detail`, and often a
+`hint`. Moments that end in `_at` are seconds since 1970."""
 
 
 def create_app(service: Service, *, settings: ServerSettings | None = None) -> FastAPI:

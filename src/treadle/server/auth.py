@@ -1,7 +1,7 @@
-"""Who asks: a token if the request brings one, else whom the kernel names on a Unix socket.
+"""Who sends a request: the token's user, else the peer that the kernel names on a Unix socket.
 
-A token that is not known is refused even where the peer would have been: whoever sends one means
-to be somebody in particular.
+An unknown token is refused even on the Unix socket: falling back to the peer could act as a user
+that the caller did not mean.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TOKEN_LENGTH_MAX = 200
 def identify(
     service: Service, headers: Mapping[bytes, bytes], state: Mapping[str, object]
 ) -> Who | None:
-    """Whoever asks, None if they do not say; raise if what they say is not true."""
+    """The caller; None without a token or peer. Raises if the token is not valid."""
     given = headers.get(b"authorization")
     if given is not None:
         return _by_token(service, given)
@@ -30,8 +30,8 @@ def _by_token(service: Service, given: bytes) -> Who:
     token = token.strip()
     if scheme.lower() != b"bearer" or not token:
         raise NotKnownError(
-            "the header Authorization is not of the form 'Bearer treadle_...'",
-            hint="send the token as `treadle token` showed it",
+            "the Authorization header should be 'Bearer treadle_...'",
+            hint="send the token as `treadle token` printed it",
         )
     who = None
     # A token is printable; anything else cannot be one, and need not be looked up.
@@ -39,7 +39,7 @@ def _by_token(service: Service, given: bytes) -> Who:
         who = service.who_of_token(token.decode("ascii"))
     if who is None:
         raise NotKnownError(
-            "the token is not known, has expired or was revoked",
-            hint="`treadle token` makes a new one on the server's machine",
+            "the token is unknown, expired or revoked",
+            hint="`treadle token` creates a new one on the server's machine",
         )
     return who

@@ -1,4 +1,4 @@
-"""The daemon: a live controller and its API on one event loop, until it is stopped."""
+"""The daemon: a live controller and its API on one event loop, until it is asked to stop."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """The options of `treadle up`; None: the default, or as it was last time."""
+    """The options of `treadle up`; None means the default, or as it was before."""
 
     state: Path
     socket: Path
@@ -39,7 +39,7 @@ class DaemonSettings:
 
 
 async def run_daemon(settings: DaemonSettings) -> None:
-    """Serve until the API or a signal stops it; jobs run on."""
+    """Serve until asked to stop, by the API or by a signal; jobs keep running."""
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings = _live_settings(settings)
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
@@ -51,7 +51,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
     _leave_on_signals(live)
     group = _group(settings)
     try:
-        # The socket first: clients that find it are answered, and a second daemon is refused.
+        # Listen first: early requests are answered, and a second daemon is refused.
         async with serving(live, _doors(settings)) as bound:
             if group is not None:
                 os.chown(settings.socket, -1, group)
@@ -61,7 +61,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
             await live.stopped.wait()
     finally:
         await live.close()
-        logger.info("down: jobs run on")
+        logger.info("down: jobs keep running")
 
 
 def _live_settings(settings: DaemonSettings) -> LiveSettings:

@@ -60,7 +60,7 @@ def tidied(document: dict[str, Any]) -> dict[str, Any]:
         "token": {
             "type": "http",
             "scheme": "bearer",
-            "description": "Not needed on the Unix socket, where the kernel says who asks.",
+            "description": "Not needed on the Unix socket, where the kernel names the user.",
         }
     }
     return document

@@ -1,6 +1,6 @@
-"""What every request must pass before any route sees it.
+"""Checks on every request before any route sees it.
 
-A page in somebody's browser can send requests to loopback ports. It cannot forge `Host` (that of
+A web page in a browser can send requests to loopback ports. It cannot forge `Host` (that of
 a rebound name gives itself away), nor leave out `Origin` where it matters; so both are checked on
 every method, reads and streams included. No CORS header is ever sent.
 
@@ -55,7 +55,7 @@ class TooSlowError(RequestError):
 
 
 class ReaderStuckError(Exception):
-    """Whoever asked has taken nothing of the answer for too long."""
+    """The client has read nothing of the answer for too long."""
 
 
 class Guard:
@@ -116,7 +116,7 @@ class Guard:
     ) -> bytes:
         if who is None:
             raise NotKnownError(
-                "a request with a body needs a token, and this one brought none",
+                "a request with a body needs a token",
                 hint="set TREADLE_TOKEN, or use the Unix socket",
             )
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
@@ -192,9 +192,9 @@ def _check_origin(headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None
     if origin is not None and origin.decode("latin-1").lower() not in {
         f"{scheme}://{name}" for name in hosts for scheme in ("http", "https")
     }:
-        raise NotAllowedError("requests from pages of other origins are not carried out")
+        raise NotAllowedError("requests from other origins are refused")
     if headers.get(b"sec-fetch-site", b"none").lower() not in {b"none", b"same-origin"}:
-        raise NotAllowedError("requests from pages of other sites are not carried out")
+        raise NotAllowedError("requests from other sites are refused")
 
 
 def _check_path(scope: Scope) -> None:
@@ -209,8 +209,8 @@ def _check_path(scope: Scope) -> None:
     )
     if odd or b"%00" in scope["query_string"]:
         raise RequestError(
-            "the path has characters that no name here has",
-            hint="names have no slashes, dots alone, percent signs or control characters",
+            "the path has characters that are not allowed",
+            hint="a name has no slashes, percent signs or control characters, and is not . or ..",
         )
 
 
@@ -284,14 +284,14 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _bucket(who: Who | None) -> str:
-    """Whose requests are counted together: a job's reports are not its user's requests."""
+    """Which rate limit a request counts against: a job's reports do not count as its user's."""
     if who is None:
-        return "somebody unknown"
+        return "unauthenticated clients"
     return f"job {who.job}" if who.job else f"user {who.user}"
 
 
 def who_of(request: Request) -> Who | None:
-    """Whoever asks, as the guard found out."""
+    """The caller, as the guard identified it."""
     state: MutableMapping[str, Any] = request.scope["state"]
     who = state.get("who")
     assert who is None or isinstance(who, Who)

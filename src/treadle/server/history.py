@@ -1,4 +1,4 @@
-"""Routes about what happened: events, usage, and copies to study elsewhere."""
+"""Routes about history: events, usage, and copies to analyze elsewhere."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ class UsageFormat(StrEnum):
     CSV = "csv"
 
 
-JobName = Annotated[str, Query(max_length=200, description="Only what is about this job.")]
+JobName = Annotated[str, Query(max_length=200, description="Only events of this job.")]
 Moment = Annotated[
     float, Query(ge=0, le=MOMENT_MAX, allow_inf_nan=False, description="Seconds since 1970.")
 ]
@@ -44,11 +44,9 @@ async def list_events(
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
     job: JobName = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    last: Annotated[
-        bool, Query(description="The newest ones instead of those after an id.")
-    ] = False,
+    last: Annotated[bool, Query(description="The newest events, not those after an id.")] = False,
 ) -> Response:
-    """What happened, oldest first."""
+    """List events, oldest first."""
     if last:
         return await answer(service.events_last(job=job, limit=limit))
     return await answer(service.events(after=after, job=job, limit=limit))
@@ -64,7 +62,7 @@ async def follow_events(
     job: JobName = "",
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
-    """What happens, as it happens. Events carry an EventView; their ids resume a broken stream."""
+    """Stream events as they happen. Each carries an EventView; ids resume a broken stream."""
     if last:
         after = _resumed(last)
     if after is None:
@@ -84,7 +82,7 @@ async def get_usage(
     until_at: Annotated[float | None, Query(ge=0, le=MOMENT_MAX, allow_inf_nan=False)] = None,
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
-    """Device-hours for each user and tenant, as JSON or CSV."""
+    """Show device-hours for each user and tenant, as JSON or CSV."""
     rows = await settled(service.usage(since_at=since_at, until_at=until_at))
     if as_format is UsageFormat.JSON:
         return await answer(rows)
@@ -93,7 +91,7 @@ async def get_usage(
 
 @router.get("/snapshot", response_model=dict[str, object])
 async def get_snapshot(service: Served) -> Response:
-    """The state as a policy sees it, to be simulated from."""
+    """Get the state as a policy sees it, to simulate from."""
     return await answer(service.snapshot())
 
 
@@ -108,13 +106,13 @@ async def _journal(shared: Shared, who: Asking) -> AsyncIterator[AsyncIterator[b
 
 @router.get("/journal", response_class=JournalResponse)
 async def get_journal(pieces: Annotated[AsyncIterator[bytes], Depends(_journal)]) -> Response:
-    """The journal as a file of JSON lines."""
+    """Download the journal as JSON lines."""
     return JournalResponse(pieces)
 
 
 @router.get("/debug", response_model=dict[str, str])
 async def get_debug(service: Served) -> Response:
-    """What helps to find a fault, as texts by name."""
+    """Get diagnostics, as texts by name."""
     return await answer(service.debug())
 
 

@@ -33,14 +33,14 @@ OFFSET_MAX = 2**53
 router = APIRouter(prefix=PREFIX, tags=["jobs"])
 
 Identity = Annotated[
-    str, Path(max_length=200, description="A job's id, an array's id, or a name that is unique.")
+    str, Path(max_length=200, description="A job's id, an array's id, or a unique name.")
 ]
 Text = Annotated[str, Query(max_length=200)]
-Attempt = Annotated[int, Query(ge=0, le=1_000_000, description="From 1; 0 is the newest.")]
+Attempt = Annotated[int, Query(ge=0, le=1_000_000, description="Counts from 1; 0 is the newest.")]
 Rank = Annotated[int, Query(ge=0, le=1_000_000)]
 Offset = Annotated[
     int,
-    Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; below 0 counts from the end."),
+    Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; negative counts from the end."),
 ]
 
 
@@ -55,30 +55,30 @@ async def submit_job(
             alias="Idempotency-Key",
             max_length=128,
             pattern=r"^[\x20-\x7e]*$",
-            description="The same key with the same request makes nothing new.",
+            description="Repeating a request with the same key submits nothing new.",
         ),
     ] = "",
 ) -> Response:
-    """Submit a job, or an array of them."""
+    """Submit a job or an array of jobs."""
     submitted = await service.submit(who, asked, key)
     return await answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
 
 
 @router.post("/jobs/dry-run", response_model=DryRun)
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
-    """Say what a submission would come to, without submitting it."""
+    """Check a submission without submitting it."""
     return await answer(service.dry_run(who, asked))
 
 
 @router.get("/jobs", response_model=JobPage)
 async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query parameter)
     service: Served,
-    state: Annotated[list[State] | None, Query(description="One or several.")] = None,
+    state: Annotated[list[State] | None, Query(description="One state or several.")] = None,
     user: Text = "",
     tenant: Text = "",
     array: Text = "",
     name: Text = "",
-    ended: Annotated[bool, Query(description="Also those that ended.")] = False,
+    ended: Annotated[bool, Query(description="Include ended jobs.")] = False,
     cursor: Text = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
@@ -98,9 +98,9 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
 
 @router.get("/jobs/{identity}", response_model=JobDetail, responses=refusals(404))
 async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Everything that is kept of a job, but for its secrets.
+    """Show a job's full record, without its secrets.
 
-    Only its owner and admins see the values of its variables and its uncommitted code.
+    Only its owner and admins see the values of its variables and its uncommitted changes.
     """
     return await answer(shown(who, await settled(service.job(identity))))
 
@@ -109,7 +109,7 @@ async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
 async def change_job(
     identity: Identity, change: JobChange, service: Served, who: Asking
 ) -> Response:
-    """Change what may be changed of a job."""
+    """Change a job's priority, time limit or name."""
     return await answer(service.change(who, identity, change))
 
 
@@ -117,7 +117,7 @@ async def change_job(
     "/jobs/{identity}/cancel", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
 )
 async def cancel_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Stop a job or an array for good."""
+    """Cancel a job or an array."""
     return await answer(service.cancel(who, identity))
 
 
@@ -125,7 +125,7 @@ async def cancel_job(identity: Identity, service: Served, who: Asking) -> Respon
     "/jobs/{identity}/hold", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
 )
 async def hold_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Keep a waiting job from starting."""
+    """Hold a pending job, so that it does not start."""
     return await answer(service.hold(who, identity))
 
 
@@ -135,19 +135,19 @@ async def hold_job(identity: Identity, service: Served, who: Asking) -> Response
     responses=refusals(404, 409, 503),
 )
 async def release_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Let a held job start."""
+    """Release a held job."""
     return await answer(service.release(who, identity))
 
 
 @router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
 async def why_job(identity: Identity, service: Served) -> Response:
-    """Why a job waits, and the smallest change that would let it run."""
+    """Explain why a job is pending, and the smallest change that would let it run."""
     return await answer(service.why(identity))
 
 
 @router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))
 async def report_job(identity: Identity, report: Report, service: Served, who: Asking) -> Response:
-    """Say how far a running job has come; jobs do so themselves, with their own token."""
+    """Report a running job's progress; jobs do so themselves, with their own token."""
     await service.report(who, identity, report)
     return Response(status_code=204)
 
@@ -162,7 +162,7 @@ async def read_log(
     offset: Offset = 0,
     limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
 ) -> Response:
-    """Part of one rank's output; for the job's owner and admins."""
+    """Read part of one rank's output; for the job's owner and admins only."""
     may_read(who, (await settled(service.job(identity))).job)
     piece = service.log(identity, attempt=attempt, rank=rank, offset=offset, limit=limit)
     return await answer(piece)
@@ -183,9 +183,9 @@ async def follow_log(
     offset: Offset = 0,
     last: Annotated[str, Header(alias="Last-Event-ID", max_length=40)] = "",
 ) -> Response:
-    """One rank's output as it is written, until there will be no more.
+    """Stream one rank's output as it is written, until the job ends.
 
-    Events carry a LogPiece, and an id from which a broken stream goes on. The last event is `end`.
+    Events carry a LogPiece; their ids resume a broken stream. The last event is `end`.
     """
     # An unknown job, or another user's, is refused before the stream begins.
     may_read(who, (await settled(shared.service.job(identity))).job)

@@ -34,9 +34,9 @@ class RequestRate:
         left = self._left(user, now)
         if left < 1.0:
             raise TooFastError(
-                f"{user} sent more than {self._burst} requests at once"
-                f" and {self._per_s:.0f} a second after that",
-                hint="wait a second, or follow the event stream instead of asking again",
+                f"rate limit reached: {user} may send {self._burst} requests at once"
+                f" and {self._per_s:.0f} per second after that",
+                hint="wait a second, or follow the event stream instead of polling",
             )
         if user not in self._buckets and len(self._buckets) >= BUCKETS_MAX:
             self._forget(now)
@@ -73,12 +73,12 @@ class StreamCount:
         if self._open[user] >= self._per_user:
             raise TooManyError(
                 f"user {user} has {self._open[user]} streams open (at most {self._per_user})",
-                hint="close one that is not read any more",
+                hint="close one that is no longer read",
             )
         if self.total >= self._most:
             raise TooManyError(
                 f"{self.total} streams are open on this server (at most {self._most})",
-                hint="try again when somebody has closed theirs",
+                hint="try again when a stream has closed",
             )
 
     @contextmanager

@@ -27,8 +27,8 @@ class Order(StrEnum):
 
 
 class ShutdownMode(StrEnum):
-    LEAVE = "leave"  # jobs run on
-    DRAIN = "drain"  # start nothing, end when all have ended
+    LEAVE = "leave"  # jobs keep running
+    DRAIN = "drain"  # start no jobs, stop when all have ended
     CANCEL = "cancel"
 
 
@@ -49,31 +49,31 @@ class Health:
 
 @router.get("/health", response_model=Health)
 async def get_health() -> Response:
-    """Say that the server answers, to anybody."""
+    """Check that the server answers; needs no token."""
     return await answer(Health())
 
 
 @router.get("/status", response_model=Status)
 async def get_status(service: Served) -> Response:
-    """The server and its queue in a few numbers."""
+    """Show daemon status."""
     return await answer(service.status())
 
 
 @router.get("/openapi.json", response_model=dict[str, object])
 async def get_openapi(request: Request) -> Response:
-    """This document."""
+    """Get this document."""
     return await answer(request.app.openapi())
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(shared: Shared) -> Response:
-    """Figures in Prometheus' text format."""
+    """Get metrics in Prometheus' text format."""
     return Response(shared.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @router.get("/nodes", response_model=tuple[NodeView, ...])
 async def list_nodes(service: Served) -> Response:
-    """The machine's devices and who is on them."""
+    """List nodes, their devices and the jobs on them."""
     return await answer(service.nodes())
 
 
@@ -81,7 +81,7 @@ async def list_nodes(service: Served) -> Response:
 async def order_device(
     device: DeviceName, asked: DeviceOrder, service: Served, who: Asking
 ) -> Response:
-    """Have Treadle manage a device, or keep off it."""
+    """Manage a device, or avoid it."""
     return await answer(service.manage(who, device, asked.order.value))
 
 
@@ -89,23 +89,23 @@ async def order_device(
     "/devices/{device}/unquarantine", response_model=NodeView, responses=refusals(404, 409, 503)
 )
 async def unquarantine_device(device: DeviceName, service: Served, who: Asking) -> Response:
-    """Use a device again that was found unclean."""
+    """Take a device out of quarantine."""
     return await answer(service.unquarantine(who, device))
 
 
 @router.get("/policy", response_model=PolicyView)
 async def get_policy(service: Served) -> Response:
-    """The policy that decides now."""
+    """Show the current policy."""
     return await answer(service.policy())
 
 
 @router.put("/policy", response_model=PolicyView, responses=refusals(503))
 async def set_policy(change: PolicyChange, service: Served, who: Asking) -> Response:
-    """Switch the policy; running jobs run on."""
+    """Change the policy; running jobs keep running."""
     return await answer(service.set_policy(who, change))
 
 
 @router.post("/shutdown", response_model=Status, status_code=202)
 async def shut_down(asked: Shutdown, service: Served, who: Asking) -> Response:
-    """End the server: leave jobs running, drain, or cancel them."""
+    """Stop the daemon: leave jobs running, drain, or cancel them."""
     return await answer(service.shut_down(who, asked.mode.value), status=202)

@@ -1,7 +1,7 @@
-"""Figures for Prometheus: the controller's, and the server's own.
+"""Metrics for Prometheus: the controller's, and the server's own.
 
 Names carry base units (seconds, bytes), as its guidelines ask. The labels of requests are route
-templates, never paths, so that nobody can make the table of series grow.
+templates, never paths, so that clients cannot make the number of series grow.
 """
 
 import asyncio

@@ -23,22 +23,22 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer | None:
-    """The credentials of whoever connected; None where there are none to be had."""
+    """The credentials of the connected process; None if the kernel has none."""
     layout = struct.Struct("3i")
     try:
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
         pid, uid, gid = layout.unpack(raw)
     except (OSError, struct.error):
         return None
-    # The kernel says -1 where nobody stands behind the socket.
+    # The kernel gives -1 for a socket that has no peer.
     return Peer(pid, uid, gid) if uid >= 0 else None
 
 
 class PeerProtocol(H11Protocol):
-    """uvicorn's protocol with peer credentials, and with an end to its patience.
+    """uvicorn's protocol with peer credentials and a time limit on a request's head.
 
-    uvicorn waits forever for the rest of a request's head. Whoever opens connections and sends a
-    byte now and then would use up the server's file descriptors.
+    uvicorn waits forever for the rest of a request's head. A client that opens connections and
+    sends a byte now and then would use up the server's file descriptors.
     """
 
     _patience: asyncio.TimerHandle | None = None

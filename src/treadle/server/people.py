@@ -15,18 +15,18 @@ router = APIRouter(prefix=PREFIX, tags=["people"])
 
 @router.get("/tokens", response_model=tuple[TokenView, ...])
 async def list_tokens(service: Served, who: Asking) -> Response:
-    """Your tokens, or everybody's for an admin; never the tokens themselves."""
+    """List your tokens, or all tokens for an admin; never their values."""
     return await answer(service.tokens(who))
 
 
 @router.post("/tokens", response_model=TokenMade, status_code=201, responses=refusals(503))
 async def make_token(asked: TokenRequest, service: Served, who: Asking) -> Response:
-    """Make a token; this answer is the only one that shows it."""
-    # The service checks this as well: what is granted is worth two looks.
+    """Create a token; only this answer shows its value."""
+    # The service checks this as well; a grant is worth two checks.
     if asked.role.level > who.role.level:
         raise NotAllowedError(
             f"user {who.user} has the role {who.role.value} and cannot grant {asked.role.value}",
-            hint="nobody grants more than they have",
+            hint="a token cannot have a role above yours",
         )
     return await answer(service.make_token(who, asked), status=201)
 
@@ -35,6 +35,6 @@ async def make_token(asked: TokenRequest, service: Served, who: Asking) -> Respo
 async def revoke_token(
     identity: Annotated[str, Path(max_length=200)], service: Served, who: Asking
 ) -> Response:
-    """Revoke a token at once."""
+    """Revoke a token."""
     await service.revoke_token(who, identity)
     return Response(status_code=204)

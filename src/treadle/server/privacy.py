@@ -1,7 +1,7 @@
-"""What of a job only its owner and admins see: its output, its variables, its uncommitted code.
+"""What only a job's owner and admins see: its output, variables and uncommitted changes.
 
-Everybody may see that a job is there, what it runs and why it waits; that is what a shared queue
-is for. The rest may hold what was never meant for others.
+Every viewer sees that a job exists, its command and why it is pending; a shared queue needs that.
+The rest may be private.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ def may_read(who: Who, job: JobView) -> None:
     """Raise unless they may read the job's output."""
     if not _private_to(who, job):
         raise NotAllowedError(
-            f"the output of job {job.id} is {job.user}'s; only its owner or an admin reads it"
+            f"the output of job {job.id} is {job.user}'s; only its owner and admins may read it"
         )
 
 

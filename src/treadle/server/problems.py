@@ -1,7 +1,7 @@
-"""Refusals as RFC 9457 problems: one sentence, a stable word, and what to do.
+"""Errors as RFC 9457 problems: one sentence, a stable code, and a hint.
 
-Every answer that is not a success has this shape, also those that the framework makes. What was
-sent is repeated only where it cannot be a secret.
+Every error has this shape, also the framework's own. A value that was sent is repeated only where
+it cannot be a secret.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger("treadle.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a request was not carried out (RFC 9457)."""
+    """Why a request failed (RFC 9457)."""
 
     status: int
     title: str
@@ -48,13 +48,13 @@ def refusal(error: RequestError, request_id: str) -> Response:
 
 
 def broken(error: BaseException, request_id: str, what: str) -> Response:
-    """Our own mistake: the log has the traceback, the answer has only its number."""
+    """A bug of ours: the log has the traceback, the answer only the request's id."""
     log.error("request %s (%s) failed", request_id, what, exc_info=error)
     return _response(
         500,
         "internal",
-        "the server made a mistake and could not answer",
-        f"the server's log has more under request {request_id}",
+        "internal server error",
+        f"the server's log has the details under request {request_id}",
         request_id,
     )
 
@@ -70,7 +70,7 @@ def handle_problems(app: FastAPI, *, fields: Sequence[str]) -> None:
         return refusal(InvalidRequestError(str(error)), request_id_of(request))
 
     async def out_of_order(request: Request, error: Exception) -> Response:
-        found = UnavailableError(f"the store does not answer: {error}", hint="try again")
+        found = UnavailableError(f"the store is not available: {error}", hint="try again")
         return refusal(found, request_id_of(request))
 
     async def http(request: Request, error: Exception) -> Response:
@@ -102,10 +102,10 @@ def _framework(error: HTTPException, request: Request) -> Response:
     where = f"{request.method} {request.url.path[:200]}"
     detail, hint = str(error.detail), ""
     if status == HTTPStatus.NOT_FOUND:
-        detail, hint = f"there is no {where}", "see /api/v1/openapi.json for what there is"
+        detail, hint = f"there is no {where}", "GET /api/v1/openapi.json lists the routes"
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = (error.headers or {}).get("Allow", "another method")
-        detail = f"{where} is not offered (allowed: {allowed})"
+        detail = f"{where} is not supported (allowed: {allowed})"
     code = _WORDS.get(status, "bad-request")
     return _response(status, code, detail, hint, request_id_of(request), headers=error.headers)
 
@@ -144,7 +144,7 @@ def _invalid(errors: Sequence[Any], fields: Sequence[str]) -> InvalidRequestErro
         case "extra_forbidden" | "unexpected_keyword_argument":
             close = get_close_matches(path[-1], fields, n=1)
             hint = f"did you mean {close[0]!r}?" if close else more
-            return InvalidRequestError(f"{what} is not known", hint=hint)
+            return InvalidRequestError(f"{what} is unknown", hint=hint)
     # The library's sentences begin with what was read: "Input should be ...", "String should ...".
     _, should, expected = str(first["msg"]).partition(" should ")
     said = f"should {expected}" if should else f"cannot be used: {first['msg']}"
@@ -156,5 +156,6 @@ def _shown(value: object, path: Sequence[str]) -> str:
     """What was sent, unless it may be a secret or is long."""
     if isinstance(value, str | int | float | bool | None) and not {"secrets", "env"} & set(path):
         text = repr(value)
-        return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]} and so on"
+        cut = f"{text[:SHOWN_MAX]}... ({len(text)} characters)"
+        return text if len(text) <= SHOWN_MAX else cut
     return f"a value of type {type(value).__name__}"

@@ -1,8 +1,8 @@
 """Runs the API on a Unix socket, and on a TCP port when asked.
 
 The sockets are bound here, before anything else happens, so that a path or port that is taken is a
-sentence at start-up and not a log line. Over TCP a token is always needed: anybody on the machine
-can reach a loopback port.
+sentence at start-up and not a log line. Over TCP a token is always needed: every user of the
+machine can reach a loopback port.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Doors:
     """Where to listen. Without `port` there is no TCP; port 0 takes any that is free."""
 
     socket_path: Path | None = None
-    socket_mode: int = 0o600  # 0o666: everybody on this machine, each as who they are
+    socket_mode: int = 0o600  # 0o666: every user of this machine, each as themselves
     listen: str | None = None  # an address other than loopback
     port: int | None = None
     hosts: tuple[str, ...] = ()  # further names by which the server is reached
@@ -128,15 +128,15 @@ async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
     while not server.started:
         if running.done():
             running.result()
-            raise InvalidInputError("the API server ended before it had begun")
+            raise InvalidInputError("the API server stopped during start-up")
         await asyncio.sleep(0.005)
 
 
 @contextlib.contextmanager
 def _unix_socket(path: Path, mode: int) -> Iterator[socket.socket]:
-    """Bind there; whoever may not use it cannot connect even for a moment.
+    """Bind there; a user without access cannot connect even for a moment.
 
-    Nobody can connect before `listen`, which comes after the mode is set.
+    Connecting works only after `listen`, which comes after the mode is set.
     """
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise InvalidInputError(
@@ -176,8 +176,8 @@ def _make_folder(folder: Path, *, shared: bool) -> None:
     sticky_or_closed = found.st_mode & stat.S_ISVTX or not found.st_mode & 0o022
     if found.st_uid not in {os.geteuid(), 0} or not sticky_or_closed:
         raise InvalidInputError(
-            f"the folder {folder} of the socket belongs to somebody else or others may write"
-            " there; choose one of your own"
+            f"the folder {folder} of the socket belongs to another user or is writable by"
+            " others; choose one of your own"
         )
 
 
@@ -188,7 +188,7 @@ def _clear_way(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise InvalidInputError(f"{path} is there and is not a socket; move it away")
+        raise InvalidInputError(f"{path} exists and is not a socket; move it away")
     if found.st_uid != os.geteuid():
         raise InvalidInputError(f"the socket {path} belongs to another user; choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -202,7 +202,7 @@ def _clear_way(path: Path) -> None:
             return
         except OSError:
             pass
-    raise InvalidInputError(f"a server answers on {path} already; `treadle status` shows it")
+    raise InvalidInputError(f"a server is already running on {path}; `treadle status` shows it")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from treadle.core.ports import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How much anybody may ask for; the defaults are far above what the command line needs."""
+    """Limits on requests; the defaults are far above what the command line needs."""
 
     hosts: tuple[str, ...] = ()  # what `Host` may say over TCP, as it is written there
     body_bytes_max: int = 2 * 2**20  # a submission brings the differences to a commit with it
@@ -18,6 +18,6 @@ class ServerSettings:
     streams_max: int = 256
     streams_per_user_max: int = 64
     keep_alive_s: float = 15.0  # between comments on a silent stream
-    send_s_max: float = 60.0  # a reader that takes nothing for so long is let go
+    send_s_max: float = 60.0  # a reader that takes nothing for so long is dropped
     log_poll_s: float = 0.25  # between looks at a log that is followed
     clock: Clock = field(default_factory=MonotonicClock)

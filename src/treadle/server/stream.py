@@ -5,7 +5,7 @@ slow. A stream also ends when its source does and when the server closes. Silenc
 comments, so that a reader can tell a quiet server from a dead one.
 
 FastAPI can also run a generator endpoint as a stream. That takes 190 us an event where this takes
-90, fixes the time between comments, and cannot be told that the server closes.
+90, fixes the time between comments, and does not end when the server closes.
 """
 
 import asyncio

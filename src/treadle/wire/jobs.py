@@ -1,4 +1,4 @@
-"""Jobs as people ask for them and see them.
+"""Jobs as users submit and see them.
 
 Everything here is a plain dataclass: the server makes its OpenAPI document from these, and the
 client reads answers back into them. Moments that end in `_at` are seconds since 1970 here, because
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What a person sees of a job; `cause` and `because` say the rest."""
+    """The state of a job; `cause` and `because` explain it."""
 
     PENDING = "PENDING"
     HELD = "HELD"
@@ -45,23 +45,23 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a user asks for. All fields but the command have defaults."""
+    """A submission. All fields but the command have defaults."""
 
     command: tuple[str, ...]
     name: str = ""
     devices: str = "1"  # "4", "1..4" or "1,2,4"; several sizes mean that Treadle may choose
     ranks: str = "auto"  # "device": one process for each device; "one"; "auto": see docs/jobs.md
-    workdir: str = ""  # absolute; empty means the home directory of whoever submits
+    workdir: str = ""  # absolute; empty means the submitter's home directory
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)  # given to the job, never shown
     tenant: str = ""
     priority: int = 0  # higher goes first
-    guaranteed: bool = True
-    resumable: bool = False  # it may be stopped and started again: it keeps checkpoints
+    guaranteed: bool = True  # False: it may be preempted for guaranteed jobs
+    resumable: bool = False  # it keeps checkpoints, so that it can be stopped and restarted
     time_limit_s: float | None = None  # of running, over all attempts
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
-    retries: int = 3  # at most; what would fail again is not tried again
+    retries: int = 3  # at most; deterministic failures are not retried
     after: tuple[str, ...] = ()  # jobs that must end well first
     after_any: tuple[str, ...] = ()  # jobs that must end, however
     array: str = ""  # "0-99%8": a job for each number, at most 8 at once
@@ -84,7 +84,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimate:
-    """When a waiting job would start, from simulations that go on from now."""
+    """When a pending job would start, from simulations of the current state."""
 
     earliest_s: float | None  # from now; None: not within the simulated time
     latest_s: float | None
@@ -94,7 +94,7 @@ class StartEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a submission would come to; nothing was submitted."""
+    """The result of checking a submission; nothing was submitted."""
 
     jobs: int
     sizes: tuple[int, ...]
@@ -117,7 +117,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    """Why an attempt failed, as the classifier read its logs."""
+    """Why an attempt failed, from the classifier of its logs."""
 
     kind: str  # deterministic, transient, resource, unknown
     rule: str
@@ -174,7 +174,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """A job with everything that is kept of it, but for its secrets."""
+    """A job's full record, without its secrets."""
 
     job: JobView
     workdir: str
@@ -200,7 +200,7 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Why a job waits, or holds what it holds."""
+    """Why a job is pending, or why it has its devices."""
 
     id: str
     state: State
@@ -208,14 +208,14 @@ class Why:
     because: str  # the dominant reason, with its numbers
     evidence: tuple[str, ...] = ()
     change: str = ""  # the smallest change that would let it run
-    never: bool = False  # it can never run as it is, told apart from "wait"
+    never: bool = False  # it can never run as it is; waiting does not help
     position: int | None = None
     estimate: StartEstimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """What may be changed of a job; None leaves it as it is."""
+    """A change of a job; None leaves a field as it is."""
 
     priority: int | None = None
     time_limit_s: float | None = None
@@ -224,7 +224,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a running job says of itself."""
+    """Progress that a running job reports."""
 
     step: float
     total: float | None = None

@@ -1,4 +1,4 @@
-"""The machine, its policy and its history as people see them."""
+"""The machine, its policy and its history as users see them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
-    """Who asks. `job` is set for a token that belongs to a running job."""
+    """The caller. `job` is set for a token that belongs to a running job."""
 
     user: str
     role: Role
@@ -42,7 +42,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """One row of the journal as people read it."""
+    """One row of the journal, for people."""
 
     id: int
     at: float  # seconds since 1970
@@ -102,7 +102,7 @@ class TokenView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
     name: str
-    user: str = ""  # empty: whoever asks
+    user: str = ""  # empty: the caller
     role: Role = Role.USER
     days: float | None = 90.0
 

@@ -1,4 +1,4 @@
-"""The small notations of a job description: devices, arrays, lengths of time, priorities, signals.
+"""The small notations of a job description: devices, arrays, durations, priorities, signals.
 
 Each function takes the text as a person wrote it and the name to call it by in the sentence that
 refuses it. Whatever the text, the answer is a value or an InvalidInputError.
@@ -49,7 +49,7 @@ def devices(text: str, what: str = "devices") -> str:
         low, high = int(between[1]), int(between[2])
         if low > high:
             raise InvalidInputError(
-                f"{what} is {shown(text)}; a range goes up, such as {high}..{low}"
+                f"{what} is {shown(text)}; a range must go up, such as {high}..{low}"
             )
         sizes = [low, high]
     else:
@@ -97,7 +97,7 @@ def array(text: str, what: str = "array") -> Members:
             )
         twice = numbers.intersection(more)
         if twice:
-            raise InvalidInputError(f"{what} is {shown(text)}; {min(twice)} is in it twice")
+            raise InvalidInputError(f"{what} is {shown(text)}; {min(twice)} is listed twice")
         numbers.update(more)
     return Members(tuple(sorted(numbers)), at_once_max)
 
@@ -113,9 +113,11 @@ def _part(part: str, text: str, what: str) -> range:
     last = int(found[2]) if found[2] else first
     step = int(found[3]) if found[3] else 1
     if last < first:
-        raise InvalidInputError(f"{what} is {shown(text)}; a range goes up, such as {last}-{first}")
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; a range must go up, such as {last}-{first}"
+        )
     if step < 1:
-        raise InvalidInputError(f"{what} is {shown(text)}; a step is 1 or more")
+        raise InvalidInputError(f"{what} is {shown(text)}; the step must be at least 1")
     if last > ARRAY_INDEX_MAX:
         raise InvalidInputError(
             f"{what} is {shown(text)}; expected numbers up to {ARRAY_INDEX_MAX:,}"
@@ -190,7 +192,7 @@ def _bounded(seconds: float, text: str, what: str) -> float:
 
 def _no_duration(text: str, what: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{what} is {shown(text)}; expected a length of time such as 90s, 45m, 12h, 2d, 1h30m or "
+        f"{what} is {shown(text)}; expected a duration such as 90s, 45m, 12h, 2d, 1h30m or "
         "1-12:00:00"
     )
 
@@ -224,12 +226,12 @@ def count(text: str, what: str, *, most: int) -> int:
 
 
 def stop_signal(text: str, what: str = "stop_signal") -> str:
-    """The full name of a signal that a process can answer."""
+    """The full name of a signal that a process can catch."""
     name = text.strip().upper()
     name = name if name.startswith("SIG") else f"SIG{name}"
     if name in ("SIGKILL", "SIGSTOP"):
         raise InvalidInputError(
-            f"{what} is {shown(text)}, which no process can answer; expected one such as SIGTERM, "
+            f"{what} is {shown(text)}, which a process cannot catch; expected one such as SIGTERM, "
             "SIGINT or SIGUSR1"
         )
     if name not in signal.Signals.__members__:

@@ -1,10 +1,10 @@
-"""What a request may be refused with, each with its HTTP status and a stable word for programs."""
+"""The errors of the API, each with its HTTP status and a stable code for programs."""
 
 from treadle.core.errors import TreadleError
 
 
 class RequestError(TreadleError):
-    """A request that is not carried out; the message is one sentence for people."""
+    """A request that failed; the message is one sentence for people."""
 
     status = 400
     code = "bad-request"
@@ -43,6 +43,6 @@ class TooManyError(RequestError):
 
 
 class UnavailableError(RequestError):
-    """The store cannot be written just now; nothing was changed."""
+    """The store cannot be written at the moment; nothing was changed."""
 
     status, code = 503, "unavailable"
