@@ -1,4 +1,4 @@
-"""`treadle completion`: what to source for completion in a shell."""
+"""`treadle completion`: the completion script for a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -11,5 +11,5 @@ def completion(shell: str) -> None:
     from treadle.cli.main import cli  # noqa: PLC0415
 
     kind = get_completion_class(shell)
-    assert kind is not None, "click knows the three shells that are offered"
+    assert kind is not None, "click supports the three shells on offer"
     click.echo(kind(cli, {}, "treadle", "_TREADLE_COMPLETE").source())

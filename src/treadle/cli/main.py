@@ -1,9 +1,9 @@
-"""`treadle`: the group of verbs, and the one place where errors become exit codes.
+"""The `treadle` command: its subcommands, and the one place where errors become exit codes.
 
-Exit codes: 0 done, 1 something failed on our side or in the world, 2 bad input or usage,
-102 no such job, 110 no daemon answers, 111 not allowed, 130 interrupted. Commands that wait for a
-job end as it did: its own code from 1 to 99, 100 failed otherwise, 101 not ended, 103 cancelled,
-104 time limit (`ends.py`).
+Exit codes: 0 success, 1 failure, 2 bad input or usage, 102 no such job, 110 no daemon answers,
+111 not allowed, 130 interrupted. Commands that wait for a job exit as the job did: its own code
+from 1 to 99, 100 failed otherwise, 101 not ended, 103 cancelled, 104 time limit
+(`live/exit_codes.py`).
 """
 
 import contextlib
@@ -21,60 +21,66 @@ from treadle.core.wording import did_you_mean
 from treadle.version import __version__
 from treadle.wire.problems import RequestError
 
-# verb -> (module:command, one line); the module is imported only when the verb is used, which
+# command -> (module:function, help line). A module is imported only when its command is used, which
 # keeps `treadle --help` fast.
 LIVE: dict[str, tuple[str, str]] = {
-    "submit": ("treadle.cli.live.submit:submit", "Submit a command, a script or a YAML file."),
+    "submit": (
+        "treadle.cli.live.submit:submit",
+        "Submit a job: a command, a script or a YAML file.",
+    ),
     "ps": ("treadle.cli.live.ps:ps", "List jobs."),
-    "why": ("treadle.cli.live.why:why", "Say why a job waits."),
+    "why": ("treadle.cli.live.why:why", "Show why a job is waiting."),
     "logs": ("treadle.cli.live.logs:logs", "Print or follow a job's output."),
-    "describe": ("treadle.cli.live.describe:describe", "Show all that is known of a job."),
+    "describe": ("treadle.cli.live.describe:describe", "Show all details of a job."),
     "top": ("treadle.cli.live.top:top", "Watch devices and jobs live."),
-    "cancel": ("treadle.cli.live.orders:cancel", "Stop jobs for good."),
-    "hold": ("treadle.cli.live.orders:hold", "Keep jobs from starting."),
-    "release": ("treadle.cli.live.orders:release", "Let held jobs start."),
-    "priority": ("treadle.cli.live.orders:priority", "Change jobs' priority."),
+    "cancel": ("treadle.cli.live.orders:cancel", "Cancel jobs."),
+    "hold": ("treadle.cli.live.orders:hold", "Hold waiting jobs."),
+    "release": ("treadle.cli.live.orders:release", "Release held jobs."),
+    "priority": ("treadle.cli.live.orders:priority", "Change the priority of jobs."),
     "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
-    "nodes": ("treadle.cli.live.nodes:nodes", "Show the devices and who is on them."),
-    "device": ("treadle.cli.live.nodes:device", "Manage, avoid or trust a device."),
+    "nodes": ("treadle.cli.live.nodes:nodes", "Show devices and the jobs on them."),
+    "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),
     "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
-    "events": ("treadle.cli.live.events:events", "Show what happened."),
+    "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
-    "token": ("treadle.cli.live.token:token", "List, make and revoke tokens."),
-    "up": ("treadle.cli.live.up:up", "Start Treadle for this machine."),
-    "down": ("treadle.cli.live.down:down", "Stop it; jobs run on."),
-    "status": ("treadle.cli.live.status:status", "Say whether it runs, and how it goes."),
-    "journal": ("treadle.cli.live.exports:journal", "Write the journal, for treadle analyze."),
-    "snapshot": ("treadle.cli.live.exports:snapshot", "Print the state that policies see."),
-    "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Write what helps to find a fault."),
+    "token": ("treadle.cli.live.token:token", "List, make and revoke API tokens."),
+    "up": ("treadle.cli.live.up:up", "Start the daemon on this machine."),
+    "down": ("treadle.cli.live.down:down", "Stop the daemon; jobs keep running."),
+    "status": ("treadle.cli.live.status:status", "Show daemon status."),
+    "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
+    "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
+    "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),
 }
 STUDY: dict[str, tuple[str, str]] = {
     "demo": (
         "treadle.cli.study.demo:demo",
-        "Train a few small models under Treadle, beside first come first served.",
+        "Train small models under Treadle and compare with FIFO.",
     ),
-    "simulate": ("treadle.cli.study.simulate:simulate", "Run a trace under one policy."),
+    "simulate": ("treadle.cli.study.simulate:simulate", "Simulate a trace under one policy."),
     "compare": (
         "treadle.cli.study.compare:compare",
-        "Run a trace under several policies, with a report.",
+        "Simulate a trace under several policies and report.",
     ),
-    "sweep": ("treadle.cli.study.sweep:sweep", "Run many simulations over all cores."),
-    "explain": ("treadle.cli.study.explain:explain", "Say why a job waits or holds what it holds."),
+    "sweep": ("treadle.cli.study.sweep:sweep", "Run many simulations on all cores."),
+    "explain": (
+        "treadle.cli.study.explain:explain",
+        "Explain a job's state at a moment of a simulation.",
+    ),
     "analyze": (
         "treadle.cli.study.analyze:analyze",
-        "Study waits, failures and savings, as Philly's did.",
+        "Analyze waits, failures and savings of a run.",
     ),
     "trace": ("treadle.cli.study.trace:trace", "Describe, convert and generate traces."),
     "replicate": (
         "treadle.cli.study.replicate:replicate",
-        "Run a paper's experiments again and compare.",
+        "Rerun a paper's experiments and compare.",
     ),
-    "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans on some devices."),
-    "classify": ("treadle.cli.study.classify:classify", "Say why a job failed, from its logs."),
+    "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans."),
+    "classify": ("treadle.cli.study.classify:classify", "Classify a failure from a job's logs."),
     "policies": ("treadle.cli.study.policies:policies", "List the policies."),
     "completion": (
         "treadle.cli.completion:completion",
-        "Print shell completion for bash, zsh, fish.",
+        "Print the completion script for bash, zsh or fish.",
     ),
 }
 VERBS = {**LIVE, **STUDY}
@@ -83,12 +89,12 @@ VERBS = {**LIVE, **STUDY}
 # HTTP status of a refusal -> exit code.
 _REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 413: 2, 422: 2}
 
-# What the place that the output goes to may answer.
+# Errors of the file or device that the output goes to.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class LazyGroup(click.Group):
-    """A group whose verbs are imported on use."""
+    """A group whose commands are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -118,8 +124,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="treadle", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Treadle schedules deep-learning training: it knows how fast each job would run, and uses
-    it."""
+    """Treadle schedules deep-learning training by how fast each job would run."""
 
 
 def main() -> None:
@@ -129,17 +134,17 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        code = 0  # The reader of a pipe went away (`treadle ... | head`); nobody is left to tell.
+        code = 0  # The reader of the pipe has closed it (`treadle ... | head`).
     except OSError as error:
         if error.errno not in _FULL:
             raise
         code = _unwritten(error)
-    # Leave without taking a hundred thousand small values apart one by one.
+    # Exit without freeing a hundred thousand small values one by one.
     os._exit(code)
 
 
 def _unwritten(error: OSError) -> int:
-    """Say that what was to be printed could not be, where that can still be said."""
+    """Report that the output could not be written, if standard error still works."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"treadle: the output cannot be written: {error.strerror or error}\n")
         sys.stderr.flush()
@@ -147,7 +152,7 @@ def _unwritten(error: OSError) -> int:
 
 
 def run(words: list[str], session: object = None) -> int:
-    """Run one command, at a session of the caller's or at this terminal; its exit code."""
+    """Run one command in the given session, or in one for this terminal; returns the exit code."""
     try:
         _check_words(words)
         code = cli.main(words, prog_name="treadle", standalone_mode=False, obj=session)
@@ -179,20 +184,20 @@ def run(words: list[str], session: object = None) -> int:
 
 
 def _check_words(words: list[str]) -> None:
-    """What is sent must be text; a trace's file may have any name."""
+    """Refuse words that are not text in commands that send them; file names may be any bytes."""
     try:
         "".join(words if words and words[0] in LIVE else []).encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("a word of the command is not UTF-8 text") from None
+        raise InvalidInputError("an argument is not UTF-8 text") from None
 
 
 def _safe(sentence: str) -> str:
-    """What is said of names and words that may hold what a terminal would obey."""
+    """A message without control sequences, which names in it may contain."""
     return "\n".join(plain(line) for line in sentence.split("\n"))
 
 
 def _code(error: TreadleError) -> int:
-    """What a refusal, or nobody's answer, is to a script."""
+    """The exit code for an error answer, or for no answer."""
     if isinstance(error, UnreachableError):
         return 110
     return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

@@ -1,1 +1,1 @@
-"""What `treadle demo` runs: a training job and the story around it."""
+"""The jobs of `treadle demo`: a training script and the times of submission."""

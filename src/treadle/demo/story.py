@@ -13,19 +13,19 @@ POLICY = "afs+steady?run_s=5&rest_s=5"
 class Act(NamedTuple):
     """One submission."""
 
-    after_s: float  # since the beginning
+    after_s: float  # since the start of the demo
     request: JobRequest
-    said: str  # what is special about it
+    said: str  # a short description
 
 
 def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:
-    """What happens, on a machine of so many devices; `scale` makes the trainings longer."""
+    """The submissions for a number of devices; `scale` makes the training jobs longer."""
     both = f"1..{slots}"
     return (
         Act(0, _job("vision", both, 520, scale, resumable=True), "long, any size"),
         Act(4, _job("probe-a", "1", 60, scale), "short, one device"),
         Act(6, _job("probe-b", "1", 60, scale), "short, one device"),
-        Act(9, _job("tuning", both, 160, scale, resumable=True), "middling, any size"),
+        Act(9, _job("tuning", both, 160, scale, resumable=True), "medium, any size"),
         Act(12, _job("probe-c", "1", 40, scale), "short, one device"),
     )
 

@@ -1,10 +1,9 @@
 """A small real training job for the demo: PyTorch, data parallel, with checkpoints.
 
-It needs the standard library and torch, and follows Treadle's contract for jobs that can resume: on
-SIGTERM all ranks agree on a step, rank 0 writes a checkpoint to TREADLE_CHECKPOINT_DIR, and
-everybody leaves with 143. Started again, with as many ranks as there are then, it goes on where it
-was. The whole batch is shared out among the ranks, so more ranks mean shorter steps and the same
-training.
+It needs only the standard library and torch, and follows Treadle's contract for resumable jobs: on
+SIGTERM all ranks agree on a step, rank 0 writes a checkpoint to TREADLE_CHECKPOINT_DIR, and all
+ranks exit with code 143. Started again, with any number of ranks, it continues from the checkpoint.
+The batch is divided among the ranks, so more ranks mean shorter steps and the same training.
 
     python train.py STEPS WIDTH
 """
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 BATCH = 128
 CLASSES = 8
 PIXELS = 16
-STOPPED = 143  # as a shell says of a process that SIGTERM ended
+STOPPED = 143  # the exit code after SIGTERM, as in a shell
 SEED = 7
 
 
@@ -55,7 +54,7 @@ def main() -> int:
 
 
 class _Stop:
-    """Whether somebody asked this process to stop."""
+    """Whether this process was asked to stop."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -119,7 +118,7 @@ def _train(
 
 
 def _agreed(wanted: bool, ranks: int, device: torch.device) -> bool:
-    """Whether anybody was asked to stop; all ranks come to the same answer at the same step."""
+    """Whether any rank was asked to stop; all ranks get the same answer at the same step."""
     if ranks == 1:
         return wanted
     flag = torch.tensor([float(wanted)], device=device)
@@ -148,5 +147,5 @@ def _save(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: 
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    # Not sys.exit: process groups of a peer that left early may keep an interpreter from ending.
+    # Not sys.exit: the process group of a rank that exited early may block the interpreter.
     os._exit(code)

@@ -1,7 +1,7 @@
-"""Starting the daemon in the background and waiting until it answers.
+"""Start the daemon in the background and wait until it answers.
 
-Two people, or two terminals, may start it at the same moment: a lock lets one do it, and the other
-finds it running.
+Two terminals may start it at the same moment: a lock lets one do it, and the other then finds it
+running.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class NotStartedError(TreadleError):
 
 
 def state_folder(given: Path | None = None) -> Path:
-    """Where the daemon keeps its store, its logs and its jobs' files."""
+    """The folder of the daemon's store, its logs and its jobs' files."""
     if given is not None:
         return given.expanduser().absolute()
     home = os.environ.get("XDG_STATE_HOME")
@@ -37,7 +37,7 @@ def state_folder(given: Path | None = None) -> Path:
 
 
 def answer(here: Session) -> Status | None:
-    """What the daemon says; None where none listens."""
+    """The daemon's status; None if no daemon answers."""
     try:
         return here.client.status()
     except (UnreachableError, NoAnswerError):
@@ -52,10 +52,10 @@ def start_daemon(
     store: str = "",
     keep: bool = False,
 ) -> Status:
-    """Start `treadle up --foreground` with these options apart from this terminal; its status.
+    """Start `treadle up --foreground` with these options, detached from this terminal.
 
-    The store goes through the environment, since everybody can read a command line. With `keep`
-    the options are those of the next start as well.
+    The store's address goes through the environment, since all users can read a command line. With
+    `keep` the options are saved for the next start.
     """
     folder = state_folder(state)
     log = folder / "daemon.log"
@@ -78,7 +78,7 @@ def start_daemon(
 
 
 def start_as_last(here: Session) -> Status:
-    """Start it by itself: with the options of the last `treadle up`, where this command looks."""
+    """Start it with the options of the last `treadle up`, on the socket that this command uses."""
     last = recall(state_folder())
     words = [*_without(last.words, "--socket"), "--socket", str(default_socket().absolute())]
     store = os.environ.get(STORE_VARIABLE) or last.store
@@ -86,7 +86,7 @@ def start_as_last(here: Session) -> Status:
 
 
 def _without(words: Sequence[str], *options: str) -> list[str]:
-    """The words but for those options, of which each has one value."""
+    """The words without those options and their one value each."""
     kept = list(words)
     for option in options:
         if option in kept:
@@ -96,14 +96,14 @@ def _without(words: Sequence[str], *options: str) -> list[str]:
 
 
 def _keep(folder: Path, words: Sequence[str], store: str) -> None:
-    """Keep the options for the next start; the daemon runs, whatever becomes of this.
+    """Save the options for the next start; a failure is only noted, since the daemon runs.
 
-    The folder is where the file lies, and the store keeps the policy, which may be switched.
+    The state folder is where the file is, and the policy, which may be switched, is in the store.
     """
     try:
         remember(folder, _without(words, "--state", "--policy", "--placement"), store)
     except OSError as error:
-        note(f"the options are not kept for the next start: {error.strerror or error}")
+        note(f"the options could not be saved for the next start: {error.strerror or error}")
 
 
 @contextlib.contextmanager
@@ -134,7 +134,7 @@ def _spawn(words: Sequence[str], log: Path, secrets: dict[str, str]) -> "subproc
 
 
 def _make_room(log: Path) -> int:
-    """Put a log that has grown long aside; where the new daemon's lines will begin."""
+    """Rotate a log that is too long; returns where the new daemon's lines begin."""
     size = log.lstat().st_size if log.exists() else 0
     if size <= LOG_BYTES_MAX:
         return size
@@ -147,20 +147,19 @@ def _await(here: Session, process: "subprocess.Popen[bytes]", log: Path, begins:
     while True:
         found = answer(here)
         if found is not None:
-            process.returncode = 0  # It runs on without us: nobody is to complain that it does.
+            process.returncode = 0  # It keeps running: without this, Python warns about that.
             return found
         if process.poll() is not None:
             raise NotStartedError(f"the daemon did not start: {_last_words(log, begins)}")
         if here.stopwatch() - begun_s > WAIT_MAX_S:
             raise NotStartedError(
-                f"the daemon (pid {process.pid}) has not answered for {WAIT_MAX_S:.0f} s; "
-                f"{log} may say why"
+                f"the daemon (pid {process.pid}) has not answered for {WAIT_MAX_S:.0f} s; see {log}"
             )
         here.pause(0.02)
 
 
 def _last_words(log: Path, begins: int) -> str:
-    """The sentence it ended with, or where to read on."""
+    """The error message that it ended with, or where to look for it."""
     try:
         with log.open("rb") as file:
             file.seek(max(begins, log.stat().st_size - 65_536))
@@ -168,4 +167,4 @@ def _last_words(log: Path, begins: int) -> str:
     except OSError:
         lines = []
     said = [line.removeprefix("treadle: ") for line in lines if line.startswith("treadle: ")]
-    return said[-1] if said else f"{log} may say why"
+    return said[-1] if said else f"see {log}"

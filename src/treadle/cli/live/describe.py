@@ -1,4 +1,4 @@
-"""`treadle describe`: everything that is kept of a job, but for its secrets."""
+"""`treadle describe`: all details of a job except its secrets."""
 
 import click
 
@@ -26,7 +26,7 @@ _ATTEMPTS = (
 @job_argument
 @json_option
 def describe(job: str, as_json: bool) -> None:
-    """Show all that is known of JOB."""
+    """Show all details of JOB."""
     here = session()
     detail = here.client.job(one_job(here, job))
     if as_json:
@@ -48,7 +48,7 @@ def detail_text(detail: JobDetail, here: Session) -> str:
 
 
 def _now(view: JobView, now: float) -> list[tuple[str, str]]:
-    """How it stands."""
+    """The job's present state."""
     array = "" if not view.array else f"member {view.index} of array {plain(view.array)}"
     submitted = f"{date_text(view.submitted_at)}, {ago(view.submitted_at, now)}"
     started = "" if view.started_at is None else f"{date_text(view.started_at)}"
@@ -92,7 +92,7 @@ def _progress(view: JobView) -> str:
 
 
 def _asked(detail: JobDetail) -> list[tuple[str, str]]:
-    """What was asked for."""
+    """The job's request."""
     view = detail.job
     env = [f"{plain(key)}={plain(value)}" for key, value in detail.env.items()]
     shown = [line for line in env if line.partition("=")[0] not in CARRIED]
@@ -137,7 +137,7 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
 def _attempt(run: AttemptView, now: float) -> list[str]:
     how = plain(run.told)
     if run.failure:
-        retried = "; tried again" if run.failure.retried else ""
+        retried = "; retried" if run.failure.retried else ""
         how = f"{plain(run.failure.sentence)}{retried}"
     return [
         str(run.number),
@@ -145,5 +145,5 @@ def _attempt(run: AttemptView, now: float) -> list[str]:
         ago(run.started_at, now),
         short_span((run.ended_at or now) - run.started_at),
         "" if run.code is None else str(run.code),
-        how or ("runs" if run.ended_at is None else ""),
+        how or ("running" if run.ended_at is None else ""),
     ]

@@ -1,5 +1,4 @@
-"""`treadle down`: the daemon leaves; its jobs run on unless they are to be waited for or
-cancelled."""
+"""`treadle down`: stop the daemon; jobs keep running unless --drain or --cancel is given."""
 
 import os
 import select
@@ -17,29 +16,33 @@ _WAIT_MAX_S = 60.0
 
 
 class NotEndedError(TreadleError):
-    """The daemon was told to leave and is still there."""
+    """The daemon was asked to stop and is still running."""
 
 
 @click.command()
 @click.option(
-    "--drain", "mode", flag_value="drain", help="Start nothing more; leave when all ended."
+    "--drain",
+    "mode",
+    flag_value="drain",
+    help="Start no more jobs; stop when the running ones have ended.",
 )
-@click.option("--cancel", "mode", flag_value="cancel", help="Cancel every job, then leave.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before jobs are cancelled.")
+@click.option("--cancel", "mode", flag_value="cancel", help="Cancel every job, then stop.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before cancelling jobs.")
 def down(mode: str | None, yes: bool) -> int:
-    """Stop the daemon. Jobs that run go on, and the next `treadle up` takes them back."""
+    """Stop the daemon. Running jobs keep running, and the next `treadle up` picks them up again."""
     here = session()
     before = answer(here)
     if before is None:
-        click.echo("no daemon runs here; nothing to stop")
+        click.echo("no daemon is running; nothing to stop")
         return 0
     if mode == "cancel" and not yes and not _sure(here, before):
         note("nothing was stopped")
         return 1
-    told = here.client.shut_down(mode or "leave")
+    stopping = here.client.shut_down(mode or "leave")
     if mode == "drain":
         click.echo(
-            f"the daemon starts nothing more and leaves when all have ended: {jobs_line(told)}"
+            f"the daemon starts no more jobs and stops when the running ones have ended: "
+            f"{jobs_line(stopping)}"
         )
         return 0
     _until_gone(here, before.pid)
@@ -55,11 +58,13 @@ def _sure(here: Session, before: Status) -> bool:
 
 
 def _until_gone(here: Session, pid: int) -> None:
-    """Wait until it neither answers nor runs: a daemon that closes still holds its store."""
+    """Wait until it neither answers nor runs: while it shuts down it still holds its store."""
     begun_s = here.stopwatch()
     while _there(here, pid):
         if here.stopwatch() - begun_s > _WAIT_MAX_S:
-            raise NotEndedError(f"the daemon (pid {pid}) was told to leave and is still there")
+            raise NotEndedError(
+                f"the daemon (pid {pid}) is still running after {_WAIT_MAX_S:.0f} s"
+            )
         here.pause(0.02)
 
 
@@ -87,11 +92,11 @@ def _runs(pid: int) -> bool:
 
 def _gone(before: Status, mode: str | None) -> str:
     if mode == "cancel":
-        return "the daemon has cancelled its jobs and left"
+        return "the daemon cancelled its jobs and stopped"
     waiting = before.waiting + before.held
     if not before.running and not waiting:
-        return "the daemon has left; there were no jobs"
+        return "the daemon stopped; there were no jobs"
     return (
-        f"the daemon has left; jobs stay ({before.running:,} running on, {waiting:,} waiting), "
-        "and treadle up takes them back"
+        f"the daemon stopped; jobs remain ({before.running:,} still running, {waiting:,} waiting), "
+        "and treadle up picks them up again"
     )

@@ -1,4 +1,4 @@
-"""`treadle events`: what happened, newest last, and live with -f."""
+"""`treadle events`: the event log, newest last, and live with -f."""
 
 from collections.abc import Iterable
 
@@ -14,15 +14,15 @@ _DAY_S = 86_400
 
 
 @click.command()
-@click.option("-f", "--follow", is_flag=True, help="Go on as it happens; Ctrl-C leaves.")
-@click.option("--job", shell_complete=complete_jobs, help="Only about this job.")
-@click.option("--after", type=click.IntRange(0), metavar="ID", help="Everything after this event.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new events; Ctrl-C quits.")
+@click.option("--job", shell_complete=complete_jobs, help="Only events of this job.")
+@click.option("--after", type=click.IntRange(0), metavar="ID", help="Only events after this one.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, metavar="N")
 @json_option
 def events(follow: bool, job: str | None, after: int | None, limit: int, as_json: bool) -> None:
-    """Print events, one on each line; with --json one object on each line."""
+    """Print events, one per line; with --json one object per line."""
     here = session()
-    # An id that nobody has is said to be unknown, and not to have had no events.
+    # Ask for the job first: an unknown id is an error, and not a job without events.
     identity = here.client.job(one_job(here, job)).job.id if job is not None else ""
     if after is None:
         page = here.client.events_last(job=identity, limit=limit)

@@ -1,16 +1,16 @@
 """How a job's end becomes an exit code.
 
-A command that waits for a job (`wait`, `submit --wait`, `submit --attach`) ends as the job did:
+A command that waits for a job (`wait`, `submit --wait`, `submit --attach`) exits with:
 
-    0        it succeeded
-    1..99    it failed, with that exit code of its own
-    100      it failed with another: 100 and above, by a signal, or before it ran; or it waits
-             and can never run as it is
-    101      it has not ended: the time to wait is over, or somebody detached
+    0        the job succeeded
+    1..99    it failed with this exit code
+    100      it failed otherwise (exit code 100 or more, a signal, or before it ran), or it is
+             waiting and can never run
+    101      it has not ended: the timeout is over, or the user detached
     103      it was cancelled
     104      it reached its time limit
 
-Of several jobs, the first in the order given that did not succeed decides.
+With several jobs, the first in the given order that did not succeed decides.
 """
 
 from collections.abc import Container, Iterable
@@ -36,13 +36,13 @@ def exit_code(view: JobView) -> int:
 
 
 def first_bad(views: Iterable[JobView], never: Container[str] = ()) -> int:
-    """Of those jobs; `never` are the ids of those that can never run."""
+    """The exit code for several jobs; `never` has the ids of those that can never run."""
     codes = (FAILED if view.id in never else exit_code(view) for view in views)
     return next((code for code in codes if code), 0)
 
 
 def never_text(answer: Why) -> str:
-    """Of a job that no waiting helps: what its reason says, once."""
+    """Why the job can never run, without saying so twice."""
     because = plain(answer.because)
     for begin in ("it can never run here: ", "it can never start: ", "it can never run: "):
         because = because.removeprefix(begin)
@@ -50,7 +50,7 @@ def never_text(answer: Why) -> str:
 
 
 def end_sentence(view: JobView) -> str:
-    """How it ended, in one line."""
+    """How the job ended, in one line."""
     name = f" ({plain(view.name)})" if view.name else ""
     because = f": {plain(view.because)}" if view.because else ""
     code = f" with exit code {view.code}" if view.state is State.FAILED and view.code else ""
@@ -60,7 +60,5 @@ def end_sentence(view: JobView) -> str:
         State.CANCELLED: "was cancelled",
         State.TIMEOUT: "reached its time limit",
     }
-    told = words.get(view.state, f"has not ended ({view.state.value})")
-    return (
-        f"job {plain(view.id)}{name} {told}{because if view.state is not State.SUCCEEDED else ''}"
-    )
+    end = words.get(view.state, f"has not ended ({view.state.value})")
+    return f"job {plain(view.id)}{name} {end}{because if view.state is not State.SUCCEEDED else ''}"

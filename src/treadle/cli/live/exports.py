@@ -21,21 +21,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 @click.command()
 def snapshot() -> None:
-    """Print the state that policies decide on, as JSON."""
+    """Print the state that policies see, as JSON."""
     echo_json(session().client.snapshot())
 
 
 @click.command()
-@click.option("-o", "--output", type=Path, metavar="FILE", help="A file; else standard output.")
+@click.option(
+    "-o", "--output", type=Path, metavar="FILE", help="File to write; standard output if omitted."
+)
 def journal(output: Path | None) -> None:
-    """Write the journal, for `treadle analyze FILE`."""
+    """Export the journal, for `treadle analyze FILE`."""
     here = session()
-    here.client.status()  # A daemon that is not there is told here, in one sentence.
+    here.client.status()  # Without a daemon, fail here with one sentence.
     pieces = here.client.journal()
     if output is None:
         if sys.stdout.isatty():
             raise InvalidInputError(
-                "the journal is long and for programs; give it a file with -o live.jsonl"
+                "the journal is long and not for reading; write it to a file with -o live.jsonl"
             )
         for piece in pieces:
             sys.stdout.buffer.write(piece)
@@ -48,16 +50,16 @@ def journal(output: Path | None) -> None:
 @click.command("debug-bundle")
 @click.option("-o", "--output", type=Path, default=Path("treadle-debug.tar.gz"), show_default=True)
 def debug_bundle(output: Path) -> None:
-    """Write what helps to find a fault into one file; secrets are not in it."""
+    """Collect diagnostics into one file; it contains no secrets."""
     here = session()
     texts = here.client.debug()
     size = _write(output, [bundle(texts, at=here.now())])
-    told = several(len(texts), "file")
-    click.echo(f"wrote {output} ({told}, {size:,} bytes); look into it before you pass it on")
+    files = several(len(texts), "file")
+    click.echo(f"wrote {output} ({files}, {size:,} bytes); review it before you share it")
 
 
 def bundle(texts: Mapping[str, str], *, at: float) -> bytes:
-    """A tar file of the texts; a name that could leave its folder is refused."""
+    """A tar file of the texts; a name that could point outside the folder is refused."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=int(at)) as zipped,
@@ -66,7 +68,7 @@ def bundle(texts: Mapping[str, str], *, at: float) -> bytes:
         for name, text in sorted(texts.items()):
             if not _NAME.fullmatch(name):
                 raise InvalidInputError(
-                    f"the daemon names a file {plain(name)}, which is no plain name"
+                    f"the daemon sent a file named {plain(name)}, which is not a plain file name"
                 )
             content = text.encode(errors="replace")
             entry = tarfile.TarInfo(f"treadle-debug/{name}")

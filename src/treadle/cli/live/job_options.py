@@ -1,5 +1,4 @@
-"""The options that describe a job: the same on the command line and in a script's `#TREADLE`
-lines."""
+"""The options that describe a job, on the command line and in a script's `#TREADLE` lines."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,38 +24,69 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 SECRET_BYTES_MAX = 65_536
 
 _OPTIONS = (
-    click.option("-n", "--name", help="A name, to find it by."),
+    click.option("-n", "--name", help="Name of the job."),
     click.option(
-        "-d", "--devices", metavar="4|2..8|1,2,4", help="How many; several: Treadle chooses."
+        "-d",
+        "--devices",
+        metavar="4|2..8|1,2,4",
+        help="Number of devices; of several, Treadle chooses.",
     ),
-    click.option("--ranks", metavar="auto|device|one", help="How many processes to start."),
-    click.option("-C", "--workdir", metavar="DIR", help="Where to run; here if not said."),
     click.option(
-        "-e", "--env", multiple=True, metavar="A=1|A", help="A variable; A: as it is here."
+        "--ranks", metavar="auto|device|one", help="Processes to start: one, or one per device."
     ),
-    click.option("--env-file", multiple=True, metavar="FILE", help="Lines A=1, or A."),
+    click.option("-C", "--workdir", metavar="DIR", help="Working directory; default: this one."),
     click.option(
-        "--secret", multiple=True, metavar="NAME", help="A variable of here, never shown."
+        "-e",
+        "--env",
+        multiple=True,
+        metavar="A=1|A",
+        help="Environment variable; A alone: its value here.",
     ),
-    click.option("--secret-file", multiple=True, metavar="NAME=PATH", help="The same from a file."),
-    click.option("--tenant", help="The team it counts for."),
-    click.option("-p", "--priority", metavar="N|low|normal|high|urgent"),
-    click.option("--guaranteed/--opportunistic", default=None, help="May it have to give way?"),
+    click.option("--env-file", multiple=True, metavar="FILE", help="File with lines A=1 or A."),
     click.option(
-        "--resumable/--not-resumable", default=None, help="Can it go on where it stopped?"
+        "--secret",
+        multiple=True,
+        metavar="NAME",
+        help="Environment variable whose value is never shown.",
     ),
-    click.option("-t", "--time-limit", metavar="12h", help="Of running; 90s, 45m, 2d, 1-12:00:00."),
-    click.option("--grace", metavar="30s", help="Between the stop signal and the end."),
-    click.option("--stop-signal", metavar="SIGTERM"),
     click.option(
-        "--retries", metavar="N", help="At most; what would fail again is not tried again."
+        "--secret-file",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="Secret whose value is read from a file.",
     ),
-    click.option("--after", multiple=True, metavar="JOB", help="Only when JOB has ended well."),
-    click.option("--after-any", multiple=True, metavar="JOB", help="Only when JOB has ended."),
-    click.option("-a", "--array", metavar="0-99%8", help="A job for each number, 8 at once."),
-    click.option("--model", help="The network's name: jobs of one name are taken to train alike."),
-    click.option("--estimate", metavar="3h", help="How long it takes alone."),
-    click.option("--hold/--no-hold", "held", default=None, help="Wait for treadle release."),
+    click.option("--tenant", help="Team that the usage is charged to."),
+    click.option("-p", "--priority", metavar="N|low|normal|high|urgent", help="Default: normal."),
+    click.option(
+        "--guaranteed/--opportunistic",
+        default=None,
+        help="Whether the job may be preempted (opportunistic) or not.",
+    ),
+    click.option(
+        "--resumable/--not-resumable",
+        default=None,
+        help="Whether the job can continue from a checkpoint.",
+    ),
+    click.option(
+        "-t", "--time-limit", metavar="12h", help="Running time limit: 90s, 45m, 2d, 1-12:00:00."
+    ),
+    click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
+    click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
+    click.option(
+        "--retries", metavar="N", help="Maximum; failures that would repeat are not retried."
+    ),
+    click.option(
+        "--after", multiple=True, metavar="JOB", help="Start only after JOB has succeeded."
+    ),
+    click.option(
+        "--after-any", multiple=True, metavar="JOB", help="Start only after JOB has ended."
+    ),
+    click.option("-a", "--array", metavar="0-99%8", help="One job per index, at most 8 at a time."),
+    click.option("--model", help="Model name; jobs of one model share their history."),
+    click.option("--estimate", metavar="3h", help="Estimated run time."),
+    click.option(
+        "--hold/--no-hold", "held", default=None, help="Do not start before treadle release."
+    ),
 )
 
 
@@ -67,7 +97,7 @@ def job_options(command: Command) -> Command:
 
 
 def draft_of(context: click.Context, where: str = "") -> Draft:
-    """What the options say; `where` names the line of a script that they stand in."""
+    """The fields that the options set; `where` names their line in a script."""
     given = {
         name: value
         for name, value in context.params.items()
@@ -89,14 +119,16 @@ def script_draft(command: click.Command, lines: tuple[Line, ...]) -> Draft:
     draft = Draft()
     for line in lines:
         if "--" in line.words:
-            raise InvalidInputError(f"{line.where}: the command is this script; leave out -- ...")
+            raise InvalidInputError(
+                f"{line.where}: the script itself is the command; remove -- ..."
+            )
         try:
             context = command.make_context("submit", list(line.words), resilient_parsing=False)
         except click.UsageError as error:
             problem = error.format_message().rstrip(".")
             raise InvalidInputError(f"{line.where}: {problem}") from None
         except click.exceptions.Exit:  # --help
-            raise InvalidInputError(f"{line.where}: --help is for the command line") from None
+            raise InvalidInputError(f"{line.where}: --help is only for the command line") from None
         with context:
             foreign = [
                 name
@@ -106,7 +138,7 @@ def script_draft(command: click.Command, lines: tuple[Line, ...]) -> Draft:
             ]
             if foreign:
                 raise InvalidInputError(
-                    f"{line.where}: {foreign[0].replace('_', '-')} is for the command line; "
+                    f"{line.where}: {foreign[0].replace('_', '-')} is only for the command line; "
                     "expected options that describe the job"
                 )
             draft = draft.under(draft_of(context, line.where))
@@ -123,8 +155,8 @@ def _variables(draft: Draft, given: Mapping[str, Any], prefix: str) -> None:
     for word in given.get("secret", ()):
         if "=" in word:
             raise InvalidInputError(
-                f"{prefix}--secret takes only the name of a variable, as others can read a command "
-                "line; export the value, or use --secret-file NAME=PATH"
+                f"{prefix}--secret takes only the name of a variable, since other users can read "
+                "a command line; export the value, or use --secret-file NAME=PATH"
             )
         name = variable_name(word, f"{prefix}--secret")
         draft.secrets[name] = Given(None, f"{prefix}--secret {word}")
@@ -137,7 +169,7 @@ def _variables(draft: Draft, given: Mapping[str, Any], prefix: str) -> None:
 
 
 def _secret(path: str, where: str) -> str:
-    """A file's text, without the line end that editors leave."""
+    """A file's text without its last line end."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(SECRET_BYTES_MAX + 1)
@@ -151,11 +183,11 @@ def _secret(path: str, where: str) -> str:
 
 
 def present_folder() -> str:
-    """Where the command was typed."""
+    """The current working directory."""
     try:
         return str(Path.cwd())
     except OSError:
-        raise InvalidInputError("the present folder is gone; change to another") from None
+        raise InvalidInputError("the current folder no longer exists; change to another") from None
 
 
 def _kept(value: Any, where: str) -> Any:  # noqa: ARG001

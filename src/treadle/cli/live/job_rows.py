@@ -1,4 +1,4 @@
-"""Jobs as rows of a table: what `treadle ps` and `treadle top` show."""
+"""Jobs as rows of a table, for `treadle ps` and `treadle top`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _COLOURS = {
     State.FAILED: "red",
     State.TIMEOUT: "red",
 }
-# Of an array, the state that says most about it.
+# An array shows the first of these states that one of its members has.
 _FIRST = (
     *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING, State.PENDING, State.HELD),
     *(State.FAILED, State.TIMEOUT, State.CANCELLED, State.SUCCEEDED),
@@ -42,7 +42,7 @@ COLUMNS = (
     Column("REASON", least=16),
 )
 _REASON = 8
-_SENTENCE = 30  # columns, from which on a sentence that is cut still says something
+_SENTENCE = 30  # a sentence cut to fewer columns says too little
 
 
 def job_table(
@@ -54,7 +54,7 @@ def job_table(
     user: bool = True,
     colour: bool = False,
 ) -> str:
-    """One row for each job, and one for each array unless it is expanded."""
+    """One row per job, and one per array unless expanded."""
     groups = _groups(views, expand=expand)
     rows = []
     for group in groups:
@@ -62,7 +62,7 @@ def job_table(
         rows.append(row if user else [*row[:2], "", *row[3:]])
     space = room(COLUMNS, rows, _REASON, width=width)
     for group, row in zip(groups, rows, strict=True):
-        # Half a sentence says less than the word that it is about.
+        # Half a sentence says less than the cause in one word.
         if width_of(row[_REASON]) > space < _SENTENCE and len(group) == 1:
             row[_REASON] = short_reason(group[0])
     return table(COLUMNS, rows, width=width, colour=colour)
@@ -87,7 +87,7 @@ def name_of(view: JobView) -> str:
 
 
 def devices_text(view: JobView) -> str:
-    """What it has and what it wants; what it wanted, once it ended."""
+    """Devices held and requested; only requested once the job has ended."""
     wanted = sizes(view.sizes)
     return wanted if view.state.ended else f"{len(view.devices)}/{wanted}"
 
@@ -101,14 +101,14 @@ def progress_text(view: JobView) -> str:
 
 
 def time_s(view: JobView, now: float) -> float:
-    """How long it has run, or, if it never did, how long it has waited."""
+    """How long the job has run, or waited if it never ran."""
     if view.attempts or view.started_at is not None:
         return view.running_s
     return (view.ended_at or now) - view.submitted_at
 
 
 def reason_text(view: JobView) -> str:
-    """Why it is as it is; how it ended, for those that did not end well."""
+    """The reason for the job's state, with the exit code of a failed job."""
     because = plain(view.because) or cause_text(view.cause, view.state)
     if view.state is State.FAILED and view.code is not None:
         return f"exit {view.code}: {because}" if because else f"exit {view.code}"
@@ -122,7 +122,7 @@ def short_reason(view: JobView) -> str:
 
 
 def cause_text(cause: str, state: State) -> str:
-    """The word for why, unless it says no more than the state does."""
+    """The cause, unless it only repeats the state."""
     return "" if cause.upper() == state.value else plain(cause)
 
 
@@ -134,7 +134,7 @@ def array_counts(group: Iterable[JobView]) -> str:
 
 
 def _groups(views: Sequence[JobView], *, expand: bool) -> list[list[JobView]]:
-    """Members of one array together, where the first of them stands."""
+    """Members of an array together, at the position of the first."""
     found: dict[str, list[JobView]] = {}
     for view in views:
         key = f"a{view.array}" if view.array and not expand else f"j{view.id}"

@@ -1,4 +1,4 @@
-"""Which jobs are meant: by id, by name, or a whole array; and completion in the shell."""
+"""Select jobs by id, name or array; and complete them in the shell."""
 
 import re
 from collections import Counter
@@ -37,9 +37,9 @@ def all_jobs(client: ClientPort, *, limit: int = JOBS_MAX, **which: object) -> I
 
 
 def own_jobs(here: Session, name: str, *, ended: bool, limit: int = JOBS_MAX) -> list[JobView]:
-    """The caller's jobs of that name: two people may use one name, and mean their own.
+    """The caller's jobs of that name; other users may have jobs of the same name.
 
-    A token may be anybody's, so that over the network a name means the jobs of one user only.
+    Over the network the caller's name is unknown, so jobs of several users are refused.
     """
     if not name:
         raise InvalidInputError("the job's id or name is empty; treadle ps -a lists them")
@@ -51,7 +51,7 @@ def own_jobs(here: Session, name: str, *, ended: bool, limit: int = JOBS_MAX) ->
     if len(owners) > 1:
         raise InvalidInputError(
             f"{plain(name)} is the name of jobs of {plain(owners[0])} and {plain(owners[1])}; "
-            "say which by id"
+            "use an id"
         )
     return found
 
@@ -62,16 +62,16 @@ def _refuse_others(here: Session, name: str, *, ended: bool) -> None:
         first = others[0]
         raise NotFoundError(
             f"no job of yours has the name {plain(name)}, but job {plain(first.id)} of "
-            f"{plain(first.user)} has; say the id if you mean that one"
+            f"{plain(first.user)} has; use its id to select it"
         )
 
 
 def one_job(here: Session, word: str) -> str:
-    """The id of the one job that is meant; of several of that name, the one not yet ended."""
+    """The id of one job; of several with that name, the one that has not ended."""
     if is_identity(word):
         if "_" not in word and here.client.job_page(array=word, ended=True, limit=1).jobs:
             raise InvalidInputError(
-                f"{word} is an array; say which of its jobs, such as {word}_0 "
+                f"{word} is an array; name one of its jobs, such as {word}_0 "
                 f"(treadle ps --array {word} lists them)"
             )
         return word
@@ -85,7 +85,7 @@ def one_job(here: Session, word: str) -> str:
 
 
 def jobs_before(here: Session, word: str) -> str:
-    """The id of the job or of the array that another is to start after."""
+    """The id of the job or array that another job is to start after."""
     if is_identity(word):
         return word
     found = own_jobs(here, word, ended=True)
@@ -106,12 +106,12 @@ def _unknown(word: str) -> NotFoundError:
 def _several(word: str, ids: Sequence[str]) -> InvalidInputError:
     listed = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
     return InvalidInputError(
-        f"{plain(word)} is the name of {several(len(ids), 'job')} ({listed}); say which by id"
+        f"{plain(word)} is the name of {several(len(ids), 'job')} ({listed}); use an id"
     )
 
 
 def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
-    """All jobs that are meant: one by its id, all of that name, or an array's in their order."""
+    """All jobs for a word: one by its id, all of that name, or the members of an array in order."""
     if is_identity(word):
         members = list(all_jobs(here.client, array=word, ended=ended)) if "_" not in word else []
         members.sort(key=lambda view: view.index or 0)
@@ -123,21 +123,21 @@ def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
 
 
 def whole(here: Session, word: str, views: Sequence[JobView]) -> list[str]:
-    """The ids that an order for those jobs is given by: one for an array, however long it is."""
+    """The ids to send an order for; an array that is selected as a whole is one id."""
     if is_identity(word):
         return [word] if views else []
     counts = Counter(view.array for view in views if view.array)
     entire = {
         array
         for array, count in counts.items()
-        # A member may have been given another name since.
+        # A member may have been renamed.
         if count == sum(1 for _ in all_jobs(here.client, array=array, ended=False))
     }
     return list(dict.fromkeys(view.array if view.array in entire else view.id for view in views))
 
 
 def confirm(session: Session, verb: str, views: Sequence[JobView], *, yes: bool) -> bool:
-    """Whether to go on; more than one job is asked about, where there is somebody to ask."""
+    """Ask before an order for more than one job, if there is a terminal to ask on."""
     if yes or len(views) < 2 or not session.interactive:
         return True
     return click.confirm(f"{verb} {several(len(views), 'job')}?")
@@ -148,7 +148,7 @@ def complete_jobs(
     parameter: click.Parameter,  # noqa: ARG001
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Live ids and names; a daemon that does not answer completes nothing."""
+    """Ids and names of active jobs; none if the daemon does not answer."""
     found = context.find_object(Session) or Session()
     try:
         views = found.client.job_page(limit=100).jobs
@@ -159,12 +159,12 @@ def complete_jobs(
     names = [(view.name, view.id) for view in views if view.name.isprintable()]
     offered = dict(reversed([*ids, *names]))
     return [
-        CompletionItem(word, help=told)
-        for word, told in reversed(offered.items())
+        CompletionItem(word, help=text)
+        for word, text in reversed(offered.items())
         if word and word.startswith(incomplete)
     ]
 
 
 job_argument = click.argument("job", shell_complete=complete_jobs)
 jobs_argument = click.argument("jobs", nargs=-1, required=True, shell_complete=complete_jobs)
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask, even for many jobs.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

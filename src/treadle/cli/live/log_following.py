@@ -1,8 +1,8 @@
-"""Reading a job's output, piece by piece, and following it over attempts until the job has ended.
+"""Print a job's output, and follow it over attempts until the job has ended.
 
-The daemon is asked for what is new, as `tail -f` asks its file: an answer that is lost is asked for
-again, and a daemon that comes back within a while is followed on from the same byte. Nothing waits
-on a stream that has ended: once the job has, one more look finds the rest.
+The daemon is polled for new output, as `tail -f` polls its file: a lost answer is requested again,
+and after a restart of the daemon the output continues at the same byte. Once the job has ended, one
+more request gets the rest.
 """
 
 import sys
@@ -19,8 +19,8 @@ from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobDetail, JobView, LogPiece, State
 from treadle.wire.problems import NotFoundError, RequestError, TooManyError
 
-PIECE = 1 << 16  # to begin with, and of a log that is followed
-PIECE_MAX = 1 << 20  # of a long one
+PIECE = 1 << 16  # bytes of the first request
+PIECE_MAX = 1 << 20  # bytes of further requests
 TAIL_MAX = 16 << 20
 SHORTEST_S, LONGEST_S = 0.05, 0.5
 AWAY_MAX_S = 60.0
@@ -28,11 +28,11 @@ AWAY_MAX_S = 60.0
 
 @dataclass
 class Printer:
-    """Writes text of several ranks; with more than one, whole lines under the rank's number."""
+    """Prints the output of ranks; with more than one, whole lines after the rank's number."""
 
     raw: bool
     prefix: bool | None = None  # None: if there is more than one rank
-    begun: dict[int, str] = field(default_factory=dict)  # lines that are not complete, by rank
+    begun: dict[int, str] = field(default_factory=dict)  # incomplete lines, by rank
 
     def write(self, rank: int, text: str) -> None:
         if not text:
@@ -48,7 +48,7 @@ class Printer:
             _echo(f"[{rank}] {line}\n")
 
     def finish(self) -> None:
-        """Lines that never ended."""
+        """Print the lines that were never completed."""
         for rank, line in sorted(self.begun.items()):
             _echo(f"[{rank}] {line}\n")
         self.begun.clear()
@@ -56,7 +56,7 @@ class Printer:
 
 
 def _echo(text: str) -> None:
-    """Colours are the job's own and stay, in a file as well."""
+    """Print with the job's own colours, to a file as well."""
     click.echo(text, nl=False, color=True)
 
 
@@ -69,12 +69,12 @@ def show(
     ranks: Sequence[int],
     tail: int,
 ) -> None:
-    """What there is of one attempt, and no waiting."""
+    """Print the output of one attempt so far, without waiting for more."""
     if printer.prefix is None:
         printer.prefix = len(ranks) > 1
     for rank in ranks:
         if len(ranks) == 1:
-            # One rank that is not there is worth a sentence; of all, some may not have begun.
+            # A single rank that does not exist is an error; of all ranks, some may not run yet.
             session.client.log(identity, attempt=attempt, rank=rank, limit=64)
         offset = (
             tail_offset(session, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
@@ -84,7 +84,7 @@ def show(
 
 
 def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lines: int) -> int:
-    """The byte at which the last so many lines begin."""
+    """The byte at which the last lines begin."""
     back = PIECE
     while True:
         pieces: list[LogPiece] = []
@@ -98,7 +98,7 @@ def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lin
             pieces.append(piece)
             offset = piece.next
             if len(pieces) * PIECE > back + PIECE:
-                break  # It is being written faster than it is read.
+                break  # The job writes faster than we read.
         content = "".join(piece.text for piece in pieces)
         start = pieces[0].offset
         found = content.rstrip("\n").split("\n")
@@ -111,7 +111,7 @@ def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lin
 
 
 class Patience:
-    """A daemon that is started again is waited for; one that stays away is an error."""
+    """Waits for a daemon that restarts, and gives up after a minute."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -124,20 +124,20 @@ class Patience:
         now_s = self._session.stopwatch()
         if self._since_s is None:
             self._since_s = now_s
-            note("the daemon does not answer; jobs run on, and this waits a minute for it")
+            note("the daemon does not answer; jobs keep running, retrying for a minute")
         elif now_s - self._since_s > AWAY_MAX_S:
             raise error
 
 
-class Hope:
-    """Whether a job that waits can ever run; asked again only when its reason changes."""
+class NeverRuns:
+    """Finds out whether a waiting job can never run; asks again only if its reason changes."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._asked: dict[str, tuple[str, str]] = {}
 
-    def lost(self, view: JobView) -> str:
-        """Why no waiting helps; empty while some may."""
+    def reason(self, view: JobView) -> str:
+        """Why the job can never run; empty if it may."""
         if view.state is not State.PENDING and view.state is not State.HELD:
             return ""
         reason = (view.cause, view.because)
@@ -146,19 +146,19 @@ class Hope:
         try:
             answer = self._session.client.why(view.id)
         except RequestError:
-            return ""  # The job itself is looked at again.
+            return ""  # The caller looks at the job again.
         if answer.never:
             return never_text(answer)
         self._asked[view.id] = reason
         return ""
 
 
-class HopelessError(TreadleError):
-    """The job that is followed can never run as it is."""
+class NeverRunsError(TreadleError):
+    """The job that is followed can never run."""
 
 
 class Follower:
-    """Follows one job; `ranks` None means all ranks of each attempt, `attempt` 0 the newest on."""
+    """Follows one job: all ranks unless given, from the newest attempt if `attempt` is 0."""
 
     def __init__(
         self,
@@ -178,15 +178,15 @@ class Follower:
         self._only = attempt > 0
         self._tail = tail
         self._offsets: dict[int, int] = {}
-        self._told = ""
+        self._shown = ""
         self._pause_s = SHORTEST_S
         self._patience = Patience(session)
-        self._hope = Hope(session)
+        self._never_runs = NeverRuns(session)
 
     def run(self) -> JobDetail:
-        """Print until the job, or the one attempt, has ended; the job as it is then.
+        """Print until the job, or the chosen attempt, has ended; returns the job.
 
-        HopelessError, if it waits and no waiting helps.
+        Raises NeverRunsError if it is waiting and can never run.
         """
         while True:
             try:
@@ -201,13 +201,13 @@ class Follower:
             self._idle()
 
     def _look(self) -> JobDetail | None:
-        """Print what is new; the job, if nothing more can come."""
-        # First the job and then its output: what had ended before is complete in it.
+        """Print new output; returns the job if no more can come."""
+        # First the job, then its output: the output of an ended attempt is then complete.
         detail = self._session.client.job(self._identity)
         newest = max((run.number for run in detail.attempts), default=0)
-        if reason := self._hope.lost(detail.job):
+        if reason := self._never_runs.reason(detail.job):
             self._printer.finish()
-            raise HopelessError(f"job {plain(self._identity)} {reason}")
+            raise NeverRunsError(f"job {plain(self._identity)} {reason}")
         if newest == 0:
             self._say_waiting(detail)
             return detail if detail.job.state.ended else None
@@ -225,7 +225,7 @@ class Follower:
         return detail if detail.job.state.ended or newest > self._attempt else None
 
     def _print(self, detail: JobDetail) -> bool:
-        """Whether anything was new."""
+        """Print new output of all ranks; whether there was any."""
         ranks = self._ranks if self._ranks is not None else range(max(1, detail.ranks))
         if self._printer.prefix is None:
             self._printer.prefix = len(ranks) > 1
@@ -253,13 +253,13 @@ class Follower:
                 self._session, self._identity, attempt=self._attempt, rank=rank, lines=self._tail
             )
         except NotFoundError:
-            return 0  # Its file is not there yet.
+            return 0  # The file does not exist yet.
 
     def _say_waiting(self, detail: JobDetail) -> None:
         reason = plain(detail.job.because) or "it waits"
-        if reason != self._told and not detail.job.state.ended:
+        if reason != self._shown and not detail.job.state.ended:
             note(f"job {plain(self._identity)} has not started: {reason}")
-            self._told = reason
+            self._shown = reason
 
     def _idle(self) -> None:
         sys.stdout.flush()
@@ -270,7 +270,7 @@ class Follower:
 def _drain(
     session: Session, identity: str, printer: Printer, *, attempt: int, rank: int, offset: int
 ) -> int:
-    """Write everything from that byte on; the byte to go on at."""
+    """Print everything from that byte on; returns the byte to continue at."""
     limit = PIECE
     while True:
         try:
@@ -284,7 +284,7 @@ def _drain(
             continue
         limit = PIECE_MAX
         if piece.lost and offset < piece.offset:
-            note(f"{piece.lost:,} bytes in the middle were over the limit on logs and are gone")
+            note(f"{piece.lost:,} bytes in the middle exceeded the log limit and were dropped")
         printer.write(rank, piece.text)
         if piece.next <= offset:
             return offset

@@ -1,10 +1,10 @@
-"""`treadle logs`: what a job printed, by rank and attempt, and live with -f."""
+"""`treadle logs`: a job's output by rank and attempt, and live with -f."""
 
 import click
 
 from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.log_following import PIECE, Follower, HopelessError, Printer, show
+from treadle.cli.live.log_following import PIECE, Follower, NeverRunsError, Printer, show
 from treadle.cli.live.session import Session, json_option, note, session
 from treadle.cli.live.session import echo_json as as_json_text
 from treadle.cli.show.wording import plain
@@ -16,15 +16,15 @@ from treadle.wire.problems import NotFoundError
 
 @click.command()
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--rank", default="all", metavar="N|all", show_default=True)
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The newest if not said.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job has ended.")
+@click.option("--rank", default="all", metavar="N|all", show_default=True, help="Which rank.")
 @click.option(
-    "--since", metavar="10m", help="Attempts that ran within this time, from their start."
+    "--attempt", type=click.IntRange(1), metavar="N", help="Which attempt; default: newest."
 )
+@click.option("--since", metavar="10m", help="All output of attempts that ran within this time.")
 @click.option("--tail", type=click.IntRange(1, 100_000), metavar="N", help="Only the last N lines.")
-@click.option("--no-prefix", is_flag=True, help="Do not write [rank] before each line.")
-@click.option("--raw", is_flag=True, help="Keep every control character, on a terminal too.")
+@click.option("--no-prefix", is_flag=True, help="Do not print [rank] before each line.")
+@click.option("--raw", is_flag=True, help="Keep all control characters, on a terminal too.")
 @json_option
 def logs(
     job: str,
@@ -37,11 +37,11 @@ def logs(
     raw: bool,
     as_json: bool,
 ) -> int:
-    """Print what JOB wrote; colours stay, other control characters do not reach a terminal."""
+    """Print the output of JOB. On a terminal, control characters other than colours are removed."""
     here = session()
     since_s = None if since is None else duration(since, "--since")
     if attempt and since:
-        raise click.UsageError("--attempt and --since say two things; keep one")
+        raise click.UsageError("--attempt and --since cannot be combined")
     identity = one_job(here, job)
     detail = here.client.job(identity)
     ranks = _ranks(rank, detail)
@@ -74,11 +74,11 @@ def _ranks(text: str, detail: JobDetail) -> list[int]:
 
 
 def _check_attempt(detail: JobDetail, attempt: int) -> None:
-    """Refuse an attempt that there was none of."""
+    """Refuse an attempt that does not exist."""
     if attempt not in [run.number for run in detail.attempts]:
         newest = max((run.number for run in detail.attempts), default=0)
-        there = f"the newest is {newest}" if newest else "it has not run yet"
-        raise NotFoundError(f"job {plain(detail.job.id)} has no attempt {attempt}; {there}")
+        known = f"the newest is {newest}" if newest else "it has not run yet"
+        raise NotFoundError(f"job {plain(detail.job.id)} has no attempt {attempt}; {known}")
 
 
 def _follow(
@@ -90,14 +90,15 @@ def _follow(
     attempt: int,
     tail: int,
 ) -> int:
-    """Ctrl-C leaves; the job runs on."""
+    """Follow until the job has ended; Ctrl-C detaches."""
     follower = Follower(here, identity, printer, ranks=ranks, attempt=attempt, tail=tail)
     try:
         detail = follower.run()
     except KeyboardInterrupt:
-        note(f"detached; job {plain(identity)} runs on (treadle cancel {plain(identity)} stops it)")
+        name = plain(identity)
+        note(f"detached; job {name} keeps running (treadle cancel {name} stops it)")
         return NOT_ENDED
-    except HopelessError as error:
+    except NeverRunsError as error:
         note(str(error))
         return FAILED
     if detail.job.state.ended:
@@ -109,26 +110,26 @@ def _follow(
 def _attempts(
     here: Session, detail: JobDetail, attempt: int | None, since_s: float | None
 ) -> list[int]:
-    """Which attempts to show: one, or those of the last while."""
+    """The attempts to show: one, or those since a moment."""
     if attempt:
         return [attempt]
     if not detail.attempts:
         view = detail.job
         reason = f": {plain(view.because)}" if view.because else ""
-        note(f"job {plain(view.id)} has not run yet and printed nothing{reason}")
+        note(f"job {plain(view.id)} has not run yet{reason}")
         return []
     if since_s is None:
         return [detail.attempts[-1].number]
     begun_at = here.now() - since_s
     ran = [run for run in detail.attempts if run.ended_at is None or run.ended_at >= begun_at]
-    told = several(len(ran), "attempt")
-    first = f", the first begun {ago(ran[0].started_at, here.now())}" if ran else ""
-    note(f"lines carry no times: {told} ran in the last {short_span(since_s)}{first}")
+    count = several(len(ran), "attempt")
+    first = f", the first started {ago(ran[0].started_at, here.now())}" if ran else ""
+    note(f"lines have no timestamps: {count} ran in the last {short_span(since_s)}{first}")
     return [run.number for run in ran]
 
 
 def _print_json(here: Session, identity: str, attempt: int, ranks: list[int]) -> None:
-    """The newest piece of each rank, as the server gives it."""
+    """Print the newest piece of each rank, as the server gives it."""
     pieces = [
         here.client.log(identity, attempt=attempt, rank=rank, offset=-PIECE, limit=PIECE)
         for rank in ranks

@@ -1,5 +1,4 @@
-"""`treadle nodes` and `treadle device`: the machine's devices, who is on them, and which Treadle
-uses."""
+"""`treadle nodes` and `treadle device`: the devices, their jobs, and which devices Treadle uses."""
 
 import click
 
@@ -23,7 +22,7 @@ _COLUMNS = (
 @click.command()
 @json_option
 def nodes(as_json: bool) -> None:
-    """Show the devices: free, held by jobs, or used by others."""
+    """Show the devices: free, held by jobs, or used by other processes."""
     here = session()
     found = here.client.nodes()
     if as_json:
@@ -37,9 +36,9 @@ def nodes(as_json: bool) -> None:
 @click.argument("name")
 @click.argument("order", type=click.Choice(["manage", "avoid", "unquarantine"]))
 def device(name: str, order: str) -> None:
-    """Have Treadle use device NAME (manage), leave it alone (avoid), or trust it again.
+    """Let Treadle use device NAME (manage), not use it (avoid), or end its quarantine.
 
-    A job that runs on a device to avoid runs on until it ends.
+    A job on an avoided device keeps running until it ends.
     """
     here = session()
     if order == "unquarantine":
@@ -77,7 +76,7 @@ def _row(each: DeviceView) -> list[str]:
 
 
 def _foreign(each: DeviceView) -> str:
-    """Who is on it that Treadle did not start."""
+    """The processes on the device that Treadle did not start."""
     if not each.foreign:
         return ""
     first = each.foreign[0]

@@ -1,12 +1,11 @@
-"""`treadle cancel`, `hold`, `release` and `priority`: orders about jobs, arrays, or all of a
-name."""
+"""`treadle cancel`, `hold`, `release` and `priority`: change jobs by id, name or array."""
 
 from collections.abc import Callable, Sequence
 
 import click
 
 from treadle.cli.live.job_selection import confirm, jobs_argument, many_jobs, whole, yes_option
-from treadle.cli.live.log_following import Hope
+from treadle.cli.live.log_following import NeverRuns
 from treadle.cli.live.session import Session, note, session
 from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
@@ -21,7 +20,7 @@ Order = Callable[[str], tuple[JobView, ...]]
 @jobs_argument
 @yes_option
 def cancel(jobs: tuple[str, ...], yes: bool) -> int:
-    """Stop JOBS for good: the stop signal, their grace, then the end. Ids, names or arrays."""
+    """Cancel JOBS (ids, names or arrays): stop signal, grace period, then kill."""
     here = session()
     return _each(here, jobs, "cancel", here.client.cancel, yes=yes)
 
@@ -30,7 +29,7 @@ def cancel(jobs: tuple[str, ...], yes: bool) -> int:
 @jobs_argument
 @yes_option
 def hold(jobs: tuple[str, ...], yes: bool) -> int:
-    """Keep waiting JOBS from starting until they are released."""
+    """Hold waiting JOBS: they do not start until they are released."""
     here = session()
     return _each(here, jobs, "hold", here.client.hold, yes=yes)
 
@@ -39,7 +38,7 @@ def hold(jobs: tuple[str, ...], yes: bool) -> int:
 @jobs_argument
 @yes_option
 def release(jobs: tuple[str, ...], yes: bool) -> int:
-    """Let held JOBS start when it is their turn."""
+    """Release held JOBS: they may start again."""
     here = session()
     return _each(here, jobs, "release", here.client.release, yes=yes)
 
@@ -49,7 +48,7 @@ def release(jobs: tuple[str, ...], yes: bool) -> int:
 @click.argument("level", metavar="LEVEL")
 @yes_option
 def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
-    """Give JOBS the priority LEVEL: a whole number, or low, normal, high, urgent."""
+    """Set the priority of JOBS to LEVEL: an integer, or low, normal, high, urgent."""
     here = session()
     change = JobChange(priority=read_priority(level))
 
@@ -59,7 +58,7 @@ def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
     return _each(here, jobs, "change", order, yes=yes, members=True)
 
 
-# verb -> (what is said of it, the state that goes without saying)
+# verb -> (past tense, the expected new state, which is not printed)
 _DONE = {
     "cancel": ("cancelled", State.CANCELLED),
     "hold": ("held", State.HELD),
@@ -77,14 +76,14 @@ def _each(
     yes: bool,
     members: bool = False,
 ) -> int:
-    """Give the order for each word; one that is refused does not keep the others from it."""
+    """Give the order for each word; a refusal does not stop the others."""
     meant: dict[str, list[JobView]] = {}
     refused: TreadleError | None = None
     for word in words:
         try:
             meant[word] = many_jobs(here, word, ended=False)
         except TreadleError as error:
-            refused = _told(refused, error, alone=len(words) == 1)
+            refused = _first(refused, error, alone=len(words) == 1)
     views = [view for found in meant.values() for view in found]
     if not confirm(here, verb, views, yes=yes):
         note("nothing was changed")
@@ -95,7 +94,7 @@ def _each(
             try:
                 changed = order(identity)
             except TreadleError as error:
-                refused = _told(refused, error, alone=len(views) == 1)
+                refused = _first(refused, error, alone=len(views) == 1)
             else:
                 click.echo(_sentence(identity, changed, verb))
     if refused is not None:
@@ -103,8 +102,8 @@ def _each(
     return 0
 
 
-def _told(first: TreadleError | None, error: TreadleError, *, alone: bool) -> TreadleError:
-    """The first refusal ends the command, once everything was tried; further ones are said now."""
+def _first(first: TreadleError | None, error: TreadleError, *, alone: bool) -> TreadleError:
+    """The first refusal is raised once everything was tried; further ones are printed now."""
     if first is None or alone:
         return error
     note(plain(str(error)))
@@ -112,14 +111,14 @@ def _told(first: TreadleError | None, error: TreadleError, *, alone: bool) -> Tr
 
 
 def _is_held(here: Session, view: JobView) -> bool:
-    """Held by its user, or by a job that it was to start after and that failed."""
+    """Held by its user, or because a job that it should start after has failed."""
     if view.cause == "dependency":
-        return bool(Hope(here).lost(view))
+        return bool(NeverRuns(here).reason(view))
     return view.state is State.HELD or view.cause == "held"
 
 
 def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
-    """Those that there is something to release of, an array as a whole; the others are told."""
+    """The jobs that can be released, an array as a whole; for the others, print why not."""
     kept = {view.id: view.array for view in views if _is_held(here, view)}
     arrays = {array for array in kept.values() if array}
     held = [view for view in views if view.id in kept or view.array in arrays]

@@ -1,4 +1,4 @@
-"""`treadle policy`: which policy decides, and switching it while jobs run."""
+"""`treadle policy`: show the policy, or switch it while jobs run."""
 
 import click
 
@@ -14,7 +14,7 @@ from treadle.wire.machine import PolicyView
 @click.option("--placement", metavar="PLACEMENT", help="Switch the placement as well.")
 @json_option
 def policy(name: str | None, placement: str | None, as_json: bool) -> None:
-    """Show the policy, or switch to NAME of `treadle policies`; switching stops no job."""
+    """Show the policy, or switch to NAME (see `treadle policies`); switching stops no job."""
     here = session()
     if name is None and placement is None:
         found = here.client.policy()

@@ -1,4 +1,4 @@
-"""`treadle ps`: the jobs, with state and reason in columns of their own."""
+"""`treadle ps`: list jobs with state and reason."""
 
 from typing import NamedTuple
 
@@ -11,28 +11,31 @@ from treadle.core.wording import several
 from treadle.wire.jobs import JobPage, JobView, State
 
 ROWS = 50
-PAGE_MAX = 10_000  # rows that the server gives at once
-FETCH_MAX = 2000  # To show an array as one row, all its members are asked for, up to this.
+PAGE_MAX = 10_000  # rows in one answer of the server
+FETCH_MAX = 2000  # jobs to request at most, to show an array with all members as one row
 
 
 @click.command()
 @click.option("-a", "--ended", is_flag=True, help="Also jobs that have ended.")
-@click.option("-u", "--user", metavar="USER", help="Jobs of this user; yours if not said.")
-@click.option("--all", "everybody", is_flag=True, help="Everybody's jobs.")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only such jobs.")
+@click.option("-u", "--user", metavar="USER", help="Jobs of this user; default: yours.")
+@click.option("--all", "all_users", is_flag=True, help="Jobs of all users.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only jobs in this state.")
 @click.option("--array", default="", metavar="ID", help="The members of this array.")
 @click.option("--name", default="", help="Jobs of this name.")
 @click.option("--tenant", default="", help="Jobs of this tenant.")
-@click.option("--expand", is_flag=True, help="A row for each member of an array.")
+@click.option("--expand", is_flag=True, help="One row per array member.")
 @click.option(
-    "--limit", type=click.IntRange(1, JOBS_MAX), metavar="N", help="Rows; 50, and all with --json."
+    "--limit",
+    type=click.IntRange(1, JOBS_MAX),
+    metavar="N",
+    help="Rows to show; default: 50, with --json all.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Show it again every 2 seconds.")
+@click.option("-w", "--watch", is_flag=True, help="Update every 2 seconds.")
 @json_option
 def ps(
     ended: bool,
     user: str | None,
-    everybody: bool,
+    all_users: bool,
     states: tuple[str, ...],
     array: str,
     name: str,
@@ -42,9 +45,9 @@ def ps(
     watch: bool,
     as_json: bool,
 ) -> None:
-    """List jobs in the order in which they are scheduled."""
+    """List jobs in scheduling order."""
     here = session()
-    mine = "" if everybody or array else here.me
+    mine = "" if all_users or array else here.me
     wanted = _states(states)
     which = {
         "states": wanted,
@@ -71,17 +74,17 @@ def ps(
 
 class _Found(NamedTuple):
     views: list[JobView]
-    more: bool  # jobs beyond the rows asked for
-    uncounted: int  # jobs that were not even looked at
+    more: bool  # there are jobs beyond the limit
+    uncounted: int  # jobs that were not requested
 
 
 def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> str:
     found = _find(here, which, expand=expand, limit=limit)
     if not found.views:
         return _nothing(here, which)
-    everybody = not which["user"]
+    all_users = not which["user"]
     text = job_table(
-        found.views, here.now(), width=here.width, expand=expand, user=everybody, colour=here.colour
+        found.views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
     )
     if found.uncounted:
         more = several(found.uncounted, "more job")
@@ -90,12 +93,12 @@ def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
     elif found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):
-        text += f"\n{others:,} more of other users; treadle ps --all shows them"
+        text += f"\n{others:,} more of other users; treadle ps --all lists them"
     return text
 
 
 def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> _Found:
-    """Jobs for so many rows, where an array is one row."""
+    """Jobs for at most `limit` rows, where an array is one row."""
     views: list[JobView] = []
     rows: set[str] = set()
     cursor = ""
@@ -106,7 +109,7 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
         for view in page.jobs:
             row = view.id if expand or not view.array else f"array {view.array}"
             if len(rows) >= limit and row not in rows:
-                more = True  # Members of arrays that have their row are counted all the same.
+                more = True  # Go on: further members of arrays that have a row still count.
                 continue
             rows.add(row)
             views.append(view)
@@ -118,13 +121,13 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
 
 
 def _plain(which: dict[str, object]) -> bool:
-    """Whether it is the question that most ask: which jobs of one user there are."""
+    """Whether this is the plain listing of one user's jobs, without filters."""
     narrowed = any(which[key] for key in ("states", "array", "name", "tenant", "ended"))
     return bool(which["user"]) and not narrowed
 
 
 def _others(here: Session, mine: int) -> int:
-    """Active jobs of everybody else."""
+    """The number of active jobs of other users."""
     return max(0, (here.client.job_page(limit=1).total or 0) - mine)
 
 
@@ -133,14 +136,11 @@ def _nothing(here: Session, which: dict[str, object]) -> str:
         return "no such jobs"
     if _plain(which) and (others := _others(here, 0)):
         return f"no jobs of {which['user']}; {others:,} of others (treadle ps --all)"
-    return (
-        "no jobs; treadle submit -- python train.py submits one, "
-        "treadle ps -a shows those that ended"
-    )
+    return "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs"
 
 
 def _states(words: tuple[str, ...]) -> tuple[str, ...]:
-    """States by name, in any case, with commas between."""
+    """Job states by name, in any case, separated by commas."""
     names = [part.strip().upper() for word in words for part in word.split(",") if part.strip()]
     for name in names:
         if name not in State.__members__:

@@ -1,9 +1,7 @@
-"""The options of the last `treadle up`, kept in the state folder for whoever starts the daemon
-next.
+"""The options of the last `treadle up`, saved in the state folder for the next start.
 
-A daemon that is started by itself with another number of devices, or another store, would not be
-the one that was there before. The store's address may hold a password: the file is its owner's
-alone.
+A daemon that `treadle submit` starts must have the same devices and the same store as the one
+before. The store's address may contain a password, so only the owner may read the file.
 """
 
 import json
@@ -26,13 +24,13 @@ class Remembered(NamedTuple):
 
 
 def remember(folder: Path, words: Sequence[str], store: str) -> None:
-    """Replace what was kept, at once or not at all."""
+    """Save the options, completely or not at all."""
     content = json.dumps({"words": list(words), "store": store}, indent=1) + "\n"
     replace(folder / FILE, content.encode(), mode=0o600, sync=True)
 
 
 def recall(folder: Path) -> Remembered:
-    """What was kept; nothing where there is no file, or where somebody else wrote it."""
+    """The saved options; none if there is no file, or if another user wrote it."""
     path = folder / FILE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -49,16 +47,16 @@ def recall(folder: Path) -> Remembered:
         kept = json.loads(content)
         words, store = kept["words"], kept["store"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise _unusable(path, "it is not what treadle up wrote") from None
+        raise _unusable(path, "it is damaged") from None
     if not isinstance(store, str) or not isinstance(words, list):
-        raise _unusable(path, "it is not what treadle up wrote")
+        raise _unusable(path, "it is damaged")
     if not all(isinstance(word, str) and "\0" not in word for word in [*words, store]):
-        raise _unusable(path, "it is not what treadle up wrote")
+        raise _unusable(path, "it is damaged")
     return Remembered(tuple(words), store)
 
 
 def _unusable(path: Path, reason: str) -> InvalidInputError:
     return InvalidInputError(
-        f"the options of the last treadle up cannot be read from {path} ({reason}); "
-        "remove the file, or start it with treadle up and its options"
+        f"cannot read the options of the last treadle up from {path} ({reason}); "
+        "remove the file, or run treadle up with options"
     )

@@ -1,7 +1,7 @@
-"""What a verb works with: the daemon, the time, and the terminal.
+"""What a command needs: the client of the daemon, the clock and the terminal.
 
-A Session is made when a verb asks for it. A program that runs the command line passes its own
-as the context object, with its own client, clock and width.
+A Session is made when a command asks for it. A program that runs the command line passes its own as
+the context object, with its own client, clock and width.
 """
 
 import json
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help
 
 
 class ClientPort(Protocol):
-    """The methods of `treadle.Client` that verbs use."""
+    """The methods of `treadle.Client` that commands use."""
 
     def submit(self, request: "JobRequest", *, key: str | None = None) -> "Submitted": ...
     def dry_run(self, request: "JobRequest") -> "DryRun": ...
@@ -94,7 +94,7 @@ class ClientPort(Protocol):
 
 
 def my_name() -> str:
-    """The name of whoever runs this, as the daemon sees it through the socket."""
+    """The user's name, as the daemon sees it through the socket."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -114,7 +114,7 @@ class Session:
     now: Callable[[], float] = now_at
     stopwatch: Callable[[], float] = stopwatch_s
     pause: Callable[[float], None] = pause
-    columns: int | None = None  # None: as wide as the terminal
+    columns: int | None = None  # None: the width of the terminal
     user: Callable[[], str] = my_name
 
     @cached_property
@@ -122,31 +122,31 @@ class Session:
         return self.connect()
 
     def close(self) -> None:
-        """Let go of the connection, if there was one."""
+        """Close the connection, if there is one."""
         if "client" in self.__dict__:
             self.client.close()
 
     @property
     def me(self) -> str:
-        """Whose jobs are "mine"; empty on a server that knows by a token who asks."""
+        """The user whose jobs are listed by default; empty on a server, where a token decides."""
         return "" if remote() else self.user()
 
     @property
     def width(self) -> int:
-        """Columns to fill: no fewer than 80, and where nobody looks, 120."""
+        """Columns to fill: at least 80, and 120 if there is no terminal."""
         if self.columns is not None:
             return self.columns
         return max(80, shutil.get_terminal_size((120, 24)).columns)
 
     @property
     def colour(self) -> bool:
-        """Only on a terminal that has colours, and not for those who asked for none."""
+        """Whether to use colours: only on a terminal that has them, and never with NO_COLOR."""
         unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return self.columns is None and not unwanted and sys.stdout.isatty()
 
     @property
     def terminal(self) -> bool:
-        """Whether what is printed is seen on a terminal."""
+        """Whether the output goes to a terminal."""
         return sys.stdout.isatty()
 
     @property
@@ -155,7 +155,7 @@ class Session:
 
 
 def session() -> Session:
-    """The session of the running command."""
+    """The session of the present command."""
     context = click.get_current_context()
     found = context.find_object(Session)
     if found is None:
@@ -166,12 +166,12 @@ def session() -> Session:
 
 
 def remote() -> bool:
-    """Whether the user named a server; then nothing is started here."""
+    """Whether TREADLE_URL names a server; then no daemon is started here."""
     return bool(os.environ.get("TREADLE_URL"))
 
 
 def echo_json(value: Any) -> None:
-    """An answer as it came, as JSON."""
+    """Print an answer as JSON."""
     import msgspec  # noqa: PLC0415
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
@@ -184,7 +184,7 @@ def echo_json_line(value: Any) -> None:
 
 
 def note(sentence: str) -> None:
-    """Something to know that is not the answer, on the other channel."""
+    """Print a remark on standard error, apart from the output."""
     click.echo(f"treadle: {sentence}", err=True)
 
 

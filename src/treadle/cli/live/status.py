@@ -1,4 +1,4 @@
-"""`treadle status`: whether the daemon runs, and how it goes."""
+"""`treadle status`: whether the daemon runs, its devices and its jobs."""
 
 import click
 
@@ -13,24 +13,24 @@ from treadle.wire.machine import Status
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say whether Treadle runs, where, and what it has to do."""
+    """Show whether the daemon runs, its devices, jobs and addresses."""
     here = session()
     found = here.client.status()
     if as_json:
         echo_json(found)
         return
     up = short_span(here.now() - found.since_at)
-    click.echo(f"treadle {plain(found.version)} runs since {up}, pid {found.pid}")
+    click.echo(f"treadle {plain(found.version)} is running, up {up}, pid {found.pid}")
     click.echo(pairs(status_lines(found), width=here.width))
     if found.version != __version__:
         note(
-            f"this command is of version {__version__}; treadle down and treadle up renew the "
-            "daemon"
+            f"this command has version {__version__}; restart the daemon with treadle down and "
+            "treadle up"
         )
 
 
 def status_lines(found: Status) -> list[tuple[str, str]]:
-    draining = "; draining: nothing new is started" if found.draining else ""
+    draining = "; draining: no more jobs start" if found.draining else ""
     return [
         ("devices", f"{found.devices:,}, of which {found.free:,} free"),
         ("jobs", jobs_line(found) + draining),

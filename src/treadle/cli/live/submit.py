@@ -1,8 +1,7 @@
-"""`treadle submit`: a command, a script or a file becomes a job; the daemon is started if none
-runs.
+"""`treadle submit`: submit a command, a script or a YAML file; starts the daemon if none runs.
 
-Flags win over a file's fields and a script's lines. What the exit code says with --wait and
---attach is told in `ends.py`.
+Options override a script's lines, which override a file's fields. `exit_codes.py` lists the exit
+codes with --wait and --attach.
 """
 
 import os
@@ -15,7 +14,7 @@ import click
 from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
 from treadle.cli.live.job_options import draft_of, job_options, present_folder, script_draft
 from treadle.cli.live.job_selection import all_jobs, jobs_before
-from treadle.cli.live.log_following import Follower, HopelessError, Printer
+from treadle.cli.live.log_following import Follower, NeverRunsError, Printer
 from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
 from treadle.cli.live.why import estimate_text
@@ -34,7 +33,7 @@ _COMMAND = "treadle.command"
 
 
 class SubmitCommand(click.Command):
-    """A command line that ends at `--`; what follows is the job's and is not looked at."""
+    """A command line that ends at `--`; the rest is the job's command and is not parsed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before, after = args, []
@@ -53,13 +52,13 @@ class SubmitCommand(click.Command):
 
 @click.command(cls=SubmitCommand, options_metavar="[OPTIONS]")
 @click.argument("source", required=False, metavar="[FILE|SCRIPT] [-- COMMAND ...]")
-@click.option("-f", "--file", metavar="FILE", help="A YAML file with any of the fields.")
+@click.option("-f", "--file", metavar="FILE", help="YAML file with job fields.")
 @job_options
-@click.option("--dry-run", is_flag=True, help="Say what would happen; submit nothing.")
-@click.option("--attach", is_flag=True, help="Follow its output; Ctrl-C leaves it running.")
-@click.option("--wait", "wait_", is_flag=True, help="Return when it has ended.")
-@click.option("--no-git", is_flag=True, help="Do not record the state of the folder's git.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; submit nothing.")
+@click.option("--attach", is_flag=True, help="Follow the output; Ctrl-C detaches.")
+@click.option("--wait", "wait_", is_flag=True, help="Wait until the job has ended.")
+@click.option("--no-git", is_flag=True, help="Do not record the git state of the folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the job id.")
 @json_option
 @click.pass_context
 def submit(
@@ -106,7 +105,7 @@ def submit(
         now = _why(here, made)
         click.echo(made_text(made, request, now))
         if (attach or wait_) and now is not None and now.never:
-            return FAILED  # It has been said why.
+            return FAILED  # The reason has been printed.
     if attach:
         return _attach(here, made)
     return _wait(here, made, quiet=quiet or as_json) if wait_ else 0
@@ -115,7 +114,7 @@ def submit(
 def job_request(
     context: click.Context, source: str | None, file: str | None, *, git: bool
 ) -> JobRequest:
-    """The file's fields under the script's lines under the flags."""
+    """The request: a file's fields, overridden by a script's lines, overridden by options."""
     command: tuple[str, ...] = context.meta[_COMMAND]
     draft = Draft()
     if file is not None:
@@ -155,7 +154,7 @@ def _source(context: click.Context, source: str) -> Draft:
 
 
 def _reach(here: Session) -> None:
-    """Have a daemon to talk to: start one where none runs and none was named."""
+    """Make sure that a daemon runs: start one if none does and no server was named."""
     try:
         here.client.status()
     except UnreachableError:
@@ -179,7 +178,7 @@ def _send(here: Session, request: JobRequest) -> Submitted:
 
 
 def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
-    """What came of it, and what one may want next."""
+    """The result of a submission, and useful next commands."""
     identity = plain(made.id)
     name = f" ({plain(request.name)})" if request.name else ""
     what = f"job {identity}{name}"
@@ -190,7 +189,7 @@ def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
     first = plain(made.jobs[0]) if made.jobs else identity
     next_up = [
         (f"treadle logs -f {first}", "follow its output"),
-        (f"treadle why {first}", "why it waits, or has what it has"),
+        (f"treadle why {first}", "why it waits or runs"),
         (f"treadle cancel {identity}", "stop it"),
     ]
     if answer is not None and answer.never:
@@ -198,7 +197,7 @@ def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
     else:
         lines += [f"  note: {plain(line)}" for line in made.notes]
     width = max(len(words) for words, _ in next_up)
-    return "\n".join([*lines, *(f"  {words.ljust(width)}  {told}" for words, told in next_up)])
+    return "\n".join([*lines, *(f"  {words.ljust(width)}  {text}" for words, text in next_up)])
 
 
 def _why(here: Session, made: Submitted) -> Why | None:
@@ -211,22 +210,22 @@ def _why(here: Session, made: Submitted) -> Why | None:
 def _when(made: Submitted, answer: Why | None) -> str:
     place = "" if made.position is None else f"{ordinal(made.position)} in the queue"
     if answer is None:
-        return place or "it is kept"  # That it is, whatever became of the question.
+        return place or "saved"  # It is, even if the question for its reason failed.
     if answer.never:
         return f"it {never_text(answer)}"
     if answer.cause == "held":
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
-        return "it starts now"
+        return "starting now"
     if answer.estimate is None or not place:
-        return ": ".join(part for part in (place or "it waits", plain(answer.because)) if part)
+        return ": ".join(part for part in (place, plain(answer.because)) if part) or "waiting"
     return f"{place}, starts {estimate_text(replace(answer.estimate, sentence=''))}"
 
 
 def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
-    """What would happen."""
+    """What would happen to the job."""
     if answer.never_fits:
-        head = "would never run here"
+        head = "could never run here"
     elif answer.starts_now:
         head = "would start now"
     else:
@@ -255,12 +254,12 @@ def _attach(here: Session, made: Submitted) -> int:
         detail = Follower(here, identity, printer).run()
     except KeyboardInterrupt:
         note(
-            f"detached; job {plain(identity)} runs on "
+            f"detached; job {plain(identity)} keeps running "
             f"(treadle logs -f {plain(identity)} follows it, treadle cancel {plain(identity)} "
             "stops it)"
         )
         return NOT_ENDED
-    except HopelessError as error:
+    except NeverRunsError as error:
         note(str(error))
         return FAILED
     note(end_sentence(detail.job))

@@ -21,13 +21,13 @@ _COLUMNS = (
 
 @click.group()
 def token() -> None:
-    """List, make and revoke tokens."""
+    """List, make and revoke API tokens."""
 
 
 @token.command("list")
 @json_option
 def list_tokens(as_json: bool) -> None:
-    """List your tokens, or everybody's if you are an admin; never what they are."""
+    """List your tokens, or all tokens if you are an admin; the secret part is never shown."""
     here = session()
     found = here.client.tokens()
     if as_json:
@@ -41,17 +41,23 @@ def list_tokens(as_json: bool) -> None:
 
 @token.command("make")
 @click.argument("name")
-@click.option("--user", default="", help="For another user; only admins may.")
+@click.option("--user", default="", help="The token's user; only admins may name another.")
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
     default=Role.USER.value,
     show_default=True,
 )
-@click.option("--days", type=click.FloatRange(0.01, 3650.0), default=90.0, show_default=True)
+@click.option(
+    "--days",
+    type=click.FloatRange(0.01, 3650.0),
+    default=90.0,
+    show_default=True,
+    help="Days until it expires.",
+)
 @json_option
 def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
-    """Make a token called NAME; it is shown this once."""
+    """Make a token called NAME; it is shown only once."""
     here = session()
     made = here.client.make_token(TokenRequest(name=name, user=user, role=Role(role), days=days))
     if as_json:
@@ -61,7 +67,7 @@ def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
     view = made.view
     expires = "" if view.expires_at is None else f" for {short_span(view.expires_at - here.now())}"
     note(
-        f"a {view.role.value}'s token for {plain(view.user)}{expires}, shown only now; "
+        f"token with role {view.role.value} for {plain(view.user)}{expires}, shown only once; "
         f"use it as TREADLE_TOKEN, revoke it with treadle token revoke {plain(view.id)}"
     )
 
@@ -69,9 +75,9 @@ def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
 @token.command("revoke")
 @click.argument("identity", metavar="ID")
 def revoke(identity: str) -> None:
-    """Revoke the token with this ID at once."""
+    """Revoke the token with this ID, with immediate effect."""
     session().client.revoke_token(identity)
-    click.echo(f"token {plain(identity)} is revoked")
+    click.echo(f"token {plain(identity)} revoked")
 
 
 def _row(view: TokenView, now: float) -> list[str]:

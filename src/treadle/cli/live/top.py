@@ -1,4 +1,4 @@
-"""`treadle top`: machine, devices and queue, live in the terminal."""
+"""`treadle top`: a live view of devices and jobs."""
 
 import contextlib
 import select
@@ -24,9 +24,15 @@ _JOBS = 200
 
 
 @click.command()
-@click.option("--every", type=click.FloatRange(0.2, 60.0), default=_EVERY_S, show_default=True)
+@click.option(
+    "--every",
+    type=click.FloatRange(0.2, 60.0),
+    default=_EVERY_S,
+    show_default=True,
+    help="Seconds between updates.",
+)
 def top(every: float) -> None:
-    """Watch devices and jobs; q or Ctrl-C leaves. Printed once where nobody watches."""
+    """Watch devices and jobs; q or Ctrl-C quits. Prints once if there is no terminal."""
     here = session()
     if not here.interactive:
         click.echo(screen(here))
@@ -35,7 +41,7 @@ def top(every: float) -> None:
 
 
 def screen(here: Session, *, colour: bool = False) -> str:
-    """Everything as text: a line on the whole, the devices, the jobs."""
+    """The view as text: a summary line, the devices, the jobs."""
     status = here.client.status()
     draining = ", draining" if status.draining else ""
     head = (
@@ -55,7 +61,7 @@ def _live(here: Session, every_s: float) -> None:
         try:
             text = screen(here, colour=here.colour)
         except (UnreachableError, NoAnswerError) as error:
-            text = f"{error}\n\njobs run on without the daemon; this goes on when it is back"
+            text = f"{error}\n\njobs keep running; this view continues when the daemon is back"
         rows = shutil.get_terminal_size().lines - 1
         lines = text.split("\n")
         if len(lines) > rows:
@@ -71,7 +77,7 @@ def _live(here: Session, every_s: float) -> None:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Keys arrive one by one and unseen; the terminal is left as it was found."""
+    """Read keys one by one and without echo; the terminal is restored afterwards."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:

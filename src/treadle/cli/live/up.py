@@ -1,7 +1,7 @@
-"""`treadle up`: the daemon for this machine, in the background or, with --foreground, right here.
+"""`treadle up`: start the daemon in the background, or run it here with --foreground.
 
-In the background the same command runs again with --foreground, apart from the terminal, with its
-output in daemon.log; this one returns when it answers.
+For the background the same command is started again with --foreground, detached from the terminal,
+with its output in daemon.log; this one returns when the daemon answers.
 """
 
 import os
@@ -27,33 +27,40 @@ _PLACES = ("socket", "state")
 
 
 @click.command()
-@click.option("--devices", type=click.IntRange(1, 4096), metavar="N", help="CPU slots, not GPUs.")
-@click.option("--gpus", metavar="0,2", help="Use only these GPUs; numbers or UUIDs.")
-@click.option("--avoid", metavar="3", help="Use all GPUs but these.")
 @click.option(
-    "--policy", metavar="POLICY", help="A name of `treadle policies`; else as it was last."
+    "--devices",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Number of CPU slots, instead of GPUs.",
 )
-@click.option("--placement", metavar="PLACEMENT", help="How devices are picked.")
+@click.option("--gpus", metavar="0,2", help="Use only these GPUs; numbers or UUIDs.")
+@click.option("--avoid", metavar="3", help="Use all GPUs except these.")
+@click.option(
+    "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
+)
+@click.option("--placement", metavar="PLACEMENT", help="How devices are chosen.")
 @click.option(
     "--store", metavar="URL", help="sqlite:///FILE or postgresql://...; or TREADLE_STORE."
 )
-@click.option("--state", type=Path, metavar="DIR", help="Where everything is kept.")
-@click.option("--socket", type=Path, metavar="PATH", help="Where to listen for the command line.")
+@click.option("--state", type=Path, metavar="DIR", help="Folder for the store, logs and job files.")
+@click.option("--socket", type=Path, metavar="PATH", help="Unix socket to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Also on this loopback port, by token."
+    "--port", type=click.IntRange(0, 65_535), help="Also listen on this loopback port, with tokens."
 )
-@click.option("--listen", metavar="HOST:PORT", help="Also on this address, by token.")
-@click.option("--share", is_flag=True, help="Let everybody on this machine submit.")
+@click.option("--listen", metavar="HOST:PORT", help="Also listen on this address, with tokens.")
+@click.option("--share", is_flag=True, help="Let all users of this machine submit.")
 @click.option("--share-group", metavar="GROUP", help="Let this group submit.")
-@click.option("--admin", multiple=True, metavar="USER", help="May change everybody's jobs.")
-@click.option("--foreground", is_flag=True, help="Stay here; Ctrl-C ends it, jobs run on.")
+@click.option("--admin", multiple=True, metavar="USER", help="User who may change all jobs.")
+@click.option(
+    "--foreground", is_flag=True, help="Run in this terminal; Ctrl-C stops the daemon, not jobs."
+)
 @json_option
 def up(foreground: bool, as_json: bool, **options: Any) -> int:
-    """Start Treadle for this machine: the scheduler, its engine and its API."""
+    """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
         raise InvalidInputError(
-            f"TREADLE_URL is {os.environ['TREADLE_URL']}, another server; unset it to start one "
-            "here"
+            f"TREADLE_URL is {os.environ['TREADLE_URL']}, another server; unset it to start a "
+            "daemon here"
         )
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     if not given and options["socket"] is None:
@@ -63,7 +70,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if options["socket"] is not None:
         options["socket"] = options["socket"].expanduser().absolute()
     if options["socket"] is not None or _shared(options) or os.environ.get("TREADLE_SOCKET"):
-        # This command looks for the daemon where it will listen.
+        # This command must look for the daemon on the same socket.
         os.environ["TREADLE_SOCKET"] = str(_socket(options))
     if foreground:
         return _run_here(options)
@@ -82,9 +89,12 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     else:
         found = running
         since = short_span(here.now() - found.since_at)
-        head = f"treadle {plain(found.version)} runs already, since {since}, pid {found.pid}"
+        head = f"treadle {plain(found.version)} is already running, up {since}, pid {found.pid}"
         if given:
-            note("the options given were not used; treadle down stops it, treadle policy switches")
+            note(
+                "the given options were ignored; run treadle down first, or treadle policy to "
+                "switch the policy"
+            )
     if as_json:
         print_json(found)
         return 0
@@ -92,7 +102,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     log = ("log", str(state_folder(options["state"]) / "daemon.log"))
     click.echo(pairs([*status_lines(found), log], width=here.width))
     if options["socket"] is not None:
-        click.echo(f"  other commands find it with TREADLE_SOCKET={options['socket']}")
+        click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")
     return 0
 
 
@@ -101,18 +111,19 @@ def _is_given(value: object) -> bool:
 
 
 def _as_last(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the last time, for a `treadle up` that has none of its own."""
+    """The options of the last `treadle up`, if this one has none."""
     folder = state_folder(options["state"])
     last = recall(folder)
     try:
         found = up.make_context("treadle up", list(last.words)).params if last.words else options
     except click.UsageError as error:
         raise InvalidInputError(
-            f"the options of the last treadle up in {folder / FILE} are not understood "
-            f"({error.format_message().rstrip('.')}); remove the file, or give the options again"
+            f"the options of the last treadle up in {folder / FILE} are invalid "
+            f"({error.format_message().rstrip('.')}); remove the file, or run treadle up with "
+            "options"
         ) from None
     if last.words:
-        note(f"with the options of the last time: {plain(' '.join(last.words))}")
+        note(f"using the options of the last treadle up: {plain(' '.join(last.words))}")
     kept = {name: found[name] for name in options} | {"state": options["state"]}
     if os.environ.get("TREADLE_SOCKET"):
         kept["socket"] = None
@@ -124,13 +135,15 @@ def _shared(options: Mapping[str, Any]) -> bool:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Refuse what contradicts itself, before anything is started."""
+    """Refuse options that contradict each other, before anything is started."""
     if options["gpus"] and options["avoid"]:
-        raise click.UsageError("--gpus and --avoid say two things; keep one")
+        raise click.UsageError("--gpus and --avoid cannot be combined")
     if options["devices"] and (options["gpus"] or options["avoid"]):
-        raise click.UsageError("--devices is for CPU slots; leave out --gpus and --avoid")
+        raise click.UsageError(
+            "--devices is for CPU slots and cannot be combined with --gpus or --avoid"
+        )
     if options["listen"] is not None and options["port"] is not None:
-        raise click.UsageError("--listen has a port of its own; leave out --port")
+        raise click.UsageError("--listen includes a port and cannot be combined with --port")
     if options["listen"] is not None:
         host_and_port(options["listen"])
     named = options["socket"] is not None or os.environ.get("TREADLE_SOCKET")
@@ -144,12 +157,14 @@ def _check(options: Mapping[str, Any]) -> None:
 def host_and_port(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"\[?([^\[\]\s]+?)\]?:([0-9]{1,5})", text)
     if not found or int(found[2]) > 65_535:
-        raise InvalidInputError(f"--listen is {plain(text)}; expected HOST:PORT, as 0.0.0.0:8437")
+        raise InvalidInputError(
+            f"--listen is {plain(text)}; expected HOST:PORT, such as 0.0.0.0:8437"
+        )
     return found[1], int(found[2])
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
-    """The options again, for the process in the background; it starts in another folder."""
+    """The options as words for the background process, which starts in another folder."""
     words: list[str] = []
     for name, value in options.items():
         if not _is_given(value):
@@ -168,8 +183,8 @@ def _listed(text: str | None) -> tuple[str, ...]:
 
 
 def _run_here(options: Mapping[str, Any]) -> int:
-    """Be the daemon."""
-    # Most commands must not wait for the server's imports.
+    """Run the daemon in this process."""
+    # Only this command should pay for the server's imports.
     import asyncio  # noqa: PLC0415
     import logging  # noqa: PLC0415
 
@@ -177,7 +192,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    # Jobs are started from here, and a password in the environment would be theirs as well.
+    # Jobs inherit this environment, and must not see the store's password.
     os.environ.pop(STORE_VARIABLE, None)
     settings = DaemonSettings(
         state=state_folder(options["state"]),
@@ -199,7 +214,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
 
 
 def _socket(options: Mapping[str, Any]) -> Path:
-    """Where to listen: where the command line of this user looks, or that of everybody."""
+    """The socket to listen on: this user's, or the shared one."""
     given: Path | None = options["socket"]
     if given is not None:
         return given

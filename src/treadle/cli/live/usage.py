@@ -1,4 +1,4 @@
-"""`treadle usage`: device-hours of each user and tenant, allocated and used."""
+"""`treadle usage`: device-hours by user and tenant, allocated and used."""
 
 import csv
 import io
@@ -20,16 +20,18 @@ _COLUMNS = (
     Column("FAILED", right=True, always=True),
 )
 _FIELDS = ("user", "tenant", "jobs", "allocated_h", "used_h", "failed_h")
-# A cell that begins so is a formula to a spreadsheet.
+# A spreadsheet reads a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command()
-@click.option("--since", default="7d", show_default=True, metavar="7d", help="How far back; all.")
+@click.option(
+    "--since", default="7d", show_default=True, metavar="7d", help="How far back, or all."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 def usage(since: str, as_csv: bool, as_json: bool) -> None:
-    """Show device-hours: held, the part in which devices were busy, and the part that failed."""
+    """Show device-hours: allocated, used (devices busy), and spent in failed attempts."""
     here = session()
     begun_at = 0.0 if since == "all" else here.now() - duration(since, "--since")
     rows = here.client.usage(since_at=max(0.0, begun_at))
@@ -38,13 +40,13 @@ def usage(since: str, as_csv: bool, as_json: bool) -> None:
     elif as_csv:
         click.echo(csv_text(rows), nl=False)
     elif not rows:
-        click.echo("no device was held in that time")
+        click.echo("no device was allocated in that time")
     else:
         cells = [_row(row) for row in rows]
         click.echo(table(_COLUMNS, cells, width=here.width, colour=here.colour))
         used = any(row.used_h is not None for row in rows)
-        told = "; USED counts the share of time that devices were busy" if used else ""
-        click.echo(f"in device-hours{told}")
+        note = "; USED counts the time that devices were busy" if used else ""
+        click.echo(f"in device-hours{note}")
 
 
 def csv_text(rows: tuple[UsageRow, ...]) -> str:

@@ -1,7 +1,4 @@
-"""`treadle wait`: return when jobs have ended, with an exit code that says how.
-
-The codes are those of `ends.py`.
-"""
+"""`treadle wait`: return when jobs have ended, with the exit code of `exit_codes.py`."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +7,7 @@ import click
 
 from treadle.cli.live.exit_codes import NOT_ENDED, end_sentence, first_bad
 from treadle.cli.live.job_selection import jobs_argument, many_jobs
-from treadle.cli.live.log_following import LONGEST_S, SHORTEST_S, Hope, Patience
+from treadle.cli.live.log_following import LONGEST_S, SHORTEST_S, NeverRuns, Patience
 from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -21,10 +18,10 @@ from treadle.wire.notation import duration
 
 @click.command()
 @jobs_argument
-@click.option("--timeout", metavar="10m", help="Give up after this time, with exit code 101.")
+@click.option("--timeout", metavar="10m", help="Stop waiting after this time, with exit code 101.")
 @json_option
 def wait(jobs: tuple[str, ...], timeout: str | None, as_json: bool) -> int:
-    """Wait until JOBS have ended; the exit code is that of the first that did not succeed."""
+    """Wait until JOBS have ended; exit as the first one that did not succeed."""
     here = session()
     limit_s = None if timeout is None else duration(timeout, "--timeout")
     views = [view for word in jobs for view in many_jobs(here, word, ended=True)]
@@ -43,11 +40,11 @@ def wait(jobs: tuple[str, ...], timeout: str | None, as_json: bool) -> int:
 
 
 class Awaited(NamedTuple):
-    """What became of jobs, in the order given; `ended` has those that can never run as well."""
+    """The outcome of jobs, in the given order; `ended` includes those that can never run."""
 
     ended: list[JobView]
     left: list[JobView]
-    never: dict[str, str]  # id -> why it can never run
+    never: dict[str, str]  # id -> why the job can never run
 
     @property
     def code(self) -> int:
@@ -61,19 +58,19 @@ class Awaited(NamedTuple):
 
 
 def until_ended(here: Session, views: list[JobView], *, limit_s: float | None = None) -> Awaited:
-    """Wait until all have ended, or can never run, or the time is over."""
+    """Wait until all jobs have ended or can never run, or the time is over."""
     begun_s = here.stopwatch()
     pause_s = SHORTEST_S
     patience = Patience(here)
-    hope = Hope(here)
+    never_runs = NeverRuns(here)
     now = {view.id: view for view in views}
     never: dict[str, str] = {}
     for view in views:
-        # One after the other: all must end anyway, and whoever ended meanwhile is seen at once.
+        # One after the other: all must end anyway, and a job that has ended takes no waiting.
         while not now[view.id].state.ended and view.id not in never:
             try:
                 now[view.id] = here.client.job(view.id).job
-                if reason := hope.lost(now[view.id]):
+                if reason := never_runs.reason(now[view.id]):
                     never[view.id] = reason
                 patience.answered()
             except (UnreachableError, NoAnswerError) as error:

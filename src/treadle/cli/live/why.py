@@ -1,4 +1,4 @@
-"""`treadle why`: the one reason a job waits, what it rests on, and what would change it."""
+"""`treadle why`: the reason a job waits, the evidence for it, and what would change it."""
 
 import click
 
@@ -28,7 +28,7 @@ _HEADS = {
 @job_argument
 @json_option
 def why(job: str, as_json: bool) -> None:
-    """Say why JOB waits, or holds what it holds."""
+    """Show why JOB waits, or why it holds its devices."""
     here = session()
     answer = here.client.why(one_job(here, job))
     if as_json:
@@ -38,7 +38,7 @@ def why(job: str, as_json: bool) -> None:
 
 
 def why_text(answer: Why, *, width: int) -> str:
-    """The dominant reason first, then what supports it and what to do."""
+    """The main reason first, then its evidence and what would help."""
     head = "can never run as it is" if answer.never else _HEADS[answer.state]
     word = cause_text(answer.cause, answer.state)
     cause = f" ({word})" if word else ""
@@ -55,5 +55,5 @@ def why_text(answer: Why, *, width: int) -> str:
 def estimate_text(estimate: StartEstimate | None) -> str:
     if estimate is None:
         return ""
-    rests = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
-    return f"{between(estimate.earliest_s, estimate.latest_s)}{rests}"
+    basis = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
+    return f"{between(estimate.earliest_s, estimate.latest_s)}{basis}"

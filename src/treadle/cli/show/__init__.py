@@ -1,1 +1,1 @@
-"""How values, tables and progress look in a terminal."""
+"""How text, tables and progress are printed on a terminal."""

@@ -1,4 +1,4 @@
-"""The command line's clock: now, waiting a little, and moments as people read them."""
+"""The command line's clock: the time, pauses, and moments as text."""
 
 import time
 
@@ -9,7 +9,7 @@ def now_at() -> float:
 
 
 def stopwatch_s() -> float:
-    """Seconds from some moment on; setting the clock does not move it."""
+    """Seconds since an arbitrary moment; setting the system clock has no effect."""
     return time.monotonic()
 
 
@@ -18,7 +18,7 @@ def pause(seconds: float) -> None:
 
 
 def clock_text(moment_at: float) -> str:
-    """The time of day where the reader is."""
+    """The local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(moment_at))
 
 

@@ -1,4 +1,4 @@
-"""A progress bar that shows up only when a run takes longer than two seconds."""
+"""A progress bar that appears only if a run takes longer than two seconds."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Counts ended jobs, and draws how far it is on standard error."""
+    """Counts ended jobs and draws the bar on standard error."""
 
     def __init__(self, total: int, label: str) -> None:
         self._total = max(total, 1)
@@ -42,7 +42,7 @@ class Progress:
             self._draw(at_s)
 
     def done(self) -> None:
-        """Wipe the bar."""
+        """Erase the bar."""
         if self._visible:
             click.echo("\r" + " " * 78 + "\r", nl=False, err=True)
             self._visible = False

@@ -1,1 +1,1 @@
-"""Verbs for studies: simulation, comparison, traces, replications."""
+"""Commands for studies: simulation, comparison, traces, replications."""

@@ -1,4 +1,4 @@
-"""`treadle analyze`: the Philly study of any trace or journal."""
+"""`treadle analyze`: the analysis of the Philly study, for any trace or journal."""
 
 import json
 import time
@@ -38,7 +38,7 @@ from treadle.study.record import Record, replayed, simulated
 from treadle.study.telling import document
 
 _GZIP = b"\x1f\x8b"
-# What goes with a journal as well as with a trace.
+# Options that apply to a journal as well as to a trace.
 _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_max"}
 
 
@@ -46,9 +46,9 @@ _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_ma
 @trace_options
 @policy_choice("backfill")
 @run_options
-@click.option("--rules", "rules_file", metavar="FILE", help="More rules for reasons of failures.")
+@click.option("--rules", "rules_file", metavar="FILE", help="Additional rules for failure reasons.")
 @click.option(
-    "--no-guidelines", is_flag=True, help="Do not simulate what each guideline would save."
+    "--no-guidelines", is_flag=True, help="Do not simulate the savings of each guideline."
 )
 @click.option(
     "--guideline-jobs",
@@ -57,7 +57,7 @@ _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_ma
     default=JOBS_MAX,
     show_default=True,
     metavar="N",
-    help="Simulate guidelines with at most so many jobs, those in a row that waited longest.",
+    help="Simulate guidelines with at most N consecutive jobs, those that waited longest.",
 )
 @click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -76,10 +76,10 @@ def analyze(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Study TRACE, or the journal of a run: waits, device time, failures, convergence, savings.
+    """Analyze TRACE or a journal: waits, device time, failures, convergence, savings.
 
-    A trace that does not say when its jobs ran is simulated first. A journal (of treadle simulate
-    --journal) says itself how it ran; it takes no options of a run.
+    A trace without start times is simulated first. A journal (of treadle journal, or treadle
+    simulate --journal) contains its settings, so run options are refused.
     """
     if report is not None:
         check_writable(report)
@@ -112,7 +112,7 @@ def _of_trace(
     *,
     show: bool,
 ) -> Record:
-    """As recorded, where the trace says when its jobs ran; simulated otherwise."""
+    """The record of a trace that has start times; otherwise of its simulation."""
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
     if workload.runs:
@@ -147,7 +147,7 @@ def _savings(record: Record, jobs_max: int, *, show: bool) -> Guidelines:
 
 
 def _is_journal(source: str) -> bool:
-    """Told by content: a journal begins with an object, and no trace does."""
+    """Whether it is a journal, which begins with a JSON object; no trace does."""
     try:
         with Path(source).open("rb") as file:
             if file.read(2) != _GZIP:
@@ -156,7 +156,7 @@ def _is_journal(source: str) -> bool:
             file.seek(0)
             packed = GzipFile(fileobj=file).read(1) == b"{"
     except (OSError, EOFError, zlib.error):
-        return False  # It may be a generator's address; if not, the loader says what is wrong.
+        return False  # It may be generate:...; if not, the loader reports the error.
     if packed:
         raise InvalidInputError(f"{source} is a gzipped journal; unpack it first, with gunzip")
     return False
@@ -168,6 +168,5 @@ def _check_alone(context: click.Context, source: str) -> None:
         given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
         if given and name not in _OUTPUT:
             raise InvalidInputError(
-                f"{source} is a journal, which says itself how it ran; leave "
-                f"{parameter.opts[0]} out"
+                f"{source} is a journal, which contains its settings; remove {parameter.opts[0]}"
             )

@@ -1,4 +1,4 @@
-"""`treadle classify`: why a job failed, from the end of its logs, and whether to try again."""
+"""`treadle classify`: why a job failed, from the end of its logs, and whether to retry."""
 
 import json
 import os
@@ -19,10 +19,12 @@ _LOGS_MAX = 1024
 @click.argument("logs", metavar="LOG...", nargs=-1)
 @click.option("--exit", "status", type=int, metavar="N", help="The job's exit status.")
 @click.option(
-    "--signal", "signal_name", metavar="NAME", help="The signal that ended it: SIGKILL, 9."
+    "--signal", "signal_name", metavar="NAME", help="The signal that ended the job: SIGKILL or 9."
 )
-@click.option("--rules", "rules_file", metavar="FILE", help="More rules, or other ones, in YAML.")
-@click.option("--list-rules", is_flag=True, help="List the rules and stop.")
+@click.option(
+    "--rules", "rules_file", metavar="FILE", help="YAML file with additional or replacement rules."
+)
+@click.option("--list-rules", is_flag=True, help="List the rules and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def classify(
     logs: tuple[str, ...],
@@ -33,19 +35,19 @@ def classify(
     list_rules: bool,
     as_json: bool,
 ) -> None:
-    """Say why a job failed, from the end of LOG; give one log for each rank if there are several.
+    """Classify a failure from the end of LOG; give one log per rank.
 
-    The classes: deterministic (a retry repeats it), transient (a retry may work), resource (a
-    retry needs more of something), unknown.
+    The classes: deterministic (a retry fails again), transient (a retry may work), resource (a
+    retry needs more of a resource), unknown.
     """
     rules = shipped() if rules_file is None else RuleTable.read(rules_file)
     if list_rules:
         click.echo(_listed(rules, as_json=as_json))
         return
     if not logs:
-        raise InvalidInputError("no log is given; write treadle classify LOG, or --list-rules")
+        raise InvalidInputError("no log given; expected treadle classify LOG, or --list-rules")
     if len(logs) > _LOGS_MAX:
-        raise InvalidInputError(f"{len(logs):,} logs are given; {_LOGS_MAX:,} are the limit")
+        raise InvalidInputError(f"{len(logs):,} logs given; the limit is {_LOGS_MAX:,}")
     names = _names(logs)
     texts = {name: tail(log) for name, log in names.items()}
     ended = _exit(status, signal_name)
@@ -90,7 +92,7 @@ def _text(verdict: Verdict) -> str:
 
 
 def _names(logs: tuple[str, ...]) -> dict[str, str]:
-    """A printable name for each log, in the order given."""
+    """A printable name for each log, in the given order."""
     names: dict[str, str] = {}
     for log in logs:
         name = log if log.isprintable() else ascii(log)
@@ -102,7 +104,7 @@ def _names(logs: tuple[str, ...]) -> dict[str, str]:
 
 def _exit(status: int | None, signal_name: str | None) -> Exit | None:
     if status is not None and signal_name is not None:
-        raise InvalidInputError("--exit and --signal exclude each other; a job ends by one of them")
+        raise InvalidInputError("--exit and --signal cannot be combined")
     if status is not None:
         if not -64 <= status <= 255:
             raise InvalidInputError(f"--exit is {status}; expected 0 to 255, or -N for signal N")

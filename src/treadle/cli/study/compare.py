@@ -1,4 +1,4 @@
-"""`treadle compare`: one trace under several policies, side by side."""
+"""`treadle compare`: simulate one trace under several policies and compare."""
 
 import json
 import time
@@ -48,12 +48,12 @@ DEFAULT_POLICIES = "fifo,backfill,srtf,las,tiresias"
     default=DEFAULT_POLICIES,
     show_default=True,
     metavar="A,B,C",
-    help="Names of `treadle policies`, with parameters if you like; the first is the baseline.",
+    help="Policies, with parameters if wanted; the first is the baseline.",
 )
 @run_options
 @click.option("--report", type=Path, metavar="FILE.html", help="Write one self-contained page.")
 @click.option("--figures", type=Path, metavar="DIR", help="Write the figures as PNG and SVG.")
-@click.option("--out", type=Path, metavar="DIR", help="Write the numbers as CSV and JSON.")
+@click.option("--out", type=Path, metavar="DIR", help="Write the results as CSV and JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def compare(
@@ -69,7 +69,7 @@ def compare(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run TRACE (a file, or generate:philly?jobs=5000&seed=1) under several policies."""
+    """Simulate TRACE (a file, or generate:philly?jobs=5000&seed=1) under several policies."""
     check_targets(report, figures, out)
     workload, cluster = read(trace, cluster_text, oversize)
     base = settings("fifo", options)
@@ -94,7 +94,7 @@ def compare(
 def run_all(
     workload: Workload, cluster: Cluster, base: Settings, policies: list[str], *, show: bool
 ) -> list[Run]:
-    """Run one policy after another; a mistake in any name shows before the first run."""
+    """Run one policy after another; a wrong name is reported before the first run."""
     experiments = [
         prepare(workload, cluster, replace(base, policy=name), stopwatch=time.perf_counter)
         for name in policies
@@ -116,7 +116,7 @@ def run_all(
 
 
 def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
-    """What a reader of the report should know."""
+    """The conditions of the comparison, for its report."""
     lines = [
         f"{len(workload.jobs)} jobs of {workload.name}"
         + (f" ({workload.format})" if workload.format else ""),
@@ -132,26 +132,26 @@ def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
 
 
 def _beliefs(base: Settings) -> list[str]:
-    """What policies do not know, or know wrongly."""
+    """What policies do not know, or know inexactly."""
     lines = []
     if base.belief == "learned":
-        lines.append("policies know the speeds of jobs that they have seen run, and no others")
+        lines.append("policies know only the speeds of jobs that have run")
     elif base.belief == "prior":
-        lines.append("policies know no speeds and take every job to scale linearly")
+        lines.append("policies know no speeds and assume that every job scales linearly")
     if base.belief_error and base.belief == "known":
         lines.append(f"policies mispredict speeds by a log-normal factor of {base.belief_error:g}")
     elif base.belief_error:
         lines.append(f"measured speeds are off by a log-normal factor of {base.belief_error:g}")
     if base.lengths == "losses":
-        lines.append("policies know lengths by the losses that jobs have reported, and no others")
+        lines.append("policies know job lengths only from the losses that jobs have reported")
     if base.length_error:
         spread = base.length_error
-        lines.append(f"policies are told lengths off by a log-normal factor of {spread:g}")
+        lines.append(f"policies see job lengths that are off by a log-normal factor of {spread:g}")
     return lines
 
 
 def assumed(runs: Sequence[Run]) -> list[str]:
-    """What was assumed in some run, and in which."""
+    """The assumptions of the runs, each with its policies."""
     by_note: dict[str, list[str]] = {}
     for run in runs:
         for note in run.notes:
@@ -160,7 +160,7 @@ def assumed(runs: Sequence[Run]) -> list[str]:
 
 
 def check_targets(report: Path | None, figures: Path | None, out: Path | None) -> None:
-    """Refuse before a long run what could not be written after it."""
+    """Refuse, before a long run, files that could not be written after it."""
     if report is not None:
         check_writable(report)
     if figures is not None:
@@ -173,7 +173,7 @@ def check_targets(report: Path | None, figures: Path | None, out: Path | None) -
 def write(
     comparison: Comparison, report: Path | None, figures: Path | None, out: Path | None
 ) -> list[str]:
-    """Write what was asked for; one line about each."""
+    """Write the requested files; one line about each."""
     lines = []
     if report is not None:
         write_text(report, page(comparison))

@@ -1,8 +1,7 @@
-"""`treadle demo`: real training jobs on this machine, scheduled, resized and finished while you
-watch.
+"""`treadle demo`: watch small real training jobs being scheduled and resized on this machine.
 
-It starts a Treadle of its own in a temporary folder, which ends with it; one that runs already is
-not touched. At the end the same jobs are put through the simulator as first come first served.
+It starts a daemon of its own in a temporary folder and stops it at the end; a running daemon is not
+touched. At the end the same jobs are simulated under FIFO for comparison.
 """
 
 import os
@@ -32,17 +31,17 @@ _TITLES = ("TREADLE", "FIFO", "TIMES", "RESIZED")
 
 
 @click.command()
-@click.option("--devices", type=click.IntRange(2, 64), help="CPU slots, where there is no GPU.")
+@click.option("--devices", type=click.IntRange(2, 64), help="Number of CPU slots.")
 @click.option(
     "--scale",
     type=click.FloatRange(0.02, 100),
     default=1.0,
     show_default=True,
-    help="Make the trainings so many times as long.",
+    help="Factor on the length of the training jobs.",
 )
-@click.option("--keep", type=click.Path(path_type=Path), help="Leave the journal at this path.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep the journal at this path.")
 def demo(devices: int | None, scale: float, keep: Path | None) -> int:
-    """Train a few small models under Treadle, beside first come first served."""
+    """Train a few small models under Treadle and compare with FIFO."""
     if find_spec("torch") is None:
         raise InvalidInputError(
             "the demo trains with PyTorch, which is not installed; pip install 'treadle[demo]'"
@@ -50,8 +49,8 @@ def demo(devices: int | None, scale: float, keep: Path | None) -> int:
     slots = devices or _slots()
     policy = POLICY.partition("+")[0]
     click.echo(
-        f"Treadle for {several(slots, 'device')}, policy {policy}: it gives devices to whoever "
-        "makes the most of them,\nand takes them back when somebody else can do more with them.\n"
+        f"Treadle on {several(slots, 'device')}, policy {policy}: devices go to the jobs that "
+        "gain most from them,\nand move to others when those gain more.\n"
     )
     with _own_daemon(slots) as here:
         jobs = _play(here, acts(slots, scale))
@@ -61,7 +60,7 @@ def demo(devices: int | None, scale: float, keep: Path | None) -> int:
 
 
 def _slots() -> int:
-    """Slots for the CPU: as many as there are cores, so that every one is worth something."""
+    """CPU slots: no more than there are cores, so that each slot adds speed."""
     return max(2, min(SLOTS_MAX, len(os.sched_getaffinity(0))))
 
 
@@ -93,7 +92,7 @@ class _Scene(NamedTuple):
 
 
 def _play(here: Session, story: tuple[Act, ...]) -> dict[str, JobView]:
-    """Submit what comes, tell what happens, until all have ended; how they ended, by id."""
+    """Submit the jobs, print events until all have ended; returns the jobs by id."""
     scene = _Scene(here, here.stopwatch())
     names: dict[str, str] = {}
     after, left = 0, list(story)
@@ -103,17 +102,17 @@ def _play(here: Session, story: tuple[Act, ...]) -> dict[str, JobView]:
             answer = here.client.submit(act.request)
             names[answer.id] = act.request.name
             scene.say(f"{act.request.name:<8} submitted: {act.said}")
-        after = _tell(scene, names, after)
+        after = _print_events(scene, names, after)
         here.pause(LOOK_S)
-    _tell(scene, names, after)
+    _print_events(scene, names, after)
     return _views(here, names)
 
 
-def _tell(scene: _Scene, names: Mapping[str, str], after: int) -> int:
-    """Say what happened since; where to go on."""
+def _print_events(scene: _Scene, names: Mapping[str, str], after: int) -> int:
+    """Print new events; returns where to continue."""
     page = scene.here.client.events(after=after, limit=500)
     for event in page.events:
-        if text := _told(event, names):
+        if text := _event_text(event, names):
             scene.say(text)
     return page.next
 
@@ -122,8 +121,8 @@ def _views(here: Session, names: Mapping[str, str]) -> dict[str, JobView]:
     return {identity: here.client.job(identity).job for identity in names}
 
 
-def _told(event: EventView, names: Mapping[str, str]) -> str:
-    """An event in the demo's words; empty for what would only distract."""
+def _event_text(event: EventView, names: Mapping[str, str]) -> str:
+    """An event in the demo's words; empty for events that would only distract."""
     name = f"{names.get(event.job, ''):<8}"
     allocation = event.body.get("allocation")
     count = len(allocation["devices"]) if isinstance(allocation, dict) else 0
@@ -134,7 +133,7 @@ def _told(event: EventView, names: Mapping[str, str]) -> str:
         case "Change":
             return f"{name} is resized to {size}: checkpoint, restart"
         case "Stop":
-            return f"{name} makes room: checkpoint, stop"
+            return f"{name} is preempted: checkpoint, stop"
         case "JobFinished":
             return f"{name} finished"
         case "JobFailed":
@@ -153,7 +152,7 @@ def _journal(here: Session, keep: Path | None) -> Journal:
 
 
 def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Session) -> None:
-    """Completion times as they were, and as first come first served would have had them."""
+    """Print the completion times of this run, and those that FIFO would have had."""
     live = recorded_s(journal)
     fifo = completion_s(journal, "fifo", here.stopwatch)
     rows = []
@@ -169,12 +168,12 @@ def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Session) -> No
         mean = sum(live[job] for job in done) / len(done)
         first = sum(fifo[job] for job in done) / len(done)
         rows.append(["average", _s(mean), _s(first), f"{first / mean:.1f}", ""])
-    click.echo("\nFrom submission to end, and what first come first served would have given:\n")
+    click.echo("\nCompletion times under Treadle, and simulated under FIFO:\n")
     heads = [Column("JOB"), *(Column(title, right=True) for title in _TITLES)]
     click.echo(table(heads, rows, width=here.width))
     click.echo(
-        "\nFIFO is simulated from this run's journal: the same jobs at the same moments, at the\n"
-        "speeds that were observed here, each at its largest size, first come first served."
+        "\nFIFO (first come, first served) is simulated from this run's journal: the same jobs\n"
+        "and submission times, the speeds observed here, and each job at its largest size."
     )
 
 

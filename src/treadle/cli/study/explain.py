@@ -1,4 +1,4 @@
-"""`treadle explain`: why a job waits, or holds what it holds, at a moment of a run."""
+"""`treadle explain`: why a job waits or holds its devices at a moment of a simulation."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import did_you_mean, duration, several
+from treadle.core.wording import did_you_mean, duration, listed, several, times
 from treadle.reports.story import Story
 from treadle.sim.experiment import Experiment, prepare
 from treadle.traces.workload import Workload
@@ -31,7 +31,7 @@ from treadle.traces.workload import Workload
     type=Number(min=0),
     required=True,
     metavar="SECONDS",
-    help="On the trace's clock.",
+    help="The moment, on the trace's clock.",
 )
 @click.option("--job", "identity", required=True, metavar="ID", help="The job's id in the trace.")
 @policy_option
@@ -47,7 +47,7 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run TRACE up to a moment and say why a job waits there, or holds what it holds."""
+    """Simulate TRACE up to a moment and explain the state of a job: why it waits or runs."""
     workload, cluster = read(trace, cluster_text, oversize)
     _check_job(workload, identity)
     chosen = settings(policy, options)
@@ -70,7 +70,7 @@ def explain(
 def explanation(
     experiment: Experiment, workload: Workload, identity: str, at_s: float
 ) -> dict[str, Any]:
-    """State, cause, one sentence and some numbers."""
+    """The job's state, its cause, a sentence and details."""
     scheduler = experiment.simulation.scheduler
     spec = next(job for job in workload.jobs if job.id == identity)
     facts: dict[str, Any] = {"job": identity, "at_s": at_s, "asks_for": spec.asked, "details": []}
@@ -96,21 +96,20 @@ def explanation(
 
 
 def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
-    """What surrounds the job: its past, who is ahead, what is free, and advice if there is some."""
+    """The job's past, the jobs ahead of it, the free devices, and advice if there is any."""
     scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
     job, story = scheduler.jobs[identity], recorder.stories[identity]
-    lines = [f"submitted {duration(at_s - story.submitted_at)} before"]
+    lines = [f"submitted {duration(at_s - story.submitted_at)} earlier"]
     if story.preemptions:
-        lines[0] += f", preempted {story.preemptions} times so far"
+        lines[0] += f", preempted {times(story.preemptions)} so far"
     if overtaken := recorder.overtaken(identity):
-        lines[0] += f", overtaken {overtaken} times by jobs that came later"
+        lines[0] += f", overtaken {times(overtaken)} by later jobs"
     if job.allocation is None:
         queue = [identity for _, _, identity in scheduler.ranking.queue]
         if job.id in queue and queue.index(job.id):
             ahead = queue[: queue.index(job.id)]
-            shown = ", ".join(f"{name} ({scheduler.jobs[name].spec.asked})" for name in ahead[:5])
-            more = f" and {len(ahead) - 5} more" if len(ahead) > 5 else ""
-            lines.append(f"ahead of it in the queue (devices asked): {shown}{more}")
+            shown = [f"{name} ({scheduler.jobs[name].spec.asked})" for name in ahead]
+            lines.append(f"ahead of it in the queue (devices requested): {listed(shown, 5)}")
     running = sum(1 for other in scheduler.jobs.values() if other.allocation is not None)
     free, devices = scheduler.tenancy.free.total, scheduler.cluster.device_count
     waiting = len(scheduler.ranking.queue)
@@ -126,7 +125,7 @@ def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
 
 
 def _ended(story: Story) -> str:
-    assert story.ended_at is not None, "a job that is neither known nor to come has ended"
+    assert story.ended_at is not None, "a job that is neither active nor still to come has ended"
     took = duration(story.ended_at - story.submitted_at)
     return (
         f"it {story.status} at {story.ended_at:g} s, {took} after it was submitted, "

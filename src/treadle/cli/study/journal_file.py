@@ -1,4 +1,4 @@
-"""Writing a simulated run's journal: complete, or not at all."""
+"""Write the journal of a simulation, completely or not at all."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ from treadle.version import __version__
 
 
 def finish_with_journal(experiment: Experiment, path: Path) -> Summary:
-    """Run to the end and leave the journal at that path; a failed run leaves nothing."""
+    """Run to the end and write the journal to that path; a failed run leaves no file."""
     check_writable(path)
     opened = Opened(__version__, experiment.cluster, asdict(experiment.settings))
     try:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they build."""
+"""Options that several commands share, and the settings that they make."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Command = Callable[..., Any]
 
 
 class Number(click.FloatRange):
-    """A number of a range; not-a-number is in none, which comparisons alone do not notice."""
+    """A number in a range; NaN is refused, which comparisons alone would let pass."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -34,19 +34,19 @@ class Number(click.FloatRange):
 
 
 def _beginning(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
-    """Shell completion by names that begin with what was typed."""
+    """Shell completion with the names that begin with the typed text."""
     return lambda _context, _option, typed: [name for name in names() if name.startswith(typed)]
 
 
 def policy_choice(default: str) -> Callable[[Command], Command]:
-    """One policy, that one unless another is named."""
+    """The --policy option with that default."""
     return click.option(
         "--policy",
         default=default,
         show_default=True,
         metavar="NAME[?PARAMETER=VALUE&...]",
         shell_complete=_beginning(policy_names),
-        help="One of `treadle policies`.",
+        help="Policy name; `treadle policies` lists them.",
     )
 
 
@@ -60,7 +60,7 @@ _RUN_OPTIONS = (
         default="consolidate",
         show_default=True,
         metavar="|".join(PLACEMENTS),
-        help="Which devices a job gets.",
+        help="How devices are chosen for a job.",
     ),
     click.option(
         "--time",
@@ -68,7 +68,7 @@ _RUN_OPTIONS = (
         default="event",
         show_default=True,
         metavar="event|rounds:S",
-        help="Decide when something happens, or only at the end of rounds of S seconds.",
+        help="Decide at every event, or only at the end of rounds of S seconds.",
     ),
     click.option(
         "--restart-cost",
@@ -82,16 +82,16 @@ _RUN_OPTIONS = (
         default="changes",
         show_default=True,
         metavar="changes|starts|warm|decisions|groups",
-        help="Charge it where something changes; to first starts as well; as that, but growing "
-        "jobs train on; or (replications only) to every running job at every decision, its own or "
-        "that of its whole group.",
+        help="When the restart cost is paid: at changes; also at first starts; the same, but "
+        "growing jobs keep training; or (replications only) by every running job at every "
+        "decision, of its own or of its whole group.",
     ),
     click.option(
         "--effects",
         default="none",
         show_default=True,
         metavar="none|philly|nodes=F,racks=F,sharing=F",
-        help="What crossing nodes or racks, or sharing, does to speed.",
+        help="Slowdown by crossing nodes or racks, or by sharing.",
     ),
     click.option(
         "--speeds",
@@ -99,8 +99,8 @@ _RUN_OPTIONS = (
         default="scaling",
         show_default=True,
         metavar="|".join(SPEEDS),
-        help="How speed follows from devices: by each job's curve, or by execution plans for the "
-        "models that `treadle plan` knows.",
+        help="Speed model: each job's scaling curve, or execution plans for the models that "
+        "`treadle plan` knows.",
     ),
     click.option(
         "--sharing",
@@ -108,15 +108,15 @@ _RUN_OPTIONS = (
         default="tokens",
         show_default=True,
         metavar="|".join(SHARING),
-        help="How jobs on the same devices slow each other: fair turns at each resource, or the "
-        "lock step of Muri's simulator.",
+        help="How jobs on the same devices slow each other down: fair turns at each resource, or "
+        "the lock step of Muri's simulator.",
     ),
     click.option(
         "--elastic",
         type=Number(min=0, max=1),
         metavar="SERIAL",
-        help="Let jobs run on 1 to twice their devices; SERIAL is the share that "
-        "does not speed up (0.05, say).",
+        help="Make jobs elastic, from 1 device to twice their request; SERIAL is the share of "
+        "the work that does not speed up, such as 0.05.",
     ),
     click.option(
         "--belief",
@@ -124,16 +124,15 @@ _RUN_OPTIONS = (
         default="known",
         show_default=True,
         metavar="|".join(BELIEFS),
-        help="What policies know of speeds: the truth, what jobs were seen to do, or nothing.",
+        help="What policies know about speeds: the truth, what was observed, or nothing.",
     ),
     click.option(
         "--belief-error",
         type=Number(min=0),
         default=0.0,
         metavar="SPREAD",
-        help="Make policies mispredict speeds by a log-normal factor of this spread; with "
-        "--belief learned, each measurement is off by one; with --speeds plans, every factor of "
-        "the plan models is, until they are learned.",
+        help="Log-normal error of predicted speeds; with --belief learned, of each measurement; "
+        "with --speeds plans, of every factor of the plan models until they are learned.",
     ),
     click.option(
         "--lengths",
@@ -141,27 +140,27 @@ _RUN_OPTIONS = (
         default="known",
         show_default=True,
         metavar="|".join(LENGTHS),
-        help="What policies know of lengths: what jobs say, or what the losses of generated "
-        "AITurbo jobs tell so far; optimus and aiturbo ask.",
+        help="What policies know about job lengths: the stated length, or a forecast from the "
+        "losses of generated AITurbo jobs (used by optimus and aiturbo).",
     ),
     click.option(
         "--length-error",
         type=Number(min=0),
         default=0.0,
         metavar="SPREAD",
-        help="Tell policies lengths that are wrong by a log-normal factor of this spread.",
+        help="Log-normal error of the job lengths that policies see.",
     ),
     click.option(
         "--job-failures",
         type=Number(min=0),
         default=0.0,
         metavar="RATE",
-        help="Let jobs fail as in the Philly study (1), less or more often; 0 never.",
+        help="Job failures relative to the Philly study (1); 0: none.",
     ),
     click.option(
         "--retries",
         type=click.IntRange(min=0, max=100),
-        help="How often a failed job is tried again.  [default: as the trace says, or never]",
+        help="Retries of a failed job.  [default: as in the trace, or 0]",
     ),
     click.option(
         "--retry",
@@ -169,7 +168,7 @@ _RUN_OPTIONS = (
         default="fixed",
         show_default=True,
         metavar="|".join(RETRY),
-        help="Try failed jobs again whatever failed, or only where another try may help.",
+        help="Retry every failure, or only those where a retry may help.",
     ),
     click.option(
         "--node-mtbf",
@@ -183,7 +182,7 @@ _RUN_OPTIONS = (
         default=1.0,
         show_default=True,
         metavar="HOURS",
-        help="How long a lost node stays away.",
+        help="Repair time of a lost node.",
     ),
     click.option(
         "--checkpoint-every",
@@ -191,20 +190,20 @@ _RUN_OPTIONS = (
         default=1800.0,
         show_default=True,
         metavar="SECONDS",
-        help="Work since the last checkpoint is lost when a job fails.",
+        help="Checkpoint interval; a failing job loses the work since the last one.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seeds every draw."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
 )
 
 
 def trace_options(command: Command) -> Command:
-    """A trace on a cluster."""
+    """Add the arguments for a trace and a cluster."""
     command = click.option(
         "--oversize",
         type=click.Choice(["error", "skip", "cut"]),
         default="error",
         show_default=True,
-        help="What to do with jobs larger than the whole cluster.",
+        help="Jobs larger than the whole cluster: refuse, skip or cut to size.",
     )(command)
     command = click.option(
         "--cluster",
@@ -218,14 +217,14 @@ def trace_options(command: Command) -> Command:
 
 
 def run_options(command: Command) -> Command:
-    """Everything but the policy that a run depends on."""
+    """Add the options of a run, except the policy."""
     for option in reversed(_RUN_OPTIONS):
         command = option(command)
     return command
 
 
 def settings(policy: str, options: dict[str, Any]) -> Settings:
-    """The settings that the run options spell."""
+    """The settings that the run options describe."""
     mtbf_h: float | None = options["node_mtbf"]
     return Settings(
         policy=policy,
@@ -258,7 +257,7 @@ def names(policies: str) -> list[str]:
     """The policies of a comma-separated list, each once."""
     listed = [name.strip() for name in policies.split(",") if name.strip()]
     if not listed:
-        raise InvalidInputError("--policies names no policy; write fifo,srtf, say")
+        raise InvalidInputError("--policies is empty; expected names such as fifo,srtf")
     return list(dict.fromkeys(listed))
 
 
@@ -267,12 +266,12 @@ def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluste
     cluster = parse_cluster(cluster_text)
     workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
     if not workload.jobs:
-        raise InvalidInputError(f"{workload.source} holds no jobs to run")
+        raise InvalidInputError(f"{workload.source} contains no jobs to run")
     return workload, cluster
 
 
 def warn_never_fit(unfit: dict[str, str]) -> None:
-    """Say which jobs could never run, without drowning the screen."""
+    """Warn about jobs that can never run, in one line."""
     if not unfit:
         return
     job, sentence = next(iter(unfit.items()))
@@ -281,5 +280,5 @@ def warn_never_fit(unfit: dict[str, str]) -> None:
 
 
 def interactive() -> bool:
-    """Whether a person is looking at standard error."""
+    """Whether standard error is a terminal."""
     return sys.stderr.isatty()

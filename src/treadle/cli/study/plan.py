@@ -1,5 +1,4 @@
-"""`treadle plan`: the execution plans of a model on some devices, with predicted time and
-memory."""
+"""`treadle plan`: the execution plans of a model, with predicted time and memory."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -28,19 +27,19 @@ _COLUMNS = (
 @click.command()
 @click.argument("model")
 @click.option(
-    "--devices", type=click.IntRange(1, _DEVICES_MAX), help="How many devices.  [default: 8]"
+    "--devices", type=click.IntRange(1, _DEVICES_MAX), help="Number of devices.  [default: 8]"
 )
 @click.option(
     "--nodes",
     metavar="N+N",
-    help="Devices on each node: 4+4, say.  [default: as few nodes of 8 as hold them]",
+    help="Devices on each node, such as 4+4.  [default: nodes of 8]",
 )
 @click.option(
     "--cores",
     type=Number(min=0, min_open=True),
     default=4.0,
     show_default=True,
-    help="Cores for each device.",
+    help="Cores per device.",
 )
 @click.option(
     "--memory-gib",
@@ -54,9 +53,11 @@ _COLUMNS = (
     type=Number(min=0, min_open=True),
     default=200.0,
     show_default=True,
-    help="Host memory for each device.",
+    help="Host memory per device.",
 )
-@click.option("--all", "every", is_flag=True, help="Every plan, not the best of each kind.")
+@click.option(
+    "--all", "every", is_flag=True, help="List every plan, not only the best of each kind."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def plan(
     model: str,
@@ -69,7 +70,7 @@ def plan(
     every: bool,
     as_json: bool,
 ) -> None:
-    """List the execution plans of MODEL: how long an iteration takes, and what fits."""
+    """List the execution plans of MODEL: the time of an iteration, and whether it fits."""
     known = _model(model)
     shape = _shape(devices, nodes)
     room = Room(memory_gib, host_gib)
@@ -81,7 +82,7 @@ def plan(
     click.echo(_heading(known, shape, cores))
     click.echo(_table(known, listed, room))
     if len(listed) < len(found):
-        click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists every one")
+        click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists all")
     unfit = next((candidate for candidate in listed if not candidate.feasible), None)
     if unfit is not None:
         click.echo(f"{describe(unfit.plan)} does not fit: {unfit.problem}")
@@ -107,12 +108,12 @@ def _model(name: str) -> ModelType:
 
 
 def _shape(devices: int | None, nodes: str | None) -> Shape:
-    """How many devices lie on each node."""
+    """The number of devices on each node."""
     if nodes is None:
         return dense(_NODE if devices is None else devices, _NODE)
     counts = nodes.split("+")
     if not all(count.isascii() and count.isdigit() and int(count[:9]) > 0 for count in counts):
-        raise InvalidInputError(f"--nodes is {nodes!r}; expected devices on each node, as in 4+4")
+        raise InvalidInputError(f"--nodes is {nodes!r}; expected devices on each node, such as 4+4")
     shape = tuple(sorted((int(count[:9]) for count in counts), reverse=True))
     if sum(shape) > _DEVICES_MAX:
         raise InvalidInputError(
@@ -120,14 +121,14 @@ def _shape(devices: int | None, nodes: str | None) -> Shape:
         )
     if devices is not None and devices != sum(shape):
         raise InvalidInputError(
-            f"--nodes {nodes} holds {sum(shape)} devices and --devices says {devices}; "
-            "leave one of them out"
+            f"--nodes {nodes} has {sum(shape)} devices and --devices is {devices}; "
+            "remove one of them"
         )
     return shape
 
 
 def _best_of_each_kind(found: Iterable[Candidate], room: Room) -> list[Candidate]:
-    """The fastest of each kind that fits, or the one that comes nearest to fitting."""
+    """The fastest plan of each kind that fits, or the one that is closest to fitting."""
     best: dict[tuple[object, ...], Candidate] = {}
     for candidate in found:
         plan = candidate.plan
@@ -166,7 +167,7 @@ def _heading(model: ModelType, shape: Shape, cores: float) -> str:
         where += f" on {len(shape)} nodes ({_nodes(shape)})"
     return (
         f"{facts.name}: {facts.parameters / 1e9:.3g} billion parameters, batch {facts.batch}, "
-        f"{where}, {cores:g} cores for each\n"
+        f"{where}, {cores:g} cores per device\n"
     )
 
 
@@ -178,7 +179,8 @@ def _nodes(shape: Shape) -> str:
 
 def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
     if not listed:
-        return f"no plan gives every device whole samples of a batch of {model.facts.batch}"
+        batch = model.facts.batch
+        return f"no plan gives each device the same number of samples; the batch is {batch}"
     rows = [
         (
             describe(c.plan),
@@ -194,7 +196,7 @@ def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
 
 
 def _fits(candidate: Candidate, room: Room) -> str:
-    """Whether a plan fits, in as few words as a table has room for."""
+    """Whether a plan fits, in few words."""
     needed = candidate.memory
     if candidate.feasible:
         return "yes"

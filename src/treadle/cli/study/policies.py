@@ -1,4 +1,4 @@
-"""`treadle policies`: every policy and every wrapper with one line."""
+"""`treadle policies`: list policies and wrappers with their parameters."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -15,9 +15,9 @@ Row = tuple[str, str, dict[str, str]]  # name, one line, parameters
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def policies(as_json: bool) -> None:
-    """List the policies, and the parameters each takes as NAME?parameter=value.
+    """List the policies and their parameters (NAME?parameter=value).
 
-    Any policy can wear wrappers: POLICY+WRAPPER?parameter=value+WRAPPER.
+    Wrappers can be added to any policy: POLICY+WRAPPER?parameter=value+WRAPPER.
     """
     alone = _rows(registry.names(), registry.factory)
     wrappers = _rows(registry.wrapper_names(), registry.wrapper_factory)
@@ -29,7 +29,7 @@ def policies(as_json: bool) -> None:
         return
     width = max(len(name) for name, _, _ in (*alone, *wrappers))
     _print(alone, "", width)
-    click.echo("\nwrappers, which any policy can wear: POLICY+WRAPPER+WRAPPER")
+    click.echo("\nwrappers, which can be added to any policy: POLICY+WRAPPER+WRAPPER")
     _print(wrappers, "+", width)
 
 

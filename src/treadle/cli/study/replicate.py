@@ -1,4 +1,4 @@
-"""`treadle replicate`: a paper's experiments, measured beside published."""
+"""`treadle replicate`: rerun a paper's experiments and compare with the published figures."""
 
 import json
 import os
@@ -32,34 +32,34 @@ PAPERS = ("afs", "aiturbo", "muri", "rubick", "philly")
 @click.command()
 @click.argument("paper", type=click.Choice(PAPERS))
 @click.option("--trace", metavar="FILE", help="Apply the paper's settings to this trace instead.")
-@click.option("--policies", default="", metavar="A,B,C", help="With --trace: which to run.")
+@click.option("--policies", default="", metavar="A,B,C", help="With --trace: the policies to run.")
 @click.option(
     "--autopack",
     type=click.Choice(["on", "off"]),
-    help="With muri --trace: split groups that lose by sharing; most published figures were made "
-    "without.  [default: off]",
+    help="With muri --trace: split groups that lose by sharing; off in most published figures.  "
+    "[default: off]",
 )
 @click.option(
     "--cluster",
     "cluster_text",
     metavar="NODESxGPUS|FILE|PRESET",
-    help="With --trace: another cluster than the paper's.",
+    help="With --trace: a cluster other than the paper's.",
 )
 @click.option(
     "--oversize",
     type=click.Choice(["error", "skip", "cut"]),
     default="error",
     show_default=True,
-    help="With --trace: what to do with jobs larger than the whole cluster.",
+    help="With --trace: jobs larger than the whole cluster: refuse, skip or cut to size.",
 )
 @click.option(
     "--traces",
     "folder",
     type=Path,
     metavar="DIR",
-    help="Where the paper's traces lie.  [default: TREADLE_SHARED/traces, or ../shared/traces]",
+    help="Folder of the paper's traces.  [default: TREADLE_SHARED/traces, or ../shared/traces]",
 )
-@click.option("--figures", type=Path, metavar="DIR", help="Draw measured beside published.")
+@click.option("--figures", type=Path, metavar="DIR", help="Plot measured and published figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replicate(
     paper: str,
@@ -72,22 +72,24 @@ def replicate(
     figures: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the experiments of PAPER again and compare; exit 1 where a tolerance is missed."""
+    """Rerun the experiments of PAPER and compare; exit 1 if a figure is out of tolerance."""
     chosen: Paper = import_module(f"treadle.replications.{paper}").PAPER
     options = {} if autopack is None else {"autopack": autopack}
     unknown = [name for name in options if name not in chosen.options]
     if unknown:
-        raise InvalidInputError(f"--{unknown[0]} says nothing to {paper}; leave it out")
+        raise InvalidInputError(f"--{unknown[0]} does not apply to {paper}; remove it")
     if trace is not None:
         if figures is not None:
-            raise InvalidInputError("--figures needs published figures, and --trace has none")
+            raise InvalidInputError(
+                "--figures compares with published figures and cannot be combined with --trace"
+            )
         listed = names(policies) if policies else list(chosen.policies)
         cluster = parse_cluster(cluster_text or chosen.cluster)
         workload = fit_to(load(trace, cluster=cluster), cluster, oversize)
         _run_on(chosen, workload, cluster, listed, options, as_json=as_json)
         return
     if policies or options or cluster_text:
-        raise InvalidInputError("--policies, --autopack and --cluster go with --trace FILE")
+        raise InvalidInputError("--policies, --autopack and --cluster need --trace FILE")
     if figures is not None:
         check_available()
         check_directory(figures)
@@ -113,10 +115,9 @@ def _run_on(
     *,
     as_json: bool,
 ) -> None:
-    """The paper's settings on any trace; as JSON, what `treadle simulate` prints for each
-    policy."""
+    """Run any trace with the paper's settings; the JSON is that of `treadle simulate`."""
     if not workload.jobs:
-        raise InvalidInputError(f"{workload.source} holds no jobs to run")
+        raise InvalidInputError(f"{workload.source} contains no jobs to run")
     experiments = [ready(workload, cluster, paper.settings(policy, options)) for policy in policies]
     results: list[dict[str, object]] = []
     summaries: list[Summary] = []
@@ -140,7 +141,7 @@ def _run_on(
 def _compare(
     paper: Paper, name: str, folder: Path | None, *, as_json: bool
 ) -> dict[str, list[Row]]:
-    """Every figure by its heading; tables are printed as they become complete."""
+    """All figures by heading; each table is printed when it is complete."""
     cluster = parse_cluster(paper.cluster)
     progress = Progress(paper.count, f"replicating {name}")
     sections: dict[str, list[Row]] = {}
@@ -158,7 +159,7 @@ def _compare(
 
 
 def _print(sections: Mapping[str, list[Row]]) -> None:
-    """The newest table."""
+    """Print the last table."""
     title = list(sections)[-1]
     click.echo(f"{title}\n{text(sections[title])}\n")
 
@@ -167,5 +168,7 @@ def _load(folder: Path | None, name: str, cluster: Cluster) -> Workload:
     shared = Path(os.environ.get("TREADLE_SHARED", Path("..") / "shared"))
     path = (folder or shared / "traces") / f"{name}.csv.gz"
     if not path.exists():
-        raise InvalidInputError(f"there is no {path}; say where the traces lie with --traces DIR")
+        raise InvalidInputError(
+            f"there is no {path}; give the folder of the traces with --traces DIR"
+        )
     return load(str(path), cluster=cluster)

@@ -1,5 +1,4 @@
-"""One run as a JSON object: what `treadle simulate --json` prints, and everything that follows
-it."""
+"""One simulated run as a JSON object, as `treadle simulate --json` prints it."""
 
 from treadle.reports.metrics import Summary
 from treadle.sim.experiment import Experiment

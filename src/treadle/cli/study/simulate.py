@@ -1,4 +1,4 @@
-"""`treadle simulate`: one trace, one policy, the key figures."""
+"""`treadle simulate`: simulate one trace under one policy and print the key figures."""
 
 import json
 import time
@@ -26,7 +26,9 @@ from treadle.sim.experiment import prepare
 @policy_option
 @run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--journal", type=Path, metavar="FILE", help="Write every event and action there.")
+@click.option(
+    "--journal", type=Path, metavar="FILE", help="Write every event and action to a journal."
+)
 def simulate(
     trace: str,
     cluster_text: str,
@@ -36,7 +38,7 @@ def simulate(
     journal: Path | None,
     **options: Any,
 ) -> None:
-    """Run TRACE (a file, or generate:philly?jobs=5000&seed=1) under one policy."""
+    """Simulate TRACE (a file, or generate:philly?jobs=5000&seed=1) under one policy."""
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
     experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)

@@ -1,4 +1,4 @@
-"""`treadle sweep`: every combination of policies, seeds and other choices, over all cores."""
+"""`treadle sweep`: simulate every combination of policies, seeds and options, on all cores."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ from treadle.sim.sweep import Task
 from treadle.sim.sweep import sweep as run_sweep
 
 SEEDS_MAX = 10_000
-# Run options that --vary takes, and what their values are.
+# Run options that --vary takes, and the types of their values.
 _AXES: "Mapping[str, click.ParamType[Any]]" = {
     "belief": click.Choice(BELIEFS),
     "belief-error": Number(min=0),
@@ -44,36 +44,42 @@ _AXES: "Mapping[str, click.ParamType[Any]]" = {
     "sharing": click.STRING,
     "elastic": Number(min=0, max=1),
 }
-_COLUMNS = ("policy", "placement", "time", *_AXES, "seed")  # what tells runs apart
+_COLUMNS = ("policy", "placement", "time", *_AXES, "seed")  # the options that distinguish runs
 _FIGURES = ("finished", "JCT mean", "p99", "queue", "makespan")
 _Done = Sequence[tuple[Task, Summary]]
 
 
 @click.command()
 @trace_options
-@click.option("--policies", default="fifo,srtf", show_default=True, metavar="A,B,C")
-@click.option("--placements", default="", metavar="A,B", help="Instead of one --placement.")
-@click.option("--times", default="", metavar="A,B", help="Instead of one --time.")
+@click.option(
+    "--policies", default="fifo,srtf", show_default=True, metavar="A,B,C", help="Policies to run."
+)
+@click.option(
+    "--placements", default="", metavar="A,B", help="Several placements, instead of --placement."
+)
+@click.option("--times", default="", metavar="A,B", help="Several times, instead of --time.")
 @click.option(
     "--seeds",
     default="",
     metavar="0..9",
-    help="Instead of one --seed. A generated trace is drawn anew for each.",
+    help="Several seeds, instead of --seed; a generated trace is drawn again for each.",
 )
 @click.option(
     "--vary",
     multiple=True,
     metavar="OPTION=A,B",
-    help=f"Instead of one value of another option: {', '.join(_AXES)}. Can be given again.",
+    help=f"Several values of another option: {', '.join(_AXES)}. Repeatable.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Processes.  [default: all cores]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of processes.  [default: all cores]"
+)
 @run_options
-@click.option("--out", type=Path, metavar="FILE", help="Write all numbers, as .csv or .json.")
+@click.option("--out", type=Path, metavar="FILE", help="Write all results to a .csv or .json file.")
 @click.option(
     "--figures",
     type=Path,
     metavar="DIR",
-    help="Draw the mean completion time against each number of --vary, as PNG and SVG.",
+    help="Plot the mean completion time over each number in --vary, as PNG and SVG.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def sweep(
@@ -91,7 +97,7 @@ def sweep(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run TRACE under every combination, over all cores."""
+    """Simulate TRACE under every combination, on all cores."""
     _check_targets(out, figures)
     base = settings("fifo", options)
     combinations = product(
@@ -121,7 +127,7 @@ def sweep(
     axes = _numbers([task.settings for task in tasks])
     if figures is not None and not axes:
         raise InvalidInputError(
-            "there is nothing to draw: --figures needs a number in --vary, "
+            "nothing to plot: --figures needs a number in --vary, "
             "such as --vary length-error=0,0.7,2.3"
         )
     ended = _run(tasks, workers or os.cpu_count() or 1, show=interactive() and not as_json)
@@ -154,16 +160,16 @@ def varied(texts: Iterable[str]) -> Iterator[dict[str, Any]]:
         kind = _AXES.get(name)
         if kind is None or not values:
             raise InvalidInputError(
-                f"--vary {text} is not known; write OPTION=A,B with one of {', '.join(_AXES)}"
+                f"--vary {text} is invalid; expected OPTION=A,B with one of {', '.join(_AXES)}"
             )
-        # Values of some options hold commas themselves; those are told apart by semicolons.
+        # Values that contain commas themselves are separated by semicolons.
         parts = values.split(";" if ";" in values else ",")
         axes[name] = [(_field(name), kind.convert(part.strip(), None, None)) for part in parts]
     return (dict(chosen) for chosen in product(*axes.values()))
 
 
 def _check_targets(out: Path | None, figures: Path | None) -> None:
-    """Refuse before a long run what could not be written after it."""
+    """Refuse, before a long run, files that could not be written after it."""
     if out is not None:
         check_writable(out)
         if out.suffix not in {".csv", ".json"}:
@@ -185,12 +191,12 @@ def seed_list(text: str) -> list[int]:
     except ValueError:
         seeds = []
     if not 0 < len(seeds) <= SEEDS_MAX:
-        raise InvalidInputError(f"seeds {text!r} are not known; write 0..9 or 1,5,7")
+        raise InvalidInputError(f"seeds {text!r} are invalid; expected 0..9 or 1,5,7")
     return seeds
 
 
 def with_seed(trace: str, seed: int) -> str:
-    """The same generated trace with another seed; files stay as they are."""
+    """A generated trace with another seed; a file is not changed."""
     if not trace.startswith("generate:"):
         return trace
     kind, _, query = trace.partition("?")
@@ -210,14 +216,14 @@ def _run(tasks: list[Task], workers: int, *, show: bool) -> list[Summary | Tread
 
 
 def _numbers(runs: Sequence[Settings]) -> list[str]:
-    """Axes of numbers of which the runs have several."""
+    """The numeric options with more than one value."""
     axes = [name for name, kind in _AXES.items() if isinstance(kind, Number)]
     values = {name: {_value(chosen, name) for chosen in runs} - {None} for name in axes}
     return [name for name in axes if len(values[name]) > 1]
 
 
 def _draw(done: _Done, axis: str, directory: Path) -> list[Path]:
-    """One line for every other choice that differs."""
+    """Plot one line for each combination of the other options."""
     differ = [name for name in _differing(done) if name not in {axis, "seed"}]
     lines: dict[str, dict[float, list[float]]] = {}
     for task, summary in done:
@@ -230,7 +236,7 @@ def _draw(done: _Done, axis: str, directory: Path) -> list[Path]:
 
 
 def _differing(done: _Done) -> list[str]:
-    """The policy, and what else tells these runs apart."""
+    """The policy, and the other options that differ between these runs."""
     values = {name: {_value(task.settings, name) for task, _ in done} for name in _COLUMNS}
     return [name for name in _COLUMNS if name == "policy" or len(values[name]) > 1]
 

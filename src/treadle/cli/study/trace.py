@@ -32,10 +32,12 @@ def trace() -> None:
 
 @trace.command()
 @click.argument("file")
-@click.option("--cluster", metavar="CLUSTER", help=f"Say the load on this: {_CLUSTER_HELP}")
+@click.option(
+    "--cluster", metavar="CLUSTER", help=f"Show the load on this cluster: {_CLUSTER_HELP}"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
-    """Say what is in FILE, a trace of any known format or generate:KIND?jobs=1000&seed=0."""
+    """Describe FILE, a trace of any known format or generate:KIND?jobs=1000&seed=0."""
     machines = None if cluster is None else cluster_of(cluster)
     described = describe_workload(_read(file, machines), machines)
     if as_json:
@@ -49,7 +51,7 @@ def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
 @click.argument("out")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def convert(file: str, out: str, *, force: bool) -> None:
-    """Write FILE as Treadle's own CSV to OUT; - is the standard output, .gz packs it."""
+    """Convert FILE to Treadle's own CSV; OUT may be - for standard output, .gz compresses."""
     _check_out(out, force=force)
     _put(_read(file), out, force=force, then=f"treadle trace describe {out}")
 
@@ -57,21 +59,25 @@ def convert(file: str, out: str, *, force: bool) -> None:
 @trace.command("generate")
 @click.argument("kind", metavar="KIND")
 @click.argument("out", default="-")
-@click.option("--jobs", type=int, default=1000, show_default=True, help="How many jobs.")
+@click.option("--jobs", type=int, default=1000, show_default=True, help="Number of jobs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="The same seed, the same jobs."
+    "--load",
+    type=float,
+    default=0.9,
+    show_default=True,
+    help="Work relative to the cluster's capacity.",
 )
-@click.option("--load", type=float, default=0.9, show_default=True, help="Work over capacity.")
 @click.option("--cluster", default="8x8", show_default=True, help=_CLUSTER_HELP)
 @click.option("--arrivals", default="", help="For aiturbo: bursts, daily or poisson.")
 @click.option(
     "--longest",
     type=int,
     metavar="SECONDS",
-    help="For philly: no job takes longer.  [default: 60 days]",
+    help="For philly: the longest job.  [default: 60 days]",
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print a description as JSON.")
 def generate_trace(
     kind: str,
     out: str,
@@ -85,7 +91,7 @@ def generate_trace(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Draw a workload of KIND for a cluster and write it to OUT; - is the standard output."""
+    """Generate a workload of KIND for a cluster; OUT may be - for standard output."""
     machines = cluster_of(cluster)
     _check_out(out, force=force)
     with _progress(jobs, f"drawing {kind}") as advance:
@@ -110,17 +116,17 @@ generate_trace.epilog = "\b\n" + "\n".join(f"{name:<9} {line}" for name, line in
 
 
 def _check_out(out: str, *, force: bool) -> None:
-    """Refuse an OUT that cannot be written before any work is done for it."""
+    """Refuse an OUT that cannot be written, before any work is done."""
     if not out:
-        raise InvalidInputError("OUT is empty; expected the name of a file, or - for the output")
+        raise InvalidInputError("OUT is empty; expected a file name, or - for standard output")
     if out != "-":
         check_writable(Path(out), force=force)
 
 
 def _read(file: str, machines: Cluster | None = None) -> Workload:
-    """The workload, with a bar over the bytes of a file that takes long."""
+    """Read the workload, with a progress bar for a large file."""
     path = Path(file)
-    # Not Path.is_file, which raises for a name that no file system takes; loading has words for it.
+    # Not Path.is_file, which raises for an impossible name; the loader reports that better.
     if file.startswith(GENERATE) or not os.path.isfile(file):  # noqa: PTH113
         return load_workload(file, cluster=machines)
     with _progress(path.stat().st_size, f"reading {path.name}") as advance:
@@ -128,8 +134,8 @@ def _read(file: str, machines: Cluster | None = None) -> Workload:
 
 
 def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
-    """Write the workload and say so, with what to do next."""
-    # A bar between the lines of a trace on the same screen would help nobody.
+    """Write the workload, and suggest the next command."""
+    # No bar if the trace itself goes to the same terminal.
     shown = out != "-" or not sys.stdout.isatty()
     with _progress(len(workload.jobs), f"writing {Path(out).name}", shown=shown) as advance:
         if out == "-":
@@ -146,7 +152,7 @@ def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
 
 @contextmanager
 def _progress(total: int, label: str, *, shown: bool = True) -> Iterator[Advance]:
-    """What to tell of progress: a bar where a person looks on, nobody elsewhere."""
+    """A progress bar if there is a terminal, otherwise nothing."""
     if not (shown and sys.stderr.isatty()):
         yield ignore
         return

@@ -1,4 +1,4 @@
-"""The command that was typed, as a line that can be typed again."""
+"""The present command line, in a form that can be run again."""
 
 import shlex
 
@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 
 def command_line(context: click.Context) -> str:
-    """The verb, its arguments, and the options that were given; defaults are left out."""
+    """The command, its arguments and the given options, without defaults."""
     words = context.command_path.split()
     options: list[str] = []
     for parameter in context.command.params:
