@@ -263,7 +263,7 @@ class ValueClient:
 
 @dataclass
 class Moment:
-    """Time that passes only while somebody waits."""
+    """Time that passes only during pauses."""
 
     s: float = 0.0
 

@@ -127,7 +127,7 @@ def test_a_journal_says_what_the_run_said(capsys: pytest.CaptureFixture[str], jo
 def test_a_journal_takes_no_options_of_a_run(
     capsys: pytest.CaptureFixture[str], journal: str
 ) -> None:
-    sentence = "run.jsonl is a journal, which says itself how it ran; leave {} out"
+    sentence = "run.jsonl is a journal, which contains its settings; remove {}"
     assert refused(capsys, journal, "--policy", "fifo") == sentence.format("--policy")
     assert refused(capsys, journal, "--cluster", "1x2") == sentence.format("--cluster")
 

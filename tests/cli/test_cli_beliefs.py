@@ -24,16 +24,19 @@ def said(**settings: object) -> list[str]:
         (
             {"belief": "learned", "belief_error": 0.1},
             [
-                "policies know the speeds of jobs that they have seen run, and no others",
+                "policies know only the speeds of jobs that have run",
                 "measured speeds are off by a log-normal factor of 0.1",
             ],
         ),
-        ({"belief": "prior"}, ["policies know no speeds and take every job to scale linearly"]),
+        (
+            {"belief": "prior"},
+            ["policies know no speeds and assume that every job scales linearly"],
+        ),
         (
             {"belief_error": 0.7, "length_error": 2.3},
             [
                 "policies mispredict speeds by a log-normal factor of 0.7",
-                "policies are told lengths off by a log-normal factor of 2.3",
+                "policies see job lengths that are off by a log-normal factor of 2.3",
             ],
         ),
     ],

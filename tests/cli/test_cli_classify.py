@@ -99,12 +99,12 @@ def test_the_rules_are_listed() -> None:
 
 
 def test_mistakes_are_one_sentence() -> None:
-    assert refused() == "no log is given; write treadle classify LOG, or --list-rules"
+    assert refused() == "no log given; expected treadle classify LOG, or --list-rules"
     assert refused("no.log") == "cannot read no.log: No such file or directory"
     assert refused(".") == "cannot read .: it is a directory; expected a file"
     assert refused("key.log", "key.log") == "key.log is given twice; give each rank's log once"
     assert refused("key.log", "--exit", "1", "--signal", "9") == (
-        "--exit and --signal exclude each other; a job ends by one of them"
+        "--exit and --signal cannot be combined"
     )
     assert refused("key.log", "--exit", "999") == (
         "--exit is 999; expected 0 to 255, or -N for signal N"

@@ -27,7 +27,7 @@ def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Treadle for 2 devices, policy afs: ")
+    assert lines[0].startswith("Treadle on 2 devices, policy afs: ")
     for name in ("vision", "probe-a", "probe-b", "tuning", "probe-c"):
         assert any(line.endswith(f"{name:<8} finished") for line in lines), done.stdout
     heads = next(line for line in lines if line.startswith("JOB"))

@@ -105,15 +105,14 @@ def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> N
     assert printed(capsys, client, "ps", "-u", "anna") == (
         "ID  NAME  STATE    DEVICES  TIME  REASON\n"
         "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
-        "1 more of other users; treadle ps --all shows them\n"
+        "1 more of other users; treadle ps --all lists them\n"
     )
 
 
 def test_ps_without_jobs_says_what_to_do(capsys) -> None:
     empty = ValueClient()
     assert printed(capsys, empty, "ps", "--all") == (
-        "no jobs; treadle submit -- python train.py submits one, treadle ps -a shows those "
-        "that ended\n"
+        "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs\n"
     )
     assert printed(capsys, empty, "ps", "--name", "x") == "no such jobs\n"
     others = ValueClient(views=JOBS)
@@ -187,7 +186,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "  after      7\n"
         "\n"
         "ATTEMPT  DEVICES       STARTED  TIME  HOW IT ENDED\n"
-        "1        box:0, box:1  5m ago     5m  runs\n"
+        "1        box:0, box:1  5m ago     5m  running\n"
     )
 
 
@@ -225,7 +224,7 @@ def test_describe_tells_why_a_job_failed_and_what_to_do(capsys) -> None:
         "  advice     a smaller batch needs less of it\n"
         "\n"
         "ATTEMPT  DEVICES  STARTED  TIME  EXIT  HOW IT ENDED\n"
-        "1        box:0    5m ago     1m     1  the GPU had too little memory; tried ag..\n"
+        "1        box:0    5m ago     1m     1  the GPU had too little memory; retried\n"
         "2        box:1    2m ago     1m     1  the GPU had too little memory\n"
     )
 
@@ -233,8 +232,8 @@ def test_describe_tells_why_a_job_failed_and_what_to_do(capsys) -> None:
 def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
     assert treadle(ValueClient(), "status") == 0
     assert capsys.readouterr().err == (
-        f"treadle: this command is of version {__version__}; treadle down and treadle up renew "
-        "the daemon\n"
+        f"treadle: this command has version {__version__}; restart the daemon with treadle down "
+        "and treadle up\n"
     )
     assert treadle(ValueClient(found=replace(STATUS, version=__version__)), "status") == 0
     assert capsys.readouterr().err == ""
@@ -243,9 +242,9 @@ def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
 def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
     client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True))
     assert printed(capsys, client, "status") == (
-        "treadle 1.2.3 runs since 2h05m, pid 4242\n"
+        "treadle 1.2.3 is running, up 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
-        "  jobs     5 running, 12 waiting, 1 held; draining: nothing new is started\n"
+        "  jobs     5 running, 12 waiting, 1 held; draining: no more jobs start\n"
         "  policy   afs\n"
         "  store    sqlite\n"
         "  socket   /run/user/1000/treadle/treadle.sock\n"
@@ -306,13 +305,13 @@ def test_usage_is_in_device_hours(capsys) -> None:
         "USER    TENANT   JOBS  ALLOCATED      USED  FAILED\n"
         "anna    nlp     1,200   1,234.50  1,000.25    3.00\n"
         "=cmd()              1       0.50              0.00\n"
-        "in device-hours; USED counts the share of time that devices were busy\n"
+        "in device-hours; USED counts the time that devices were busy\n"
     )
     assert client.asked == [("usage", NOW - 7 * 86_400)]
     unknown = printed(capsys, ValueClient(used=USED[1:]), "usage")
     assert unknown.endswith("\nin device-hours\n")
     assert "USED" not in unknown
-    assert printed(capsys, ValueClient(), "usage") == "no device was held in that time\n"
+    assert printed(capsys, ValueClient(), "usage") == "no device was allocated in that time\n"
 
 
 def test_usage_as_csv_gives_a_spreadsheet_no_formulas(capsys) -> None:
@@ -368,14 +367,14 @@ def test_tokens_are_listed_made_and_revoked(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "treadle_user_t1_secret\n"
     assert err == (
-        "treadle: a viewer's token for anna for 2d00h, shown only now; use it as "
+        "treadle: token with role viewer for anna for 2d00h, shown only once; use it as "
         "TREADLE_TOKEN, revoke "
         "it with treadle token revoke t1\n"
     )
-    assert printed(capsys, client, "token", "revoke", "t1") == "token t1 is revoked\n"
+    assert printed(capsys, client, "token", "revoke", "t1") == "token t1 revoked\n"
 
 
-def test_top_is_printed_once_where_nobody_watches(capsys) -> None:
+def test_top_is_printed_once_without_a_terminal(capsys) -> None:
     client = ValueClient(views=[BIG], machines=(replace(BOX, devices=BOX.devices[3:]),))
     assert printed(capsys, client, "top") == (
         "treadle 1.2.3, up 2h05m, policy afs: 3 of 8 devices free, 5 running, 12 waiting, 1 held\n"
@@ -396,11 +395,9 @@ def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Pat
         f"wrote {live} (16 bytes); treadle analyze {live} studies it\n"
     )
     assert live.read_bytes() == b'{"a":1}\n{"b":2}\n'
-    told = printed(capsys, client, "debug-bundle", "-o", str(packed))
+    shown = printed(capsys, client, "debug-bundle", "-o", str(packed))
     size = packed.stat().st_size
-    assert told == (
-        f"wrote {packed} (2 files, {size:,} bytes); look into it before you pass it on\n"
-    )
+    assert shown == (f"wrote {packed} (2 files, {size:,} bytes); review it before you share it\n")
     with tarfile.open(packed) as archive:
         assert archive.getnames() == ["treadle-debug/daemon.log", "treadle-debug/status.json"]
     assert {path.stat().st_mode & 0o777 for path in (live, packed)} == {0o600}
@@ -423,6 +420,6 @@ def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
 
     assert treadle(Hostile(), "debug-bundle", "-o", str(tmp_path / "x.tar.gz")) == 2
     assert capsys.readouterr().err == (
-        "treadle: the daemon names a file ../../.bashrc, which is no plain name\n"
+        "treadle: the daemon sent a file named ../../.bashrc, which is not a plain file name\n"
     )
     assert not list(tmp_path.iterdir())

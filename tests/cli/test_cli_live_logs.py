@@ -69,7 +69,8 @@ def test_attempts_by_number_and_by_time(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "second\nthird\n"
     assert err == (
-        "treadle: lines carry no times: 2 attempts ran in the last 10m, the first begun 15m ago\n"
+        "treadle: lines have no timestamps: 2 attempts ran in the last 10m, the first started "
+        "15m ago\n"
         "treadle: attempt 2 of job 9\n"
         "treadle: attempt 3 of job 9\n"
     )
@@ -83,10 +84,10 @@ def test_what_is_not_there_is_said(capsys) -> None:
     assert treadle(client, "logs", "9", "--rank", "x") == 2
     assert treadle(client, "logs", "9", "--attempt", "1", "--since", "1h") == 2
     assert capsys.readouterr().err == (
-        "treadle: job 11 has not run yet and printed nothing: 8 are asked for and 3 are free\n"
+        "treadle: job 11 has not run yet: 8 are asked for and 3 are free\n"
         "treadle: attempt 1 of job 9 has no rank 3\n"
         "treadle: --rank is x; expected a number from 0, or all (see treadle logs --help)\n"
-        "treadle: --attempt and --since say two things; keep one (see treadle logs --help)\n"
+        "treadle: --attempt and --since cannot be combined (see treadle logs --help)\n"
     )
 
 
@@ -155,21 +156,21 @@ def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> N
         def job(self, identity: str) -> JobDetail:
             if self.step == 3 and self.away:
                 self.away -= 1
-                raise UnreachableError("nobody")
+                raise UnreachableError("no daemon")
             return super().job(identity)
 
     assert treadle(Restarting(), "logs", "9", "-f") == 0
     out, err = capsys.readouterr()
     assert out == "half a line\nagain\nend\n"
     assert err.splitlines()[0] == (
-        "treadle: the daemon does not answer; jobs run on, and this waits a minute for it"
+        "treadle: the daemon does not answer; jobs keep running, retrying for a minute"
     )
 
 
 def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:
     class Gone(ValueClient):
         def job(self, identity: str) -> JobDetail:
-            raise UnreachableError("nobody")
+            raise UnreachableError("no daemon")
 
     moment = Moment()
     session = Session(connect=Gone, stopwatch=moment.stopwatch, pause=moment.pause)
@@ -186,7 +187,7 @@ def test_ctrl_c_leaves_the_job_running(capsys) -> None:
     client = Interrupted(views=[running("9")])
     assert treadle(client, "logs", "9", "-f") == 101
     assert capsys.readouterr().err == (
-        "treadle: detached; job 9 runs on (treadle cancel 9 stops it)\n"
+        "treadle: detached; job 9 keeps running (treadle cancel 9 stops it)\n"
     )
 
 

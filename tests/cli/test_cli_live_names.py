@@ -29,7 +29,7 @@ def test_a_name_that_only_others_use_is_refused_with_the_id_to_say(capsys, verb)
     assert client.asked == []
     assert capsys.readouterr().err == (
         "treadle: no job of yours has the name sleep, but job 11 of anna has; "
-        "say the id if you mean that one\n"
+        "use its id to select it\n"
     )
 
 
@@ -39,7 +39,7 @@ def test_over_the_network_a_name_of_two_users_is_refused(capsys, monkeypatch) ->
     assert treadle(client, "cancel", "sleep") == 2
     assert client.asked == []
     assert capsys.readouterr().err == (
-        "treadle: sleep is the name of jobs of anna and bob; say which by id\n"
+        "treadle: sleep is the name of jobs of anna and bob; use an id\n"
     )
 
 
@@ -67,9 +67,7 @@ def test_a_job_may_start_after_an_array_by_its_id_or_name(capsys) -> None:
     assert (request.after, request.after_any) == (("13", "13"), ("13_1",))
     capsys.readouterr()
     assert treadle(client, "submit", "--after", "two", "--", "x") == 2
-    assert capsys.readouterr().err == (
-        "treadle: two is the name of 2 jobs (15, 16); say which by id\n"
-    )
+    assert capsys.readouterr().err == ("treadle: two is the name of 2 jobs (15, 16); use an id\n")
     assert treadle(client, "submit", "--after", "nobody", "--", "x") == 102
 
 

@@ -159,7 +159,7 @@ def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
         def job(self, identity: str) -> JobDetail:
             self.looks += 1
             if self.looks in (2, 3):
-                raise UnreachableError("nobody")
+                raise UnreachableError("no daemon")
             state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
             return detail(replace(running(identity), state=state))
 
@@ -167,13 +167,13 @@ def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "job 9 succeeded\n"
     assert err == (
-        "treadle: the daemon does not answer; jobs run on, and this waits a minute for it\n"
+        "treadle: the daemon does not answer; jobs keep running, retrying for a minute\n"
     )
 
 
 def test_words_that_are_no_text_are_refused(capsys) -> None:
     assert treadle(ValueClient(), "ps", "--name", "\udcff") == 2
-    assert capsys.readouterr().err == "treadle: a word of the command is not UTF-8 text\n"
+    assert capsys.readouterr().err == "treadle: an argument is not UTF-8 text\n"
 
 
 @pytest.mark.parametrize(
@@ -199,31 +199,31 @@ def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "shown"),
     [
-        ([], ("the daemon has left; jobs stay (5 running on, 13 waiting), and treadle up takes "
-             "them back\n")),
-        (["--drain"], ("the daemon starts nothing more and leaves when all have ended: 5 running, "
-                      "12 waiting, 1 held\n")),
-        (["--cancel"], "the daemon has cancelled its jobs and left\n"),
+        ([], ("the daemon stopped; jobs remain (5 still running, 13 waiting), and treadle up "
+             "picks them up again\n")),
+        (["--drain"], ("the daemon starts no more jobs and stops when the running ones have "
+                      "ended: 5 running, 12 waiting, 1 held\n")),
+        (["--cancel"], "the daemon cancelled its jobs and stopped\n"),
     ],
 )  # fmt: skip
-def test_down_says_what_becomes_of_the_jobs(words, told, capsys) -> None:
+def test_down_says_what_becomes_of_the_jobs(words, shown, capsys) -> None:
     client = ValueClient()
     assert treadle(client, "down", *words) == 0
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == shown
 
 
 def test_down_without_a_daemon_or_jobs(capsys) -> None:
     class Gone(ValueClient):
         def status(self) -> Status:
-            raise UnreachableError("nobody")
+            raise UnreachableError("no daemon")
 
     assert treadle(Gone(), "down") == 0
     idle = ValueClient(found=replace(STATUS, running=0, waiting=0, held=0))
     assert treadle(idle, "down") == 0
     assert capsys.readouterr().out == (
-        "no daemon runs here; nothing to stop\nthe daemon has left; there were no jobs\n"
+        "no daemon is running; nothing to stop\nthe daemon stopped; there were no jobs\n"
     )
 
 
@@ -233,7 +233,7 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
     assert treadle(client, "up", "--state", str(tmp_path), "--policy", "fifo", columns=200) == 0
     out, err = capsys.readouterr()
     assert out == (
-        "treadle 1.2.3 runs already, since 2h05m, pid 4242\n"
+        "treadle 1.2.3 is already running, up 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
         "  jobs     5 running, 12 waiting, 1 held\n"
         "  policy   afs\n"
@@ -242,17 +242,19 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
         f"  log      {tmp_path}/daemon.log\n"
     )
     assert err == (
-        "treadle: the options given were not used; treadle down stops it, treadle policy switches\n"
+        "treadle: the given options were ignored; run treadle down first, or treadle policy to "
+        "switch the policy\n"
     )
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--gpus", "0", "--avoid", "1"], "--gpus and --avoid say two things; keep one"),
-        (["--devices", "2", "--gpus", "0"], ("--devices is for CPU slots; leave out --gpus and "
-                                            "--avoid")),
-        (["--listen", "a:1", "--port", "1"], "--listen has a port of its own; leave out --port"),
+        (["--gpus", "0", "--avoid", "1"], "--gpus and --avoid cannot be combined"),
+        (["--devices", "2", "--gpus", "0"], ("--devices is for CPU slots and cannot be "
+                                            "combined with --gpus or --avoid")),
+        (["--listen", "a:1", "--port", "1"], ("--listen includes a port and cannot be "
+                                             "combined with --port")),
     ],
 )  # fmt: skip
 def test_up_refuses_what_contradicts_itself(words, sentence, capsys, monkeypatch) -> None:
@@ -267,8 +269,8 @@ def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypat
     monkeypatch.setenv("TREADLE_URL", "http://far:1")
     assert treadle(ValueClient(), "up") == 2
     assert capsys.readouterr().err == (
-        "treadle: --listen is nowhere; expected HOST:PORT, as 0.0.0.0:8437\n"
-        "treadle: TREADLE_URL is http://far:1, another server; unset it to start one here\n"
+        "treadle: --listen is nowhere; expected HOST:PORT, such as 0.0.0.0:8437\n"
+        "treadle: TREADLE_URL is http://far:1, another server; unset it to start a daemon here\n"
     )
 
 
@@ -285,10 +287,10 @@ def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypa
     assert [item.value for item in complete_jobs(context, argument, "b")] == ["big"]
     assert [item.value for item in complete_jobs(context, argument, "x")] == []
 
-    def nobody() -> ValueClient:
-        raise UnreachableError("nobody")
+    def unreachable() -> ValueClient:
+        raise UnreachableError("no daemon")
 
-    context.obj = Session(connect=nobody)
+    context.obj = Session(connect=unreachable)
     assert complete_jobs(context, argument, "") == []
 
 

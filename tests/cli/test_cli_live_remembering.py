@@ -22,7 +22,9 @@ def test_a_link_is_neither_followed_nor_written_through(tmp_path) -> None:
     other = tmp_path / "other"
     other.write_text('{"words": ["--admin", "eve"], "store": ""}')
     (tmp_path / FILE).symlink_to(other)
-    with pytest.raises(InvalidInputError, match="cannot be read from"):
+    with pytest.raises(
+        InvalidInputError, match="cannot read the options of the last treadle up from"
+    ):
         recall(tmp_path)
     remember(tmp_path, [], "x")
     assert "eve" in other.read_text()
@@ -30,7 +32,7 @@ def test_a_link_is_neither_followed_nor_written_through(tmp_path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_somebody_else_wrote_is_not_used(tmp_path) -> None:
+def test_a_file_of_another_user_is_not_used(tmp_path) -> None:
     remember(tmp_path, ["--admin", "eve"], "")
     os.chown(tmp_path / FILE, 65_534, -1)
     assert recall(tmp_path) == Remembered()
@@ -41,7 +43,7 @@ def test_what_somebody_else_wrote_is_not_used(tmp_path) -> None:
 )
 def test_a_file_that_is_damaged_is_said_to_be(tmp_path, content) -> None:
     (tmp_path / FILE).write_text(content)
-    with pytest.raises(InvalidInputError, match="it is not what treadle up wrote"):
+    with pytest.raises(InvalidInputError, match="it is damaged"):
         recall(tmp_path)
 
 
@@ -49,5 +51,5 @@ def test_options_that_are_no_longer_known_are_said_to_be(tmp_path, monkeypatch, 
     monkeypatch.delenv("TREADLE_URL", raising=False)
     remember(tmp_path, ["--gone", "4"], "")
     assert treadle(ValueClient(), "up", "--state", str(tmp_path)) == 2
-    assert "are not understood (No such option" in capsys.readouterr().err
+    assert "are invalid (No such option" in capsys.readouterr().err
     assert treadle(ValueClient(), "up", "--state", str(tmp_path), "--port", "0") == 0

@@ -129,22 +129,21 @@ def test_submit_starts_the_daemon_by_itself_and_two_at_once_start_one(home: Home
     answers = [process.communicate(timeout=PATIENCE_S) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], answers
     assert sorted(out for out, _ in answers) == ["1\n", "2\n"]
-    told = "".join(err for _, err in answers)
+    notes = "".join(err for _, err in answers)
     pid = json.loads(home.done("status", "--json"))["pid"]
-    assert f"no daemon was running; started one (pid {pid}," in told
+    assert f"no daemon was running; started one (pid {pid}," in notes
     assert home.treadle("wait", "1", "2") == Answer(
         0, "job 1 (true) succeeded\njob 2 (true) succeeded\n", ""
     )
     assert home.done("ps") == (
-        "no jobs; treadle submit -- python train.py submits one, treadle ps -a shows those "
-        "that ended\n"
+        "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs\n"
     )
     assert "SUCCEEDED" in home.done("ps", "-a")
 
 
 def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     """1. A job takes both slots. 2. Others wait for devices, a release, a job, their array.
-    3. Each is told apart. 4. The gate opens, and all end well, the array one at a time."""
+    3. Each has its own reason. 4. The gate opens, and all end well, the array one at a time."""
     wide = machine.submit("-n", "wide", "--devices", "2", *machine.gate("wide"))
     machine.ready("wide")
     queued = machine.submit("-n", "queued", "--", "true")
@@ -155,15 +154,15 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     never = machine.submit("-n", "never", "--devices", "5", "--", "true")
     assert (wide, queued, held, after, array, never) == ("1", "2", "3", "4", "5", "6")
 
-    told = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
-    assert told[queued].splitlines()[0].startswith("job 2 waits (")
-    assert "1st in the queue" in told[queued]
-    assert told[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
-    assert "job 4 is held (dependency)" in told[after] or "(dependency)" in told[after]
-    assert "it starts after job 1 (running)" in told[after]
-    assert "at most 1 member of array 5 may go at once" in told["5_1"]
-    assert told[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
-    assert "submit it with --devices 2 or fewer" in told[never]
+    answers = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
+    assert answers[queued].splitlines()[0].startswith("job 2 waits (")
+    assert "1st in the queue" in answers[queued]
+    assert answers[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
+    assert "job 4 is held (dependency)" in answers[after] or "(dependency)" in answers[after]
+    assert "it starts after job 1 (running)" in answers[after]
+    assert "at most 1 member of array 5 may go at once" in answers["5_1"]
+    assert answers[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
+    assert "submit it with --devices 2 or fewer" in answers[never]
 
     listed = machine.done("ps")
     assert "1       wide    RUNNING" in listed
@@ -214,7 +213,9 @@ def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
     leaving.send_signal(signal.SIGINT)
     _, err = leaving.communicate(timeout=PATIENCE_S)
     assert leaving.returncode == 101
-    assert err.endswith(f"treadle: detached; job {job} runs on (treadle cancel {job} stops it)\n")
+    assert err.endswith(
+        f"treadle: detached; job {job} keeps running (treadle cancel {job} stops it)\n"
+    )
     machine.open("talker")
     out, err = follower.communicate(timeout=PATIENCE_S)
     assert (follower.returncode, out) == (0, "in\nout\n")
@@ -230,10 +231,11 @@ def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> Non
     machine.ready("long")
     before = json.loads(machine.done("status", "--json"))
     assert machine.done("down") == (
-        "the daemon has left; jobs stay (1 running on, 1 waiting), and treadle up takes them back\n"
+        "the daemon stopped; jobs remain (1 still running, 1 waiting), and treadle up picks them "
+        "up again\n"
     )
     assert machine.treadle("ps").code == 110
-    assert machine.done("down") == "no daemon runs here; nothing to stop\n"
+    assert machine.done("down") == "no daemon is running; nothing to stop\n"
     up = machine.done("up", "--devices", "2")
     assert "policy   fifo" in up
     after = json.loads(machine.done("status", "--json"))
@@ -267,7 +269,7 @@ def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Ho
     assert home.treadle("wait", "1").code == 0
     home.done("down")
     answer = home.treadle("up")
-    assert answer.err == "treadle: with the options of the last time: --devices 3\n"
+    assert answer.err == "treadle: using the options of the last treadle up: --devices 3\n"
     assert "devices  3" in answer.out
     home.done("down")
     home.done("up", "--devices", "2", "--store", f"sqlite:///{home.folder}/other.db")

@@ -133,7 +133,7 @@ def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypa
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert refused(capsys, "--", "x") == (
-        "treadle: the present folder is gone; change to another\n"
+        "treadle: the current folder no longer exists; change to another\n"
     )
 
 
@@ -152,10 +152,10 @@ def test_a_script_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
     [
         ("--devicse 2", "job.sh line 1: No such option '--devicse'"),
         ("--devices x", 'job.sh line 1: --devices is "x"; expected a number such as 4, a range'),
-        ("--attach", "job.sh line 1: attach is for the command line; expected options that"),
-        ("other.sh", "job.sh line 1: source is for the command line; expected options that"),
-        ("-- python x", "job.sh line 1: the command is this script; leave out -- ..."),
-        ("--help", "job.sh line 1: --help is for the command line"),
+        ("--attach", "job.sh line 1: attach is only for the command line; expected options that"),
+        ("other.sh", "job.sh line 1: source is only for the command line; expected options that"),
+        ("-- python x", "job.sh line 1: the script itself is the command; remove -- ..."),
+        ("--help", "job.sh line 1: --help is only for the command line"),
         ("--secret A=b", "job.sh line 1: --secret takes only the name of a variable"),
     ],
 )
@@ -173,8 +173,9 @@ def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
                                  f"goes after -- {help_}")),
         (("train.sh",), ("there is no file train.sh; a command goes after --, as in treadle "
                         "submit -- train.sh\n")),
-        (("--secret", "A=b", "--", "x"), ("--secret takes only the name of a variable, as others "
-         "can read a command line; export the value, or use --secret-file NAME=PATH\n")),
+        (("--secret", "A=b", "--", "x"), ("--secret takes only the name of a variable, since "
+         "other users can read a command line; export the value, or use --secret-file "
+         "NAME=PATH\n")),
         (("--secret", "NOT_SET", "--", "x"), ("--secret NOT_SET: NOT_SET must come from your "
          "environment, where it is not set; export it and submit again\n")),
         (("--env", "NOT_SET", "--", "x"), ("--env NOT_SET: NOT_SET must come from your "
@@ -208,7 +209,7 @@ def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> 
         "job 12 (big) submitted: 3rd in the queue, starts in 5m to 20m\n"
         "  note: it stays at the size it gets\n"
         "  treadle logs -f 12  follow its output\n"
-        "  treadle why 12      why it waits, or has what it has\n"
+        "  treadle why 12      why it waits or runs\n"
         "  treadle cancel 12   stop it\n"
     )
 
@@ -248,10 +249,10 @@ def test_nothing_waits_for_a_job_that_can_never_run(capsys, words) -> None:
     client = ValueClient(views=[job("12", cause="never fits")], whys={"12": never})
     assert treadle(client, *words) == 100
     out, err = capsys.readouterr()
-    told = (
+    shown = (
         out + err.removeprefix("treadle: ") if words[0] == "wait" else err.removeprefix("treadle: ")
     )
-    assert told == "job 12 can never run: it needs 16 devices and there are 8\n"
+    assert shown == "job 12 can never run: it needs 16 devices and there are 8\n"
 
 
 def test_of_several_jobs_the_others_are_waited_for_all_the_same(capsys) -> None:
@@ -277,9 +278,9 @@ def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:
     client = ValueClient(made=array, whys={"13_0": starting})
     assert treadle(client, "submit", "-a", "0-1", "--", "x") == 0
     assert capsys.readouterr().out == (
-        "array 13 with 2 jobs submitted: it starts now\n"
+        "array 13 with 2 jobs submitted: starting now\n"
         "  treadle logs -f 13_0  follow its output\n"
-        "  treadle why 13_0      why it waits, or has what it has\n"
+        "  treadle why 13_0      why it waits or runs\n"
         "  treadle cancel 13     stop it\n"
     )
     repeated = Submitted(id="12", jobs=("12",), position=2, repeated=True)
@@ -297,7 +298,7 @@ def test_a_job_that_does_not_queue_says_what_it_waits_for(capsys) -> None:
     client.whys = {"12": after}
     assert treadle(client, "submit", "--after", "first", "--", "x") == 0
     assert sent(client).after == ("9",)
-    assert capsys.readouterr().out.startswith("job 12 submitted: it waits: it starts after job 9\n")
+    assert capsys.readouterr().out.startswith("job 12 submitted: it starts after job 9\n")
 
 
 def test_only_the_id_or_only_json(capsys) -> None:
@@ -329,7 +330,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     never = ValueClient(would=DryRun(jobs=1, sizes=(16,), starts_now=False, never_fits="8 there"))
     assert treadle(never, "submit", "--dry-run", "--", "x") == 2
     assert capsys.readouterr().out.startswith(
-        "would never run here; nothing was submitted\n  because  8 there\n"
+        "could never run here; nothing was submitted\n  because  8 there\n"
     )
 
 
@@ -349,7 +350,7 @@ def test_ctrl_c_detaches_and_the_job_runs_on(capsys) -> None:
 
     assert treadle(Interrupted(), "submit", "--attach", "-q", "--", "x") == 101
     assert capsys.readouterr().err == (
-        "treadle: detached; job 12 runs on (treadle logs -f 12 follows it, treadle cancel 12 "
+        "treadle: detached; job 12 keeps running (treadle logs -f 12 follows it, treadle cancel 12 "
         "stops it)\n"
     )
 

@@ -148,16 +148,14 @@ def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
     assert capsys.readouterr().out.startswith("job 11 is held")
     client.views.append(job("12", name="big"))
     assert treadle(client, "why", "big") == 2
-    assert capsys.readouterr().err == (
-        "treadle: big is the name of 2 jobs (11, 12); say which by id\n"
-    )
+    assert capsys.readouterr().err == ("treadle: big is the name of 2 jobs (11, 12); use an id\n")
 
 
 def test_why_of_an_array_asks_which_of_its_jobs(capsys) -> None:
     client = ValueClient(views=[job("13_0", array="13", index=0)])
     assert treadle(client, "why", "13") == 2
     assert capsys.readouterr().err == (
-        "treadle: 13 is an array; say which of its jobs, such as 13_0 (treadle ps --array 13 lists "
+        "treadle: 13 is an array; name one of its jobs, such as 13_0 (treadle ps --array 13 lists "
         "them)\n"
     )
 

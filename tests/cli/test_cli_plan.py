@@ -8,7 +8,7 @@ from treadle.cli.study.plan import plan
 from treadle.core.errors import InvalidInputError
 
 GPT2 = """\
-gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (2x4), 4 cores for each
+gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (2x4), 4 cores per device
 
 plan        s/iter  samples/s   GiB  host GiB  fits
 d8 zero-2    0.723       22.1  22.1       2.0  yes
@@ -18,7 +18,7 @@ d1 p8 x16    0.826       19.4  11.6       2.0  yes
 d8           0.830       19.3  39.9       2.0  yes
 d8 offload   1.374       11.6  21.5       4.9  yes
 
-the best of each kind out of 36 plans; --all lists every one
+the best of each kind out of 36 plans; --all lists all
 """
 
 
@@ -76,7 +76,7 @@ def test_json_has_every_field_and_the_whole_sentence(capsys: pytest.CaptureFixtu
 def test_a_size_without_any_plan(capsys: pytest.CaptureFixture[str]) -> None:
     run("vit", "--devices", "3")
     assert capsys.readouterr().out.endswith(
-        "no plan gives every device whole samples of a batch of 64\n"
+        "no plan gives each device the same number of samples; the batch is 64\n"
     )
 
 
@@ -92,12 +92,15 @@ def test_a_size_without_any_plan(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             ["gpt2", "--nodes", "4+x"],
-            "--nodes is '4+x'; expected devices on each node, as in 4+4",
+            "--nodes is '4+x'; expected devices on each node, such as 4+4",
         ),
-        (["gpt2", "--nodes", "4+0"], "--nodes is '4+0'; expected devices on each node, as in 4+4"),
+        (
+            ["gpt2", "--nodes", "4+0"],
+            "--nodes is '4+0'; expected devices on each node, such as 4+4",
+        ),
         (
             ["gpt2", "--nodes", "4+4", "--devices", "4"],
-            "--nodes 4+4 holds 8 devices and --devices says 4; leave one of them out",
+            "--nodes 4+4 has 8 devices and --devices is 4; remove one of them",
         ),
         (["gpt2", "--nodes", "9999"], "--nodes names 9999 devices; expected 4096 at most"),
     ],

@@ -61,7 +61,7 @@ def test_the_mean_completion_time_is_drawn_against_every_number(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["speed=1", "length-error", "length-error="])
 def test_what_cannot_vary_is_refused(text: str) -> None:
     assert refused("--vary", text).startswith(
-        f"--vary {text} is not known; write OPTION=A,B with one of belief, belief-error, "
+        f"--vary {text} is invalid; expected OPTION=A,B with one of belief, belief-error, "
     )
 
 

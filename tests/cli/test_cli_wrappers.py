@@ -34,7 +34,7 @@ def test_a_policy_with_wrappers_runs_a_trace_to_its_end(policy: str) -> None:
 
 def test_wrappers_are_listed_under_a_heading() -> None:
     lines = treadle("policies").splitlines()
-    heading = lines.index("wrappers, which any policy can wear: POLICY+WRAPPER+WRAPPER")
+    heading = lines.index("wrappers, which can be added to any policy: POLICY+WRAPPER+WRAPPER")
     assert any(line.startswith("locality ") for line in lines[heading:])
     assert "            +dedicated?from=4" in lines[heading:]
     kinds = {row["name"]: row["kind"] for row in json.loads(treadle("policies", "--json"))}

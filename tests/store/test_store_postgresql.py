@@ -201,7 +201,7 @@ def test_two_schemas_of_a_database_are_two_stores(server: PostgresServer) -> Non
         assert len(other.lines(0)) == 2
 
 
-def test_a_table_that_somebody_has_locked_is_waited_for(postgresql_url: str) -> None:
+def test_a_locked_table_is_waited_for(postgresql_url: str) -> None:
     tried = Event()
     begun: list[str] = []
 

@@ -1,1 +1,1 @@
-"""The command line: one file for each verb, loaded when it is used."""
+"""The command line: one module per command, imported when it is used."""

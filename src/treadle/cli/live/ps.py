@@ -18,7 +18,11 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
 @click.command()
 @click.option("-a", "--ended", is_flag=True, help="Also jobs that have ended.")
 @click.option("-u", "--user", metavar="USER", help="Jobs of this user; default: yours.")
+<<<<<<< HEAD
 @click.option("--all", "everybody", is_flag=True, help="Jobs of all users.")
+=======
+@click.option("--all", "all_users", is_flag=True, help="Jobs of all users.")
+>>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only jobs in this state.")
 @click.option("--array", default="", metavar="ID", help="The members of this array.")
 @click.option("--name", default="", help="Jobs of this name.")
@@ -35,7 +39,7 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
 def ps(
     ended: bool,
     user: str | None,
-    everybody: bool,
+    all_users: bool,
     states: tuple[str, ...],
     array: str,
     name: str,
@@ -47,7 +51,7 @@ def ps(
 ) -> None:
     """List jobs in scheduling order."""
     here = session()
-    mine = "" if everybody or array else here.me
+    mine = "" if all_users or array else here.me
     wanted = _states(states)
     which = {
         "states": wanted,
@@ -82,9 +86,9 @@ def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
     found = _find(here, which, expand=expand, limit=limit)
     if not found.views:
         return _nothing(here, which)
-    everybody = not which["user"]
+    all_users = not which["user"]
     text = job_table(
-        found.views, here.now(), width=here.width, expand=expand, user=everybody, colour=here.colour
+        found.views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
     )
     if found.uncounted:
         more = several(found.uncounted, "more job")

@@ -1,7 +1,7 @@
 """A full-screen view that is redrawn in place, on the terminal's second screen.
 
-Six control sequences that every terminal since the VT220 knows; a library for it took 70 ms to
-import, more than the whole of `treadle ps`.
+Six control sequences that terminal emulators share; rich, which did this before, took 55 ms to
+import and was used for nothing else.
 """
 
 import sys
