@@ -71,7 +71,11 @@ CLOCK_READERS |= {
 }
 CLOCK_READERS |= {"cli/study/analyze.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
-CLOCK_READERS |= {"engines/node/supervisor.py", "engines/node/output_capture.py", "store/deadline.py"}
+CLOCK_READERS |= {
+    "engines/node/supervisor.py",
+    "engines/node/output_capture.py",
+    "store/deadline.py",
+}
 CLOCK_READERS |= {"client/pace.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {

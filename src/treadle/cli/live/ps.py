@@ -18,11 +18,7 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
 @click.command()
 @click.option("-a", "--ended", is_flag=True, help="Also jobs that have ended.")
 @click.option("-u", "--user", metavar="USER", help="Jobs of this user; default: yours.")
-<<<<<<< HEAD
-@click.option("--all", "everybody", is_flag=True, help="Jobs of all users.")
-=======
 @click.option("--all", "all_users", is_flag=True, help="Jobs of all users.")
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only jobs in this state.")
 @click.option("--array", default="", metavar="ID", help="The members of this array.")
 @click.option("--name", default="", help="Jobs of this name.")

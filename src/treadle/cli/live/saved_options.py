@@ -47,19 +47,11 @@ def recall(folder: Path) -> Remembered:
         kept = json.loads(content)
         words, store = kept["words"], kept["store"]
     except (ValueError, KeyError, TypeError, RecursionError):
-<<<<<<< HEAD
-        raise _unusable(path, "treadle up did not write it") from None
-    if not isinstance(store, str) or not isinstance(words, list):
-        raise _unusable(path, "treadle up did not write it")
-    if not all(isinstance(word, str) and "\0" not in word for word in [*words, store]):
-        raise _unusable(path, "treadle up did not write it")
-=======
         raise _unusable(path, "it is damaged") from None
     if not isinstance(store, str) or not isinstance(words, list):
         raise _unusable(path, "it is damaged")
     if not all(isinstance(word, str) and "\0" not in word for word in [*words, store]):
         raise _unusable(path, "it is damaged")
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     return Remembered(tuple(words), store)
 
 

@@ -218,11 +218,7 @@ def _when(made: Submitted, answer: Why | None) -> str:
     if answer.state not in (State.PENDING, State.HELD):
         return "starting now"
     if answer.estimate is None or not place:
-<<<<<<< HEAD
-        return ": ".join(part for part in (place or "waiting", plain(answer.because)) if part)
-=======
         return ": ".join(part for part in (place, plain(answer.because)) if part) or "waiting"
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     return f"{place}, starts {estimate_text(replace(answer.estimate, sentence=''))}"
 
 

@@ -18,11 +18,7 @@ from treadle.cli.study.options import (
 )
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean, duration, listed, several, times
-<<<<<<< HEAD
 from treadle.reports.run_history import JobHistory
-=======
-from treadle.reports.story import Story
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
 from treadle.sim.experiment import Experiment, prepare
 from treadle.traces.workload import Workload
 
@@ -102,11 +98,7 @@ def explanation(
 def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
     """The job's past, the jobs ahead of it, the free devices, and advice if there is any."""
     scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
-<<<<<<< HEAD
     job, story = scheduler.jobs[identity], recorder.histories[identity]
-=======
-    job, story = scheduler.jobs[identity], recorder.stories[identity]
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     lines = [f"submitted {duration(at_s - story.submitted_at)} earlier"]
     if story.preemptions:
         lines[0] += f", preempted {times(story.preemptions)} so far"
@@ -132,11 +124,7 @@ def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
     return lines
 
 
-<<<<<<< HEAD
 def _ended(story: JobHistory) -> str:
-=======
-def _ended(story: Story) -> str:
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     assert story.ended_at is not None, "a job that is neither active nor still to come has ended"
     took = duration(story.ended_at - story.submitted_at)
     return (

@@ -83,13 +83,8 @@ _RUN_OPTIONS = (
         show_default=True,
         metavar="changes|starts|warm|decisions|groups",
         help="When the restart cost is paid: at changes; also at first starts; the same, but "
-<<<<<<< HEAD
-        "growing jobs keep training; or (replications only) by every running job at every decision, of its "
-        "own or of its whole group.",
-=======
         "growing jobs keep training; or (replications only) by every running job at every "
         "decision, of its own or of its whole group.",
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     ),
     click.option(
         "--effects",
@@ -275,11 +270,7 @@ def read(trace: str, cluster_text: str, oversize: str) -> tuple[Workload, Cluste
     return workload, cluster
 
 
-<<<<<<< HEAD
 def warn_never_fit(unfit: Mapping[str, str]) -> None:
-=======
-def warn_never_fit(unfit: dict[str, str]) -> None:
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     """Warn about jobs that can never run, in one line."""
     if not unfit:
         return

@@ -179,12 +179,8 @@ def _nodes(shape: Shape) -> str:
 
 def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
     if not listed:
-<<<<<<< HEAD
-        return f"no plan gives each device the same number of samples; the batch is {model.facts.batch}"
-=======
         batch = model.facts.batch
         return f"no plan gives each device the same number of samples; the batch is {batch}"
->>>>>>> 4222f84b323490ebc1cdb00e4843a821f806270f
     rows = [
         (
             describe(c.plan),
