@@ -119,3 +119,16 @@ def test_repacking_leaves_ties_as_they_are() -> None:
     """At 5 s `first` has as much left as `second`, which has just arrived."""
     jobs = [job("first", size=4, length_s=10.0), job("second", size=4, length_s=5.0, at=5.0)]
     assert play("srsf?repack=on", jobs, until=9.0) == ["0 start first n0:0,1,2,3"]
+
+
+def test_two_that_stop_for_two_newcomers_stop_in_the_order_in_which_they_ran() -> None:
+    """The first newcomer evicts `last`, the second one `before`; `before` ranks first."""
+    jobs = [job("before", length_s=30.0), job("last", length_s=40.0)]
+    new = [job("first", length_s=1.0, at=5.0), job("second", length_s=2.0, at=5.0)]
+    lines = play("srtf", [*jobs, *new], "1x2", until=5.0)
+    assert [line for line in lines if line.startswith("5")] == [
+        "5 stop before",
+        "5 stop last",
+        "5 start first n0:1",
+        "5 start second n0:0",
+    ]
