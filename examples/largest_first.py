@@ -3,21 +3,31 @@
 python examples/largest_first.py
 """
 
-from treadle import Cluster, Job, JobSpec, Policy, Rank, Schedule, Snapshot
-from treadle.core.allocation import Allocation
-from treadle.core.ports import PerformanceModel
-from treadle.core.scheduler import Scheduler
-from treadle.models.scaling import ScalingModel
-from treadle.policies.base.placement import Fit, Placement, placement
+from treadle import (
+    Allocation,
+    Cluster,
+    Fit,
+    Job,
+    JobSpec,
+    PerformanceModel,
+    Placement,
+    Policy,
+    Profile,
+    Rank,
+    ScalingModel,
+    Schedule,
+    Scheduler,
+    SimulatedEngine,
+    Simulation,
+    Snapshot,
+    placement,
+)
 from treadle.reports.recorder import Recorder
-from treadle.sim.engine import SimulatedEngine
 from treadle.sim.experiment import recording
-from treadle.sim.run import Simulation
-from treadle.testing.builders import job
 
 
 class LargestFirst(Policy):
-    """The largest waiting job that fits goes first; nobody is preempted."""
+    """The largest waiting job that fits goes first; no job is preempted."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -45,13 +55,17 @@ def largest_first(placement: Placement, belief: PerformanceModel) -> LargestFirs
     return LargestFirst(placement)
 
 
+def job(name: str, size: int, length_s: float, at: float = 0.0) -> JobSpec:
+    """A job that takes so long on exactly so many devices."""
+    return JobSpec(name, length_s, (size,), profile=Profile(size=size), submit_at=at)
+
+
 def main() -> None:
-    cluster = Cluster.grid(2, 4)
-    jobs = [job("small", size=1, length_s=5), job("large", size=8), job("half", size=4, at=1)]
+    jobs = [job("small", 1, 5.0), job("large", 8, 100.0), job("half", 4, 100.0, at=1.0)]
     recorder = Recorder()
-    policy = largest_first(placement("consolidate"), ScalingModel())
+    scheduler = Scheduler(LargestFirst(placement("consolidate")), Cluster.grid(2, 4))
     engine = SimulatedEngine(jobs, ScalingModel())
-    Simulation(Scheduler(policy, cluster), engine, observers=(recording(recorder),)).run()
+    Simulation(scheduler, engine, observers=(recording(recorder),)).run()
     for name, story in recorder.stories.items():
         print(f"{name:6} started at {story.first_start_at:g} s, ended at {story.ended_at:g} s")
 

@@ -1,4 +1,8 @@
-"""Treadle schedules deep-learning training: it knows how fast each job would run, and uses it."""
+"""Treadle schedules deep-learning training: it knows how fast each job would run, and uses it.
+
+These are the public names: a client and what it sends, and all that a policy of your own needs
+(docs/add-a-policy.md).
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,12 +17,20 @@ if TYPE_CHECKING:
     from treadle.core.allocation import Allocation
     from treadle.core.cluster import Cluster, Device, Node
     from treadle.core.errors import InvalidInputError, PolicyError, TreadleError
-    from treadle.core.job import Job, JobSpec, Profile
+    from treadle.core.free import FreeDevices
+    from treadle.core.job import Job, JobId, JobSpec, Profile
     from treadle.core.plan import Plan
-    from treadle.core.ports import Policy
+    from treadle.core.ports import InterleavingModel, PerformanceModel, Policy
     from treadle.core.ranking import Rank
     from treadle.core.scheduler import Scheduler
     from treadle.core.snapshot import Reason, Schedule, Snapshot
+    from treadle.models.scaling import ScalingModel
+    from treadle.policies.base.ordered import Ordered
+    from treadle.policies.base.placement import Fit, Placement, placement
+    from treadle.policies.base.shares import Sharing
+    from treadle.policies.wrappers.wrapper import Refusing, Remembering, Wrapper
+    from treadle.sim.engine import SimulatedEngine
+    from treadle.sim.run import Simulation
     from treadle.wire.jobs import JobRequest
 
 __all__ = [
@@ -28,24 +40,39 @@ __all__ = [
     "Client",
     "Cluster",
     "Device",
+    "Fit",
+    "FreeDevices",
+    "InterleavingModel",
     "InvalidInputError",
     "Job",
+    "JobId",
     "JobRequest",
     "JobSpec",
     "Node",
+    "Ordered",
+    "PerformanceModel",
+    "Placement",
     "Plan",
     "Policy",
     "PolicyError",
     "Profile",
     "Rank",
     "Reason",
+    "Refusing",
+    "Remembering",
+    "ScalingModel",
     "Schedule",
     "Scheduler",
+    "Sharing",
+    "SimulatedEngine",
+    "Simulation",
     "Snapshot",
     "Start",
     "Stop",
     "TreadleError",
+    "Wrapper",
     "__version__",
+    "placement",
     "report",
 ]
 
@@ -56,12 +83,20 @@ _HOMES = {
     "treadle.core.allocation": ("Allocation",),
     "treadle.core.cluster": ("Cluster", "Device", "Node"),
     "treadle.core.errors": ("InvalidInputError", "PolicyError", "TreadleError"),
-    "treadle.core.job": ("Job", "JobSpec", "Profile"),
+    "treadle.core.free": ("FreeDevices",),
+    "treadle.core.job": ("Job", "JobId", "JobSpec", "Profile"),
     "treadle.core.plan": ("Plan",),
-    "treadle.core.ports": ("Policy",),
+    "treadle.core.ports": ("InterleavingModel", "PerformanceModel", "Policy"),
     "treadle.core.ranking": ("Rank",),
     "treadle.core.scheduler": ("Scheduler",),
     "treadle.core.snapshot": ("Reason", "Schedule", "Snapshot"),
+    "treadle.models.scaling": ("ScalingModel",),
+    "treadle.policies.base.ordered": ("Ordered",),
+    "treadle.policies.base.placement": ("Fit", "Placement", "placement"),
+    "treadle.policies.base.shares": ("Sharing",),
+    "treadle.policies.wrappers.wrapper": ("Refusing", "Remembering", "Wrapper"),
+    "treadle.sim.engine": ("SimulatedEngine",),
+    "treadle.sim.run": ("Simulation",),
     "treadle.wire.jobs": ("JobRequest",),
 }
 

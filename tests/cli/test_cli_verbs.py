@@ -121,12 +121,12 @@ def test_sweep_over_processes_gives_what_one_process_gives() -> None:
 @pytest.mark.parametrize(
     ("job", "at", "expected"),
     [
-        ("1", "5", "it asks for 4 devices and 2 of 4 are free; nobody waits ahead of it"),
+        ("1", "5", "it asks for 4 devices and 2 of 4 are free; no job waits ahead of it"),
         (
             "2",
             "5",
             (
-                "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
+                "2 devices are free and it asks for 1, but this policy lets no job overtake, "
                 "and job 1 ahead of it waits for 4"
             ),
         ),

@@ -20,7 +20,7 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
         why = live.why(job)
         assert short(why) == (
             "devices",
-            "it asks for 1 device and all 4 are taken; nobody waits ahead of it",
+            "it asks for 1 device and all 4 are taken; no job waits ahead of it",
             "",
             False,
             1,
@@ -50,7 +50,7 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
         job = await waits(live, devices="2")
         assert short(live.why(job)) == (
             "devices",
-            "it asks for 2 devices and 1 of 4 is free; nobody waits ahead of it",
+            "it asks for 2 devices and 1 of 4 is free; no job waits ahead of it",
             "submitted with --devices 1 it would start now",
             False,
             1,
@@ -66,7 +66,7 @@ def test_a_job_of_several_sizes_is_told_what_it_needs_at_least(tmp_path: Path) -
         job = await waits(live, devices="2..4")
         assert short(live.why(job))[:3] == (
             "devices",
-            "it needs at least 2 devices and 1 of 4 is free; nobody waits ahead of it",
+            "it needs at least 2 devices and 1 of 4 is free; no job waits ahead of it",
             "submitted with --devices 1 it would start now",
         )
 
@@ -246,7 +246,7 @@ def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
         assert short(live.why(job)) == (
             "order",
             (
-                "2 devices are free and it asks for 1, but this policy lets nobody overtake, and "
+                "2 devices are free and it asks for 1, but this policy lets no job overtake, and "
                 f"job {big} ahead of it waits for 4"
             ),
             f"treadle priority {job} 1 (for admins) starts it now",
@@ -270,7 +270,7 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
         await until(live, State.RUNNING, jobs=(job,))
         await until(live, State.PENDING, jobs=(first,))
         assert live.why(first).because == (
-            "it asks for 4 devices and 3 of 4 are free; nobody waits ahead of it"
+            "it asks for 4 devices and 3 of 4 are free; no job waits ahead of it"
         )
 
     told(story, tmp_path, policy="backfill+steady?run_s=0&rest_s=0")

@@ -1,1 +1,1 @@
-"""The scheduling core: facts in, orders out, and nothing but the standard library."""
+"""The scheduling core: facts in, orders out, on the standard library alone."""

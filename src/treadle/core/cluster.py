@@ -1,4 +1,4 @@
-"""What there is to hand out: devices on nodes, nodes in a cluster."""
+"""Devices on nodes, nodes in a cluster."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""From where we are to where a policy wants to be: the orders, in an order that is always safe.
+"""From the present allocations to those a policy wants: orders, in a sequence that is always safe.
 
 Applied one after another to the current allocations, the orders give the target, and no prefix of
 them books a device twice. Jobs that only let go come first; a job that needs another's devices
 follows it and names it in `after`. When jobs want to swap devices in a circle, one of them has to
-stop and start again, since nobody could move first.
+stop and start again, since none of them could move first.
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ def _in_a_circle(
     after: Mapping[JobId, tuple[JobId, ...]],
     stopped: set[JobId],
 ) -> JobId:
-    """Follow who waits for whom until somebody comes up twice."""
+    """Follow which job waits for which until one comes up twice."""
     identity = next(iter(moves))
     seen: set[JobId] = set()
     while identity not in seen:

@@ -15,7 +15,7 @@ from treadle.core.cluster import Cluster, Device, Node
 
 
 class FreeDevices:
-    """Which devices nobody holds. Nodes are known by position: their order in the cluster."""
+    """Devices that no job holds. Nodes are known by position: their order in the cluster."""
 
     __slots__ = (
         "_by_count",
@@ -39,8 +39,8 @@ class FreeDevices:
         self._masks: list[int] = []
         self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
         self._known: frozenset[Device] | None = None  # all devices in use; None: to be gathered
-        self._withheld: Mapping[int, int] = {}  # position -> bits that nobody gets
-        # Masks, positions by count and the total when nobody holds anything; None: to be made.
+        self._withheld: Mapping[int, int] = {}  # position -> bits that are given to no job
+        # Masks, positions by count and the total when no job holds anything; None: to be made.
         self._empty: tuple[list[int], list[list[int]], int] | None = None
 
     @classmethod
@@ -66,7 +66,7 @@ class FreeDevices:
         return twin
 
     def emptied(self) -> Self:
-        """A copy in which nobody holds anything."""
+        """A copy in which no job holds anything."""
         if self._empty is None:
             self._empty = self._made_empty()
         masks, by_count, total = self._empty
@@ -86,7 +86,7 @@ class FreeDevices:
         return masks, by_count, sum(mask.bit_count() for mask in masks)
 
     def withholding(self, devices: Sequence[Device]) -> Self:
-        """A copy in which nobody is given these, whoever holds them now, nor after `emptied`."""
+        """A copy that never gives these out, held or free, not even after `emptied`."""
         twin = self.copy()
         if devices:
             withheld = dict(self._withheld)

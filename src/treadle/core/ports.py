@@ -12,11 +12,13 @@ from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 
 _BY_ARRIVAL = Rank(0.0)
-_NOBODY: Mapping[int, int] = {}
+_NO_JOBS: Mapping[int, int] = {}
 
 
 class Policy(Protocol):
-    """Who runs, on which devices, under which plan, in what turn. Pure: same snapshot, same answer.
+    """Decides which jobs run, on which devices, under which plan and in which turn.
+
+    It is pure: the same snapshot gets the same answer.
 
     Subclass it and write `decide`; the other methods have answers that suit most policies.
     """
@@ -30,7 +32,7 @@ class Policy(Protocol):
         ...
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
-        """Where the job stands in `snapshot.ranking`; in order of arrival unless said otherwise."""
+        """Where the job stands in `snapshot.ranking`; in order of arrival by default."""
         return _BY_ARRIVAL
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -46,8 +48,8 @@ class Policy(Protocol):
         return Reason("running", "it runs")
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:  # noqa: ARG002
-        """How many waiting jobs of each asked size wait for the sake of other tenants' shares."""
-        return _NOBODY
+        """How many jobs of each asked size wait only because of other tenants' shares."""
+        return _NO_JOBS
 
 
 class PerformanceModel(Protocol):

@@ -14,9 +14,9 @@ re-ranking two thousand running jobs a hundred thousand times and not at all.
 
 Ties. Equal values are ordered as they were a moment ago: a job whose value falls has just come
 from behind, one whose value grows from in front. That is what a stable sort repeated at every
-event gives, and what published simulators do; it decides who is preempted when integers collide.
-A rank may also hold only until a moment (a queue limit that will be crossed): the scheduler then
-asks again.
+event gives, and what published simulators do; it decides which job is preempted when integers
+collide. A rank may also hold only until a moment (a queue limit that will be crossed): the
+scheduler then asks again.
 """
 
 from bisect import bisect_left, insort
@@ -25,6 +25,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import NamedTuple, Self
 
+from treadle.core.errors import PolicyError
 from treadle.core.job import Job, JobId
 
 
@@ -32,7 +33,7 @@ class Rank(NamedTuple):
     """Where a job stands in a policy's order: lower first."""
 
     value: float  # now
-    slope: float = 0.0  # change of the value each second while the job stays as it is
+    slope: float = 0.0  # change of the value each second; 0 while the job waits
     until: float = inf  # the line holds until then; ask again
 
 
@@ -42,15 +43,23 @@ _ARRIVES = 1 << (_WITHIN - 1)
 _COUNT = (1 << _WITHIN) - 1
 
 Ranker = Callable[[Job, float], Rank]
-
-
 Waiting = tuple[float, int, JobId]  # value, place, job
+
+
+def check_rank(rank: Rank, job: Job) -> Rank:
+    """Refuse a rank that the queue could not follow: it is sorted once, when a job joins it."""
+    if rank.slope and job.allocation is None:
+        raise PolicyError(
+            f"job {job.id} waits and was ranked with slope {rank.slope:g}; the value of a waiting "
+            "job must not move: use slope 0, and `until` for the moment to rank it again"
+        )
+    return rank
 
 
 class InOrder(Iterator[tuple[Waiting, int]]):
     """Waiting jobs in order, each with the size it asked for, but for sizes that were given up.
 
-    Most of a long queue asks for more than there is left; those jobs are not even looked at.
+    Most of a long queue asks for more than is left; those jobs are not even looked at.
     """
 
     def __init__(self, by_size: Mapping[int, Sequence[Waiting]]) -> None:
@@ -101,7 +110,7 @@ class Ranking:
         self.queue: list[Waiting] = []  # ascending
         # The same by the size that was asked for, from the first walk that wants it.
         self._by_size: dict[int, list[Waiting]] | None = None
-        # Jobs that hold devices, to be sorted in when somebody asks; policies that never preempt
+        # Jobs that hold devices, to be sorted in on demand; policies that never preempt
         # never do.
         self._unsorted: dict[JobId, tuple[float, Waiting]] = {}
         # slope -> (value at time 0, place or -place, job), ascending
@@ -129,9 +138,12 @@ class Ranking:
         return self._expiries[0][0] if self._expiries else inf
 
     def put(self, job: Job, now: float) -> None:
-        """Rank a job anew, whether it is known or not."""
+        """Rank a job again, whether it is known or not."""
         identity = job.spec.id
-        value, slope, until = self._rank(job, now)
+        rank = self._rank(job, now)
+        value, slope, until = rank
+        if slope and job.allocation is None:
+            check_rank(rank, job)
         known = self._entries.get(identity)
         if known is not None:
             holds = job.allocation is not None
@@ -154,7 +166,7 @@ class Ranking:
                 insort(self._by_size.setdefault(size, []), entry)
             self._entries[identity] = (None, entry, size)
         else:
-            # Whoever came at a later moment was ahead of equals that fall, and behind any others.
+            # A later job was ahead of equals that fall, and behind any others.
             place = -(place ^ _COUNT) if slope < 0 else place
             entry = (value - slope * now, place, identity)
             self._unsorted[identity] = (slope, entry)

@@ -1,8 +1,8 @@
 """Whether a job that failed is tried again, when, and where not.
 
 A rule is asked once for each failure, in the order in which they happened. It may remember: the
-scheduler, the recorder and whoever replays a journal each have one of their own and tell it the
-same failures, so all of them come to the same answers.
+scheduler, the recorder and a replay of the journal each have one of their own and ask it about the
+same failures, so all of them get the same answers.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from treadle.core.job import JobSpec
 
 # What another try would meet: the same failure; most likely not the same; the same unless it is
-# given more; nobody can tell.
+# given more; it is not known.
 FailureClass = Literal["deterministic", "transient", "resource", "unknown"]
 
 
@@ -21,7 +21,7 @@ class Failure(NamedTuple):
     spec: JobSpec
     number: int  # how often it has failed by now
     reason: str
-    nodes: tuple[str, ...]  # where it ran; empty if it had been told to let go
+    nodes: tuple[str, ...]  # where it ran; empty if it had been ordered to let go
     at: float
     devices: tuple[str, ...] = ()  # the same, device by device
 

@@ -1,4 +1,4 @@
-"""What a policy may know, and what it answers."""
+"""What a policy may know (Snapshot), and what it answers (Schedule, Reason)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,18 +55,18 @@ class Snapshot(NamedTuple):
         return self.free.total + len(self.tenants)
 
     def emptied(self) -> FreeDevices:
-        """The devices as if nobody held any, to plan everything afresh on."""
+        """All devices as if no job held any, to plan everything from scratch."""
         return self.free.emptied()
 
     def hiding(self, jobs: Iterable[JobId]) -> "Snapshot":
-        """Without these in the policy's order: nobody starts, stops or changes them."""
+        """Without these in the policy's order, so that it does not start, stop or change them."""
         ranking = self.ranking.copy()
         for identity in jobs:
             ranking.drop(identity)
         return self._replace(ranking=ranking)
 
     def withholding(self, devices: Sequence[Device]) -> "Snapshot":
-        """Without these devices, free or held; whoever holds one is to be hidden as well."""
+        """Without these devices, free or held; hide the jobs that hold one as well."""
         if not devices:
             return self
         gone = set(devices)
@@ -76,7 +76,7 @@ class Snapshot(NamedTuple):
         )
 
     def keeping(self, jobs: Iterable[Job]) -> "Snapshot":
-        """As if these, and whoever shares devices with them, were not there, nor their devices."""
+        """Without these jobs, the jobs that share devices with them, and all those devices."""
         devices: dict[Device, None] = {}
         names: dict[JobId, None] = {}
         rows = list(jobs)
@@ -106,7 +106,7 @@ class Schedule:
     """The whole target, written as what differs from now: a job not named keeps what it holds.
 
     Most decisions change one job of thousands; a full table would cost more to build and compare
-    than the decision itself. `Schedule.whole` is for policies that do plan everything afresh.
+    than the decision itself. `Schedule.whole` is for policies that plan everything from scratch.
     """
 
     changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: let go

@@ -1,4 +1,4 @@
-"""Who may use which device in which turn: the book in which nothing is booked twice."""
+"""Which job holds which device in which turn; no device and turn is ever given twice."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

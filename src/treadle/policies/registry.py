@@ -6,8 +6,8 @@ and defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. A 
 Python keeps for itself ends in an underscore there and not for the user. Third parties add theirs
 through the entry-point group `treadle.policies`; docs/add-a-policy.md shows how.
 
-Any policy can wear wrappers, the innermost first: `afs+locality?share=0.1+defrag`. A wrapper is
-made by `make(inner, placement, belief, *, parameter=default, ...)` and is a policy again; third
+Any policy can be wrapped, the innermost wrapper first: `afs+locality?share=0.1+defrag`. A wrapper
+is made by `make(inner, placement, belief, *, parameter=default, ...)` and is a policy again; third
 parties' are in the entry-point group `treadle.wrappers`.
 """
 
@@ -85,9 +85,9 @@ _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
     first, *around = _PLUS.split(text)
-    twice = [name for name, count in Counter(worn(text)).items() if count > 1]
+    twice = [name for name, count in Counter(wrappers_in(text)).items() if count > 1]
     if twice:
-        raise InvalidInputError(f"policy {first} wears {twice[0]} twice; once is enough")
+        raise InvalidInputError(f"policy {first} is wrapped in {twice[0]} twice; once is enough")
     made = _make(_POLICY, first, placement, belief)
     for part in around:
         made = _make(_WRAPPER, part, made, placement, belief)
@@ -100,8 +100,8 @@ def parts(text: str) -> list[str]:
     return _PLUS.split(text)
 
 
-def worn(text: str) -> list[str]:
-    """The names of the wrappers that a policy's text puts on, the innermost first."""
+def wrappers_in(text: str) -> list[str]:
+    """The names of the wrappers in a policy's text, the innermost first."""
     return [part.partition("?")[0] for part in parts(text)[1:]]
 
 
@@ -163,7 +163,7 @@ def _factory(kind: _Kind, name: str) -> Factory:
             return _load(kind, entry)
     if kind is _POLICY and name in _names(_WRAPPER):
         raise InvalidInputError(
-            f"{name} is a wrapper, which a policy wears behind its name, as in fifo+{name}"
+            f"{name} is a wrapper and goes behind a policy's name, as in fifo+{name}"
         )
     near = get_close_matches(name, _names(kind), n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -178,7 +178,7 @@ def _names(kind: _Kind) -> list[str]:
 
 
 def _load(kind: _Kind, entry: "EntryPoint") -> Factory:
-    """A third party's factory; whatever goes wrong there is told in one sentence."""
+    """A third party's factory; if it cannot be loaded, the error is one sentence."""
     try:
         return entry.load()  # type: ignore[no-any-return]
     except Exception as error:

@@ -16,7 +16,7 @@ from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
-from treadle.policies.registry import policy, worn
+from treadle.policies.registry import policy, wrappers_in
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
 from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
@@ -180,7 +180,7 @@ def prepare(
 def _policy_text(settings: Settings) -> str:
     """The policy, around it the wrapper that keeps what classified retries ask for."""
     text = settings.policy
-    if settings.retry == "classified" and "elsewhere" not in worn(text):
+    if settings.retry == "classified" and "elsewhere" not in wrappers_in(text):
         text += "+elsewhere"
     return text
 
@@ -215,8 +215,9 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
             events = [_as_it_is(event, jobs) for event in events]
         held_back = _NOBODY
         # A snapshot at every step is a hundredth of a run; most policies hold nobody back.
-        asked = scheduler.policy.held_back
-        if scheduler.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
+        state = scheduler.state
+        asked = state.policy.held_back
+        if state.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
             held_back = asked(scheduler.snapshot(now))
         record_step(recorder, now, events, actions, scheduler, held_back)
 
@@ -232,16 +233,17 @@ def record_step(
     held_back: Mapping[int, int],
 ) -> None:
     """Feed a recorder one step, with the scheduler as it is after it."""
-    jobs, head, unfit = scheduler.jobs, None, _NOBODY
-    if scheduler.policy.in_order and scheduler.ranking.queue:
-        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
-    if scheduler.unfit:
-        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
+    state = scheduler.state  # Read directly: this runs at every step.
+    jobs, head, unfit = state.rows, None, _NOBODY
+    if state.policy.in_order and state.ranking.queue:
+        head = jobs[state.ranking.queue[0][2]].spec.asked
+    if state.unfit:
+        unfit = Counter(jobs[identity].spec.asked for identity in state.unfit)
     recorder.step(
         now,
         events,
         actions,
-        free=scheduler.tenancy.free.total,
+        free=state.tenancy.free.total,
         head=head,
         held_back=held_back,
         unfit=unfit,
@@ -285,7 +287,7 @@ def _jobs(workload: Workload, cluster: Cluster, settings: Settings) -> Sequence[
     jobs: Sequence[JobSpec] = workload.jobs
     if settings.retries is not None:
         jobs = [replace(job, retries=settings.retries) for job in jobs]
-    if "try-small" in worn(settings.policy):  # In a simulation every job can be tried.
+    if "try-small" in wrappers_in(settings.policy):  # In a simulation every job can be tried.
         jobs = [replace(job, trial=True) for job in jobs]
     if settings.speeds == "plans":
         from treadle.models.plans.planned import offering, standard  # noqa: PLC0415  # most runs need none

@@ -50,8 +50,9 @@ class Simulation:
     def run(self, until: float = inf) -> None:
         """Go on until nothing is left to happen, or up to and including a moment."""
         scheduler, engine, look = self.scheduler, self.engine, self._look
+        state = scheduler.state
         idle = 0
-        while (now := look(min(engine.next_at, scheduler.wake_at))) <= until and now < inf:
+        while (now := look(min(engine.next_at, state.wake_at))) <= until and now < inf:
             events = engine.due(now)
             actions = scheduler.step(events, now)
             engine.carry_out(actions, now)
@@ -59,7 +60,7 @@ class Simulation:
             for observe in self._observers:
                 observe(now, events, actions, scheduler)
             idle = 0 if events or actions or engine.next_at < inf else idle + 1
-            if idle > WAKES_MAX * len(scheduler.ranking.queue):
+            if idle > WAKES_MAX * len(state.ranking.queue):
                 break  # The policy wants to be asked again and again, and nothing ever changes.
 
     def observe(self, observer: Observer) -> None:

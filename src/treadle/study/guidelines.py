@@ -12,7 +12,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import TreadleError
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Observer
-from treadle.policies.registry import worn
+from treadle.policies.registry import wrappers_in
 from treadle.reports.metrics import percentile
 from treadle.reports.story import Story
 from treadle.sim.experiment import Experiment, Stopwatch, prepare
@@ -115,7 +115,7 @@ def window(record: Record, jobs_max: int) -> Window:
 def trials(settings: Settings) -> list[Trial]:
     """Every simulation that is needed; a guideline that is worn already is left out."""
     placed, failing = _placed(settings), _failing(settings)
-    already = worn(settings.policy)
+    already = wrappers_in(settings.policy)
     found = [Trial("placing", WITHOUT, placed)]
     found += [
         Trial("placing", name, _wearing(placed, wrapper))

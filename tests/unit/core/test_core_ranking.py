@@ -7,10 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
+from treadle.core.errors import PolicyError
+from treadle.core.events import JobSubmitted
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.ranking import Rank, Ranking
+from treadle.core.scheduler import Scheduler
+from treadle.policies.base.ordered import Ordered
+from treadle.policies.base.placement import placement
 from treadle.testing.builders import job
 
 
@@ -182,7 +187,10 @@ def test_the_back_is_sorted_and_everybody_stands_once(
 ) -> None:
     board, runs = Board(), {}
     for name, value, slope, holds in puts:
-        (board.runs if holds else board.waits)(name, float(value), float(slope))
+        if holds:
+            board.runs(name, float(value), float(slope))
+        else:
+            board.waits(name, float(value))
         runs[name] = holds
     back = list(board.ranking.from_the_back(float(later)))
     keys = [(-value, slope) for value, slope, _ in back]
@@ -190,3 +198,37 @@ def test_the_back_is_sorted_and_everybody_stands_once(
     assert sorted(name for _, _, name in back) == sorted(n for n, holds in runs.items() if holds)
     queue = [name for _, _, name in board.ranking.queue]
     assert sorted(queue) == sorted(n for n, holds in runs.items() if not holds)
+
+
+def test_s11_a_waiting_jobs_slope_is_refused() -> None:
+    """The queue is sorted when a job joins it, so a value that moves would be ignored."""
+    board = Board()
+    with pytest.raises(PolicyError) as error:
+        board.waits("a", 1.0, 0.5)
+    assert str(error.value) == (
+        "job a waits and was ranked with slope 0.5; the value of a waiting job must not move: "
+        "use slope 0, and `until` for the moment to rank it again"
+    )
+    assert board.queue() == ""
+
+
+def test_s11_a_refused_rank_leaves_the_earlier_one_in_place() -> None:
+    board = Board()
+    board.waits("a", 1.0)
+    board.waits("b", 2.0)
+    with pytest.raises(PolicyError):
+        board.waits("a", 3.0, -0.5, now=5.0)
+    assert board.queue() == "a b"
+
+
+def test_s11_minus_zero_is_no_slope() -> None:
+    """Shortest remaining time gives -0.0 to a job that makes no progress."""
+    board = Board()
+    board.waits("a", 1.0, -0.0)
+    assert board.queue() == "a"
+
+
+def test_s11_a_policy_with_a_waiting_slope_is_named_by_the_scheduler() -> None:
+    policy = Ordered(lambda job, now: Rank(now, 1.0), placement("count"))
+    with pytest.raises(PolicyError, match=r"^job a waits and was ranked with slope 1;"):
+        Scheduler(policy, Cluster.grid(1, 1)).step([JobSubmitted(job("a"))], 0.0)

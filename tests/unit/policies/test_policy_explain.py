@@ -39,7 +39,7 @@ def test_a_job_for_which_too_few_devices_are_free(name: str) -> None:
     story.tell(1.0, JobSubmitted(job("b", size=2)))
     assert why(story, "b", 1.0) == (
         "devices",
-        "it asks for 2 devices and 1 of 4 is free; nobody waits ahead of it",
+        "it asks for 2 devices and 1 of 4 is free; no job waits ahead of it",
     )
     story.tell(2.0, JobSubmitted(job("c", size=2)))
     assert why(story, "c", 2.0) == (
@@ -68,7 +68,7 @@ def test_a_job_that_fits_and_may_not_overtake() -> None:
     cause, sentence = why(story, "c", 1.0)
     assert cause == "order"
     assert sentence == (
-        "2 devices are free and it asks for 1, but this policy lets nobody overtake, "
+        "2 devices are free and it asks for 1, but this policy lets no job overtake, "
         "and job b ahead of it waits for 4"
     )
     story.tell(2.0, JobCancelled("b"))

@@ -16,7 +16,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.rubick.curves import Curves, _steps
-from treadle.policies.rubick.holdings import Books, layouts, less
+from treadle.policies.rubick.holdings import Holdings, layouts, less
 from treadle.testing.builders import job, policy
 
 PLANNER = standard()
@@ -126,24 +126,28 @@ class TestBooks:
     def test_going_back_restores_everything(self):
         told = story("backfill", "2x4")
         told.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=2)))
-        books = Books(told.scheduler.snapshot(0.0))
-        before = (dict(books.free), dict(books.held), {n: dict(o) for n, o in books.on.items()})
-        mark = books.mark()
-        books.set("a", {"n0": 1}, DATA_PARALLEL)
-        books.set("b", {}, None)
-        books.set("a", {"n0": 2, "n1": 4}, DATA_PARALLEL)
-        assert books.free["n1"] == 0
-        books.back(mark)
-        assert before == (books.free, books.held, books.on)
-        assert books.allocations() == {}
+        holdings = Holdings(told.scheduler.snapshot(0.0))
+        before = (
+            dict(holdings.free),
+            dict(holdings.held),
+            {n: dict(o) for n, o in holdings.on.items()},
+        )
+        mark = holdings.mark()
+        holdings.set("a", {"n0": 1}, DATA_PARALLEL)
+        holdings.set("b", {}, None)
+        holdings.set("a", {"n0": 2, "n1": 4}, DATA_PARALLEL)
+        assert holdings.free["n1"] == 0
+        holdings.back(mark)
+        assert before == (holdings.free, holdings.held, holdings.on)
+        assert holdings.allocations() == {}
 
     def test_whoever_shrinks_keeps_devices_and_others_take_the_rest(self):
         told = story("backfill", "1x4")
         told.tell(0.0, JobSubmitted(job("a", size=4, sizes=(2, 4))), JobSubmitted(job("b", size=2)))
-        books = Books(told.scheduler.snapshot(0.0))
-        books.set("a", {"n0": 2}, DATA_PARALLEL)
-        books.set("b", {"n0": 2}, DATA_PARALLEL)
-        found = books.allocations()
+        holdings = Holdings(told.scheduler.snapshot(0.0))
+        holdings.set("a", {"n0": 2}, DATA_PARALLEL)
+        holdings.set("b", {"n0": 2}, DATA_PARALLEL)
+        found = holdings.allocations()
         assert {i: [d.number for d in a.devices] for i, a in found.items() if a} == {
             "a": [0, 1],
             "b": [2, 3],
@@ -165,10 +169,10 @@ class TestBooks:
     def test_room_is_what_is_free_or_ones_own_or_spared(self):
         told = story("backfill", "3x4")
         told.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=4)))
-        books = Books(told.scheduler.snapshot(0.0))
-        assert books.room({}) == {"n0": 1, "n2": 4}
-        assert books.room({"n0": 3}) == {"n0": 4, "n2": 4}
-        assert books.room({}, {"b": 2}) == {"n0": 1, "n1": 2, "n2": 4}
+        holdings = Holdings(told.scheduler.snapshot(0.0))
+        assert holdings.room({}) == {"n0": 1, "n2": 4}
+        assert holdings.room({"n0": 3}) == {"n0": 4, "n2": 4}
+        assert holdings.room({}, {"b": 2}) == {"n0": 1, "n1": 2, "n2": 4}
 
     def test_less_leaves_the_node_in_question_first(self):
         assert less({"x": 4, "y": 2, "z": 1}, 3, "y") == {"x": 4}

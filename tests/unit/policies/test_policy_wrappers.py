@@ -38,7 +38,7 @@ def why(text: str, jobs: list[JobSpec], name: str, place: str = "count") -> str:
 
 def test_a_job_waits_for_one_node_for_a_share_of_its_run_time() -> None:
     """1. c would cross nodes at 0 s, and waits up to 100 s for something better.
-    2. At 100 s it takes what there is.
+    2. At 100 s it takes any free devices.
     """
     jobs = [*SCATTERED, job("c", size=2, length_s=1000.0)]
     assert started("backfill", jobs)[-1] == "0 start c n0:3 n1:3"
@@ -62,7 +62,7 @@ def test_the_wait_for_locality_is_explained() -> None:
     jobs = [*SCATTERED, job("c", size=2, length_s=1000.0)]
     assert why("backfill+locality", jobs, "c") == (
         "it asks for 2 devices, which are free on 2 nodes and would fit on 1; it waits for that up "
-        "to 100 s more, 10 % of its predicted run time, then takes what there is"
+        "to 100 s more, 10 % of its predicted run time, then takes any free devices"
     )
     assert "it holds 3 devices" in why("backfill+locality", jobs, "a")
 
@@ -217,7 +217,7 @@ def test_wrappers_are_put_on_from_the_inside_out() -> None:
     assert type(made).__name__ == "Defrag"
     assert isinstance(made, Remembering)
     assert type(made.inner).__name__ == "Locality"
-    assert registry.worn("afs?packed=on+locality?share=0.1+defrag") == ["locality", "defrag"]
+    assert registry.wrappers_in("afs?packed=on+locality?share=0.1+defrag") == ["locality", "defrag"]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def test_wrappers_are_put_on_from_the_inside_out() -> None:
         ("fifo+defrag?cooldown_s=-1", "defrag cooldown_s must be 0 or more, not -1"),
         ("fifo+try-small?devices=0", "try-small devices must be 1 or more, not 0"),
         ("fifo+try-small?seconds=0", "try-small seconds must be above 0, not 0"),
-        ("defrag", "defrag is a wrapper, which a policy wears behind its name, as in fifo+defrag"),
-        ("locality+afs", "locality is a wrapper, which a policy wears behind its name, as in fifo"),
-        ("fifo+defrag+defrag", "policy fifo wears defrag twice; once is enough"),
+        ("defrag", "defrag is a wrapper and goes behind a policy's name, as in fifo+defrag"),
+        ("locality+afs", "locality is a wrapper and goes behind a policy's name, as in fifo"),
+        ("fifo+defrag+defrag", "policy fifo is wrapped in defrag twice; once is enough"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(text: str, sentence: str) -> None:

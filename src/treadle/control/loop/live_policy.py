@@ -5,7 +5,7 @@ from treadle.control.loop.clock import wall
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
-from treadle.core.ranking import Rank
+from treadle.core.ranking import Rank, check_rank
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
@@ -61,7 +61,7 @@ class Guarded(Wrapper):
 
     def rank(self, job: Job, now: float) -> Rank:
         try:
-            return self.inner.rank(job, now)
+            return check_rank(self.inner.rank(job, now), job)
         except Exception as error:  # a third party's policy may raise anything
             self._note(f"it cannot rank job {job.id}", error)
             return Rank(float(job.sequence))

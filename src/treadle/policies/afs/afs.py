@@ -115,7 +115,7 @@ def shares(ladders: Sequence[Ladder], work: Sequence[float], devices: int) -> li
     return _Scan(ladders, work, devices).run()
 
 
-_NEVER = -1.0  # a gain that beats nobody
+_NEVER = -1.0  # a gain that beats no other
 
 
 class _Scan:
@@ -156,9 +156,9 @@ class _Scan:
         ]
 
     def _admit_all_for_certain(self) -> None:
-        """Serve idle jobs for as long as no champion, whoever it is, could stand in their way.
+        """Serve idle jobs for as long as no champion could be served instead.
 
-        That is the first device for everybody unless somebody scales better than linearly. Their
+        That is the first device for every job unless one scales better than linearly. Their
         rows are sorted once instead of being moved along one by one.
         """
         ladders, gain_max = self._ladders, 0.0
@@ -251,7 +251,7 @@ class Climbing(Sharing):
         self._ladders = Ladders(belief)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
-        """Whoever holds less than it can use is last, so that a look at the last tells of any."""
+        """Jobs that hold less than they can use come last, so that a look at the last finds any."""
         return Rank(float(job.size not in (0, self._ladders.of(job).sizes[-1])))
 
     def offers(self, job: Job) -> Sequence[int]:
@@ -276,7 +276,7 @@ class Climbing(Sharing):
     def with_room_for_all(self, snapshot: Snapshot) -> list[Job] | None:
         """Jobs that hold less than they can use, or nothing, if there is room for all of it.
 
-        Everybody then gets its largest size whoever goes first, and who has it is not looked at:
+        Every job then gets its largest size in any order, and those that have it are not looked at:
         the Philly log (66,280 jobs, a third of the devices busy) takes 10 s of CPU time, not 214.
         """
         if self._ladders.may_change:

@@ -1,12 +1,12 @@
-"""AFS-P: AFS for jobs whose length nobody knows (Hwang et al., NSDI'21).
+"""AFS-P: AFS for jobs of unknown length (Hwang et al., NSDI'21).
 
-Who runs: if everybody's first step fits, everybody; otherwise in turns. A turn lasts a quantum of
+Which jobs run: if every job's first step fits, all; otherwise in turns. A turn lasts a quantum of
 holding devices, and jobs with fewer turns behind them go first.
 
-Who grows: the same inequality as AFS, but who would end earlier is unknown, so it is tried both
-ways round. A job that wins even in the worse role wins for certain. Where neither does, the authors
-toss a coin; here the job with less attained service has it, which is the better guess at "shorter"
-and gives the same answer every time.
+Which jobs grow: the same inequality as AFS, but which job would end earlier is unknown, so it is
+tried both ways round. A job that wins even in the worse role wins for certain. Where neither does,
+the authors toss a coin; here the job with less attained service has it, which is the better guess
+at "shorter" and gives the same answer every time.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ class _Candidate:
 
 
 def afs_p(placement: Placement, belief: PerformanceModel, *, quantum_s: float = 7200.0) -> AfsBlind:
-    """AFS without knowing lengths: turns when not all fit, then whoever gains for certain."""
+    """AFS without knowing lengths: turns when not all fit, then the certain gains."""
     if not quantum_s > 0:
         raise InvalidInputError(f"afs-p quantum_s must be above 0, not {quantum_s:g}")
     return AfsBlind(placement, belief, quantum_s=quantum_s)

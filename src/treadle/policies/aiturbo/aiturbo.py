@@ -4,19 +4,19 @@ Every job is ranked by attained service; those that can be predicted also by the
 what a round of running saves over the service that they still take. A Borda count makes one order
 of the two (`borda.py`), and the order makes three levels:
 
-- who has been given much service falls at least to the second or third level;
-- who has waited long, for the time it has run, rises to the first and is counted afresh;
+- a job that has been given much service falls at least to the second or third level;
+- a job that has waited long, for the time it has run, rises to the first and is counted again;
 - within a level those that run stay, and others join in the order in which they came to it;
 - a waiting job may take devices from jobs of lower levels, the youngest first, and only if that
   lets it run. A job that can shrink gives some, any other gives all.
 
-So far a light round, at every arrival and end. A full round, every few minutes, counts anew and
+So far a light round, at every arrival and end. A full round, every few minutes, counts again and
 moves devices (`moves.py`): running jobs shrink by a step so that more of those that wait can run,
 and idle devices, GPUs or CPU slots, go where they save most time for the share that they are of the
-cluster, if that pays for the restart. Nobody that runs moves twice in a round.
+cluster, if that pays for the restart. No running job moves twice in a round.
 
-`fidelity=raw` is the rule of the public controller: plain ranks, fixed borders, nobody evicted for
-another between full rounds, and everybody taken in order in each of them.
+`fidelity=raw` is the rule of the public controller: plain ranks, fixed borders, no job evicted for
+another between full rounds, and all jobs taken in order in each of them.
 """
 
 from bisect import bisect_right
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What one decision tells the next; without it, everybody is ranked afresh."""
+    """What one decision leaves for the next; without it, all jobs are ranked again."""
 
     places: Mapping[JobId, Place] = {}
     full_at: float = -inf  # when the next full round is due
@@ -107,7 +107,7 @@ class AITurbo(Sharing):
         full_at = now + self._every_s if full else memory.full_at
         if full:
             places = self._counted(active, memory.places, now)
-        else:  # Whoever is new has had no service and stands in front.
+        else:  # A new job has had no service and stands in front.
             places = {job.spec.id: memory.places.get(job.spec.id, Place(0, now)) for job in active}
         remembered = Memory(places, full_at)
         if self._raw:
@@ -133,7 +133,7 @@ class AITurbo(Sharing):
     def _counted(
         self, active: list[Job], before: Mapping[JobId, Place], now: float
     ) -> dict[JobId, Place]:
-        """Everybody's place by a fresh count."""
+        """Each job's place by a fresh count."""
         ballots: list[Ballot] = []
         promoted: set[JobId] = set()
         forgiven: list[float] = []
@@ -168,7 +168,7 @@ class AITurbo(Sharing):
     def _in_turn(
         self, snapshot: Snapshot, active: list[Job], places: Mapping[JobId, Place], *, full: bool
     ) -> dict[JobId, int]:
-        """Sizes by the public controller's walk: whoever still fits, in order of score."""
+        """Sizes by the public controller's walk: jobs that still fit, in order of score."""
         sizes = {} if full else {job.spec.id: job.size for job in active if job.size}
         left = snapshot.supply - sum(sizes.values())
         for job in sorted(active, key=lambda job: _score(places[job.spec.id], job)):
@@ -186,7 +186,7 @@ class AITurbo(Sharing):
         return sizes
 
     def _is_settled(self, snapshot: Snapshot) -> bool:
-        """Whether nobody waits, and nothing is idle or nobody has a use for it."""
+        """Whether no job waits, and no device is idle or no job has a use for it."""
         if snapshot.ranking.queue:
             return False
         return not snapshot.free.total or self.nothing_to_do(snapshot)

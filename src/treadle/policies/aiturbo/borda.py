@@ -1,6 +1,6 @@
 """Borda count: two orders of jobs become one, and the one becomes levels.
 
-Everybody has a place in the order of attained service. Predictable jobs have a second place, in the
+Every job has a place in the order of attained service. Predictable jobs have a second place, in the
 order of value; for the others the one ballot counts twice. Places are shares of the list, 0 best
 and 1 worst, so that levels mean the same in a short queue and in a long one; equals share a place.
 `raw_scores` is the count of AITurbo's public controller: plain places from 1, whose sum depends on
@@ -23,7 +23,7 @@ class Ballot(NamedTuple):
 
     job: JobId
     service: float  # attained
-    value: float | None = None  # of its best move; None: nobody can say
+    value: float | None = None  # of its best move; None: unknown
     grows: bool = True  # whether that move takes devices or gives some back
 
 

@@ -5,8 +5,8 @@ on slots; idle slots are lent to jobs on GPUs, and called back for jobs that run
 worth of a move is the remaining time that it saves over the share of the pool that it takes, so
 both kinds are paid in one currency.
 
-Nobody knows what is left of a job that cannot be predicted. For a move, and for nothing else, it is
-taken to need as much again as it has had, which is what to expect where few jobs are long.
+The remaining work of a job that cannot be predicted is unknown. For a move, and only there, it is
+assumed to equal the work done so far, which is what to expect where few jobs are long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,7 +179,7 @@ class Moves:
             growing = [job for job in growing if self._grow(job, job.spec.asked)]
 
     def _make_room(self, spec: JobSpec, size: int, level: int) -> tuple[Device, ...] | None:
-        """Take from jobs of lower levels, the youngest first, or from nobody."""
+        """Take from jobs of lower levels, the youngest first, or from none."""
         before = self._saved()
         if self._runs_on_slots(spec):
             self._recall()
@@ -217,7 +217,7 @@ class Moves:
     # -- full -----------------------------------------------------------------------------------
 
     def trade(self, waiting: Sequence[Job]) -> None:
-        """Let running jobs shrink for those that wait, then give what is idle to whom it helps."""
+        """Shrink running jobs for those that wait, then give idle devices where they help."""
         for job in waiting:
             if job.spec.id not in self._held and not self._shrink_for(job):
                 break
@@ -254,7 +254,7 @@ class Moves:
         return [identity for _, _, identity in sorted(found)]
 
     def _grow_by_value(self) -> None:
-        """Idle devices step by step, level by level; whoever runs already moves once."""
+        """Idle devices step by step, level by level; a running job moves once."""
         if not self._gpus.total + self._slots.total:
             return
         steps: list[_Step] = []

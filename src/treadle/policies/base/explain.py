@@ -46,7 +46,7 @@ def why_waiting(
         return Reason(
             "order",
             f"{_devices(free)} {'is' if free == 1 else 'are'} free and it asks for {size}, "
-            f"but this policy lets nobody overtake, and job {first.id} ahead of it "
+            f"but this policy lets no job overtake, and job {first.id} ahead of it "
             f"waits for {first.spec.asked}",
         )
     if not ahead:
@@ -73,7 +73,7 @@ def _why_holding(job: Job, snapshot: Snapshot) -> Reason:
 
 
 def _sharers(job: Job, snapshot: Snapshot) -> str:
-    """Who else is on its devices, in words; nothing if it has them to itself."""
+    """The other jobs on its devices, in words; empty if it has them to itself."""
     assert job.allocation is not None, "asked only for jobs that hold devices"
     turns = [snapshot.tenants[device].values() for device in job.allocation.devices]
     others = list(dict.fromkeys(other for jobs in turns for other in jobs if other != job.id))
@@ -95,7 +95,7 @@ def _waiting(count: int) -> str:
 
 def _waits_ahead(count: int) -> str:
     if count == 0:
-        return "nobody waits ahead"
+        return "no job waits ahead"
     return "1 job waits ahead" if count == 1 else f"{count} jobs wait ahead"
 
 

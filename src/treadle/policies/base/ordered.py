@@ -2,13 +2,13 @@
 
 Four choices make a policy: by what to rank, whether a job that does not fit blocks those behind it
 (strict), whether a waiting job may take devices from running jobs behind it (preemptive), and how
-often to look again while somebody waits.
+often to look again while a job waits.
 
 A preemptive policy must give the answer of "sort everything, fill from the front, skip what does
 not fit" without sorting or filling: it walks the queue and, for a waiting job that does not fit,
 evicts running jobs from the back of the order until it does. Those that turn out not to be in the
-way stay where they are; those that have to give way move if there is room elsewhere; and if
-evicting everybody behind would not be enough, nobody is evicted.
+way stay where they are; those that must be preempted move if there is room elsewhere; and if
+evicting all jobs behind would not be enough, none is evicted.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ class Ordered(Policy):
         return changes
 
     def _fill_until_stuck(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
-        """The same where nobody overtakes: most often only the head is looked at."""
+        """The same if jobs never overtake: most often only the head is looked at."""
         free = snapshot.free
         changes: dict[JobId, Allocation | None] = {}
         for _, _, identity in snapshot.ranking.queue:
@@ -188,11 +188,11 @@ class _Walk:
         return devices
 
     def _make_room(self, size: int, bound: _Bound) -> tuple[Device, ...] | None:
-        """Evict as few as let the size fit, or nobody. They are given free where that may help."""
+        """Evict as few jobs as let the size fit, or none. Devices are freed where that may help."""
         free = self._free
         missing = size - free.total
         grain = self._placement.grain(size, free.largest)
-        room: dict[str, int] = {}  # free devices of a node if everybody so far goes
+        room: dict[str, int] = {}  # free devices of a node if all jobs so far go
         passed: list[_Entry] = []  # behind, and not given free: where they are cannot help yet
         given: list[_Entry] = []
         for entry in self._from_the_back():

@@ -76,7 +76,7 @@ class FirstFit(Placement):
 class Balance(Placement):
     """The node with the smallest share in use that has room; whole empty nodes for larger jobs.
 
-    Servers then wear alike and none stays empty for long, so that large jobs wait for one.
+    Servers are then loaded alike and none stays empty for long, so that large jobs wait for one.
     """
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
@@ -166,7 +166,7 @@ class Fit:
         self._known: dict[int, str | None] = {}
 
     def never(self, size: int, cluster: Cluster) -> str | None:
-        """Why so many devices could not be placed even if nobody held any, or None."""
+        """Why so many devices could not be placed even on the empty cluster, or None."""
         if self._cluster is not cluster:
             self._cluster, self._known = cluster, {}
         if size not in self._known:

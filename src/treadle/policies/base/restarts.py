@@ -1,7 +1,7 @@
-"""How often jobs were stopped to be changed, and whether they can bear it once more.
+"""How often jobs were restarted in order to change them, carried from decision to decision.
 
 The counts are a policy's memory: a schedule carries them to the next decision, and after a crash
-they begin anew with the starts that the scheduler knows of.
+they begin again with the starts that the scheduler knows of.
 """
 
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ class Sharing(Policy):
         return all(len(job.spec.sizes) == 1 for job in snapshot.jobs.values())
 
     def nothing_to_do(self, snapshot: Snapshot) -> bool:
-        """Whether nobody waits and everybody holds the most it can use."""
+        """Whether no job waits and every job holds the most it can use."""
         return not snapshot.ranking.queue and all(
             job.size == job.spec.sizes[-1] for job in snapshot.holding()
         )
@@ -80,7 +80,7 @@ class Sharing(Policy):
         return Schedule(changes, valid_until)
 
     def smallest_each(self, jobs: Sequence[Job], devices: int) -> tuple[dict[JobId, int], int]:
-        """Everybody's smallest size, in that order and while it fits, and how many are left."""
+        """Each job's smallest size, in that order, while it fits, and how many devices are left."""
         sizes: dict[JobId, int] = {}
         for job in jobs:
             smallest = job.spec.sizes[0]

@@ -156,7 +156,7 @@ class Grouping:
         return known
 
     def _forget(self) -> None:
-        """Begin afresh: numbers mean nothing without the tables that are written in them."""
+        """Begin again: numbers mean nothing without the tables that are written in them."""
         for table in (self._of_job, self._numbers, self._weights, self._tables, self._matched):
             table.clear()
 

@@ -1,4 +1,4 @@
-"""Who shares with whom: the pairing of greatest total weight, where many are alike.
+"""Which jobs share: the pairing of greatest total weight, where many jobs are alike.
 
 A matching of a thousand jobs takes seconds, but jobs come in few kinds, and all that matters is how
 many pairs of each two kinds there are. Halve the counts, solve that, double the answer; then take
@@ -50,7 +50,7 @@ def _matched_again(counts: Sequence[int], pairs: Pairs, weights: Weights) -> Pai
 
 
 def _with_a_chance(counts: Sequence[int], weights: Weights) -> list[int]:
-    """The same without those that would find nobody even if all others were theirs."""
+    """The same without those that would find no partner even among all others."""
     return [
         min(count, sum(other for other, weight in zip(counts, row, strict=True) if weight))
         for count, row in zip(counts, weights, strict=True)

@@ -30,7 +30,7 @@ _EVEN = 1.0 - 1e-9
 
 @runtime_checkable
 class Orderable(Protocol):
-    """A model in which it matters who goes behind whom."""
+    """A model in which the order of the jobs in a group matters."""
 
     def ordered(self, ordering: str) -> InterleavingModel: ...
 
@@ -196,7 +196,7 @@ def _add_in_turns(
     group: Group,
     devices: tuple[Device, ...],
 ) -> None:
-    """One turn for each member; whoever is there already keeps its own."""
+    """One turn for each member; a member that is there already keeps its own."""
     taken: set[int] = set()
     newcomers: list[JobId] = []
     for spec in group:

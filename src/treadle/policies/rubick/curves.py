@@ -126,7 +126,7 @@ class Curves:
         self._revisable = belief if isinstance(belief, Revisable) else None
         # The job is kept so that its profile's identity stays its own.
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
-        # By job, where nothing but the job counts: the key is many words to look up by.
+        # By job, where only the job counts: the key is many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
         self._cluster = Cluster(())
         self._version = -1  # how new the idea of plans is

@@ -1,8 +1,8 @@
-"""One decision of Rubick: who gets how many devices, where, and at whose cost.
+"""One decision of Rubick: which job gets how many devices, where, and from which others.
 
-Everything is tried on books (rubick_books.py) and undone where it does not come to anything: a job
-that fails leaves everybody as they were, and whoever gives devices up gets the best plan for what
-is left.
+Everything is tried on a table of holdings (holdings.py) and undone where it fails: a job that finds
+no room leaves all others as they were, and a job that gives devices up gets the best plan for those
+it keeps.
 """
 
 from bisect import bisect_left, insort
@@ -16,7 +16,7 @@ from treadle.core.snapshot import Snapshot
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.restarts import Restarts
 from treadle.policies.rubick.curves import ENOUGH, Curve, Curves
-from treadle.policies.rubick.holdings import NOTHING, Books, Counts, layouts, less, shape
+from treadle.policies.rubick.holdings import NOTHING, Counts, Holdings, layouts, less, shape
 
 # What the jobs that devices are taken from could give: at least so many, and so many times the size
 # that is wanted.
@@ -45,14 +45,14 @@ class Rules:
     starve_s: float = inf
     moves: bool = True  # devices may be taken from one job for another
     promises: bool = True
-    quotas: Quotas | None = None  # None: all there is
+    quotas: Quotas | None = None  # None: the whole cluster
 
 
 class Decision:
-    """One decision, made on books."""
+    """One decision, tried on a table of holdings."""
 
     def __init__(self, snapshot: Snapshot, curves: Curves, rules: Rules) -> None:
-        self.books = Books(snapshot)
+        self.holdings = Holdings(snapshot)
         self.restarts = Restarts(snapshot)
         self._snapshot = snapshot
         self._curves = curves
@@ -62,7 +62,7 @@ class Decision:
         self._holders: dict[JobId, _Holder] = {}
         self._order: list[_Holder] = []
         self._spare = 0  # devices that all of them together could give up
-        self._by_promises: dict[str, int] | None = None  # nodes; until somebody is given more
+        self._by_promises: dict[str, int] | None = None  # nodes; until a job is given more
 
     def run(self) -> None:
         now = self._snapshot.now
@@ -96,28 +96,28 @@ class Decision:
     def place(self, job: Job, *, starved: bool = False) -> bool:
         """More for a job, step by step; whether it got any."""
         running = job.allocation is not None
-        size, curve = self.books.size(job.id), self._curves.of(job.spec)
+        size, curve = self.holdings.size(job.id), self._curves.of(job.spec)
         if running and (not size or not self.may_change(job)):
-            return False  # It was stopped for somebody's sake, or is to be left alone.
+            return False  # It was stopped for another job, or is to be left alone.
         kind = (id(curve), self.promised(job.spec))
         if not size and kind in self._vain and not starved:
             return False
-        mark = self.books.mark()
-        before = self._speed(job, self.books.held.get(job.id, NOTHING))
+        mark = self.holdings.mark()
+        before = self._speed(job, self.holdings.held.get(job.id, NOTHING))
         while self._climb(job, curve, starved=starved):
             pass
-        if not size and not self.books.size(job.id):
+        if not size and not self.holdings.size(job.id):
             if self.promised(job.spec):
                 self._insist(job, curve)
             else:
                 self._squeeze_in(job, curve)
-        after = self.books.held.get(job.id, NOTHING)
+        after = self.holdings.held.get(job.id, NOTHING)
         if sum(after.values()) == size:
             if not size:
                 self._vain.add(kind)
             return False
         if running and not self._pays(job, before, self._speed(job, after)):
-            self.books.back(mark)
+            self.holdings.back(mark)
             return False
         self._vain.clear()
         self._by_promises = None
@@ -125,7 +125,7 @@ class Decision:
 
     def _climb(self, job: Job, curve: Curve, *, starved: bool) -> bool:
         """The next step of a job's curve that can be had."""
-        held = self.books.held.get(job.id, NOTHING)
+        held = self.holdings.held.get(job.id, NOTHING)
         size = sum(held.values())
         speed = self._speed(job, held)
         lacks = self.promised(job.spec) and speed < ENOUGH
@@ -141,7 +141,7 @@ class Decision:
     def _squeeze_in(self, job: Job, curve: Curve) -> None:
         """Any size at all that free devices allow, for a job that waits."""
         for size, _ in reversed(curve.sizes):
-            if self._lay_out(job, size, self.books.room(NOTHING), 0.0):
+            if self._lay_out(job, size, self.holdings.room(NOTHING), 0.0):
                 return
 
     def _insist(self, job: Job, curve: Curve) -> None:
@@ -156,19 +156,19 @@ class Decision:
     def _make_way(self, job: Job, curve: Curve) -> bool:
         """Let promised jobs move elsewhere for one that finds its devices nowhere together.
 
-        They keep what they were promised: all of them find room again, or nobody moves.
+        They keep what they were promised: all of them find room again, or none moves.
         """
-        mark = self.books.mark()
+        mark = self.holdings.mark()
         for counts in self._clearings(curve.minimum):
             found = self._curves.speed(job.spec, shape(counts))
             if found is None or found.value < ENOUGH:
                 continue
             displaced = [d for node, count in counts.items() for d in self._clear(node, count)]
-            self.books.set(job.id, counts, found.plan)
+            self.holdings.set(job.id, counts, found.plan)
             displaced.sort(key=lambda other: (-self._curves.of(other.spec).minimum, other.sequence))
             if all(self._climb(o, self._curves.of(o.spec), starved=False) for o in displaced):
                 return True
-            self.books.back(mark)
+            self.holdings.back(mark)
         return False
 
     def _clearings(self, size: int) -> Iterator[Counts]:
@@ -187,8 +187,8 @@ class Decision:
 
     def _nodes_by_promises(self) -> dict[str, int]:
         """Nodes with their devices, in the order of how many of those were promised."""
-        room, promised = dict(self.books.free), dict.fromkeys(self.books.free, 0)
-        for job, counts in self.books.held.items():
+        room, promised = dict(self.holdings.free), dict.fromkeys(self.holdings.free, 0)
+        for job, counts in self.holdings.held.items():
             least = self._least(job)
             for node, count in counts.items():
                 if node in room:
@@ -197,42 +197,42 @@ class Decision:
         return {node: room[node] for node in sorted(room, key=promised.__getitem__)}
 
     def _clear(self, node: str, count: int) -> list[Job]:
-        """Free devices of a node whoever holds them; the promised jobs that have to go."""
-        books, displaced = self.books, list[Job]()
+        """Free devices of a node, held or not; the promised jobs that have to go."""
+        holdings, displaced = self.holdings, list[Job]()
         here = sorted(
-            books.on[node],
+            holdings.on[node],
             key=lambda job: (self._is_promised(job), -self._snapshot.jobs[job].sequence),
         )
         for identity in here:
-            if books.free[node] >= count:
+            if holdings.free[node] >= count:
                 break
             if self._is_promised(identity):
                 displaced.append(self._snapshot.jobs[identity])
-            books.set(identity, NOTHING, None)
+            holdings.set(identity, NOTHING, None)
         return displaced
 
     def _take(self, job: Job, size: int, speed: float, gain: float, *, lacks: bool) -> bool:
         """Bring a job to a size, from free devices or from jobs that make less of them."""
-        books = self.books
-        held = books.held.get(job.id, NOTHING)
-        missing = size - sum(held.values()) - books.total
-        if missing <= 0 and self._lay_out(job, size, books.room(held), speed):
+        holdings = self.holdings
+        held = holdings.held.get(job.id, NOTHING)
+        missing = size - sum(held.values()) - holdings.total
+        if missing <= 0 and self._lay_out(job, size, holdings.room(held), speed):
             return True
         victims = {}
         if self._rules.moves:
             victims = self._victims(job, size, missing, gain, lacks=lacks)
         if not victims:
             return False
-        spare = {victim: books.size(victim) - floor for victim, floor in victims.items()}
-        for counts in layouts(size, books.room(held, spare), held):
-            mark = books.mark()
+        spare = {victim: holdings.size(victim) - floor for victim, floor in victims.items()}
+        for counts in layouts(size, holdings.room(held, spare), held):
+            mark = holdings.mark()
             if self._cleared(counts, held, victims) and self._enter(job, counts, speed):
                 return True
-            books.back(mark)
+            holdings.back(mark)
         return False
 
     def _lay_out(self, job: Job, size: int, room: Counts, speed: float) -> bool:
-        found = list(layouts(size, room, self.books.held.get(job.id, NOTHING)))
+        found = list(layouts(size, room, self.holdings.held.get(job.id, NOTHING)))
         found.sort(key=lambda counts: -self._speed(job, counts))
         return bool(found) and self._enter(job, found[0], speed)
 
@@ -244,7 +244,7 @@ class Decision:
         short = self.promised(job.spec) and found.value < ENOUGH
         if short and sum(counts.values()) < job.spec.asked:
             return False
-        self.books.set(job.id, counts, found.plan)
+        self.holdings.set(job.id, counts, found.plan)
         return True
 
     def _victims(
@@ -277,7 +277,7 @@ class Decision:
     def _by_loss(self) -> list[_Holder]:
         """Jobs with devices, by what they would lose; only those that changed are moved."""
         order = self._order
-        for identity in self.books.touched:
+        for identity in self.holdings.touched:
             before = self._holders.pop(identity, None)
             if before is not None:
                 del order[bisect_left(order, before)]
@@ -287,12 +287,12 @@ class Decision:
                 self._holders[identity] = holder
                 self._spare += holder.size - holder.least
                 insort(order, holder)
-        self.books.touched.clear()
+        self.holdings.touched.clear()
         return order
 
     def _holder(self, identity: JobId) -> _Holder | None:
         """A job among those that could give something up; None if it cannot."""
-        size, job = self.books.size(identity), self._snapshot.jobs[identity]
+        size, job = self.holdings.size(identity), self._snapshot.jobs[identity]
         curve, least = self._curves.of(job.spec), self._least(identity)
         if size <= least:
             return None
@@ -300,11 +300,13 @@ class Decision:
         return _Holder(loss, -job.sequence, identity, size, least, self._may_shrink(job))
 
     def _cleared(self, counts: Counts, own: Counts, victims: Mapping[JobId, int]) -> bool:
-        """Make room on each node by taking from whoever makes the least of its devices there."""
-        books = self.books
+        """Make room on each node by taking from the job that gains least from its devices there."""
+        holdings = self.holdings
         for node, count in counts.items():
-            while books.free[node] + own.get(node, 0) < count:
-                here = [v for v in books.on[node] if v in victims and books.size(v) > victims[v]]
+            while holdings.free[node] + own.get(node, 0) < count:
+                here = [
+                    v for v in holdings.on[node] if v in victims and holdings.size(v) > victims[v]
+                ]
                 here.sort(key=lambda v: (self._loss(v), -self._snapshot.jobs[v].sequence))
                 if not any(self._shrink(v, node, victims[v]) for v in here):
                     return False
@@ -313,22 +315,22 @@ class Decision:
     def _loss(self, identity: JobId) -> float:
         """What each device brings that would be taken first from a job."""
         curve = self._curves.of(self._snapshot.jobs[identity].spec)
-        return curve.gain(curve.below(self.books.size(identity)))
+        return curve.gain(curve.below(self.holdings.size(identity)))
 
     def _shrink(self, identity: JobId, node: str, floor: int) -> bool:
         """Take the next step down from a job, off this node first; whether it was possible."""
         spec = self._snapshot.jobs[identity].spec
-        counts, size = self.books.held[identity], self.books.size(identity)
+        counts, size = self.holdings.held[identity], self.holdings.size(identity)
         target, curve = size, self._curves.of(spec)
         while target > floor:
             target = max(curve.below(target), floor)
             left = less(counts, size - target, node)
-            if any(name not in self.books.free for name in left):
-                continue  # Whoever is changed may not stay on a node that is being drained.
+            if any(name not in self.holdings.free for name in left):
+                continue  # A job that is changed may not stay on a node that is being drained.
             found = self._curves.speed(spec, shape(left)) if target else None
             if target and (found is None or (self.promised(spec) and found.value < ENOUGH)):
                 continue
-            self.books.set(identity, left, None if found is None else found.plan)
+            self.holdings.set(identity, left, None if found is None else found.plan)
             return True
         return False
 
@@ -370,6 +372,6 @@ class Decision:
     def _pays(self, job: Job, before: float, after: float) -> bool:
         """Whether a running job ends sooner for being stopped and made faster."""
         if not job.iterations_per_s or not before:
-            return after > before  # It is starting, and its end cannot be told.
+            return after > before  # It is starting, and its end is unknown.
         left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
         return left_s * before / after + self._rules.restart_s < left_s

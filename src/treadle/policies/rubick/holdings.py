@@ -1,6 +1,6 @@
-"""Who has how many devices on which node while a decision is made, with a way back.
+"""How many devices each job has on which node while a decision is made; changes can be undone.
 
-Counts and not devices: which ones is settled at the end, when it is known who keeps what.
+Counts and not devices: which ones is settled at the end, once it is known which jobs keep theirs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ NOTHING: Counts = {}
 _BLOCKS = (4, 2, 1)  # devices that stay together where a job is laid out unevenly
 
 
-class Books:
+class Holdings:
     """Free devices and holdings as a decision would have them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -27,7 +27,7 @@ class Books:
         self.total = sum(self.free.values())
         self.held: dict[JobId, Counts] = {}
         self.on: dict[str, dict[JobId, None]] = {node: {} for node in self.free}
-        self.touched: dict[JobId, None] = {}  # holdings that changed since somebody last looked
+        self.touched: dict[JobId, None] = {}  # jobs whose holdings changed since the last look
         self.plans: dict[JobId, Plan | None] = {}  # of holdings that changed
         self._log: list[tuple[JobId, Counts, Plan | None]] = []
         self._place = {node: place for place, node in enumerate(self.free)}
@@ -79,7 +79,7 @@ class Books:
         }
 
     def allocations(self) -> dict[JobId, Allocation | None]:
-        """What changed, as devices: everybody keeps what it can."""
+        """What changed, as devices: each job keeps those it can."""
         jobs, free = self._snapshot.jobs, self._snapshot.free.copy()
         kept: dict[JobId, list[Device]] = {}
         changed = self.changed()
@@ -105,7 +105,7 @@ class Books:
             old = jobs[identity].allocation
             if devices:
                 plan = self.plans[identity]
-                assert plan is not None, "whoever holds devices has a plan"
+                assert plan is not None, "a job that holds devices has a plan"
                 new = Allocation(tuple(devices), plan)
                 # Cores and host memory are settled later.
                 if old is None or (new.devices, new.plan) != (old.devices, old.plan):
@@ -116,7 +116,7 @@ class Books:
 
     def _leave(self, job: JobId) -> None:
         for node, count in self.held.pop(job, NOTHING).items():
-            if node in self.free:  # A drained node's devices come back to nobody.
+            if node in self.free:  # A drained node's devices do not become free.
                 self.free[node] += count
                 self._open[node] = self.free[node]
                 self.total += count

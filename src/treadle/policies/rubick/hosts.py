@@ -1,8 +1,8 @@
-"""Cores, dealt out once it is known who holds which devices; and host memory, last of all.
+"""Cores, given out once each job's devices are known; and host memory, last of all.
 
 Every device comes with the cores that its job was measured with, or its node's even share where
 that is less. What a node has beyond goes core by core to the job that makes the most of one, the
-same for each of its devices: an optimizer on the host runs on them. A job that is placed anew may
+same for each of its devices: an optimizer on the host runs on them. A job that is newly placed may
 also take cores over from a running one that makes less of them; a running job gets more only where
 it then ends sooner, although a restart costs.
 
@@ -35,7 +35,7 @@ class _Tuned:
     counts: Counts
     steps: tuple[CoreStep, ...]  # ascending; the first is what comes with the devices
     at: int  # which step it is at
-    fresh: bool  # placed anew, so that its cores cost nothing to choose
+    fresh: bool  # newly placed, so that its cores cost nothing to choose
 
     @property
     def step(self) -> CoreStep:
@@ -75,7 +75,7 @@ class Hosts:
         self._tuned: dict[JobId, _Tuned] = {}
 
     def settled(self, changes: Changes) -> dict[JobId, Allocation | None]:
-        """The same changes with everybody's cores and host memory, and what follows from them."""
+        """The same changes with each job's cores and host memory, and what follows from them."""
         for job in self._snapshot.holding():
             if job.id not in changes:
                 assert job.allocation is not None, "holding jobs hold"
@@ -113,7 +113,7 @@ class Hosts:
             )
 
     def _deal(self) -> None:
-        """Cores to jobs that are placed anew, the one that makes the most of them first."""
+        """Cores to newly placed jobs, the one that makes the most of them first."""
         heap = [
             (-tuned.gain(), tuned.job.sequence, identity)
             for identity, tuned in self._tuned.items()
@@ -130,7 +130,7 @@ class Hosts:
                 heappop(heap)
 
     def _raised(self, tuned: _Tuned, gain: float) -> bool:
-        """Bring a job to its next step, if there are cores or somebody makes less of them."""
+        """Bring a job to its next step, if cores are free or another job gains less from them."""
         more = tuned.steps[tuned.at + 1].cores - tuned.step.cores
         taken: list[_Tuned] = []
         for node, count in tuned.counts.items():

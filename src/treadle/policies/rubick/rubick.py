@@ -5,16 +5,16 @@ first, as far as their tenant's quota goes: each gets the fewest devices on whic
 fast as what its user asked for. Then all others, waiting best-effort jobs and running ones, by what
 a device would bring them, the most first. A job takes free devices, on the nodes where it is and
 then where it fits, and then moves devices over from the job that makes the least of them, as long
-as that is less than it would make of them itself, or while it lacks what it was promised. Nobody
-is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at all,
-and whoever loses devices gets the plan that is best for what is left.
+as that is less than it would make of them itself, or while it lacks what it was promised. No
+job is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at
+all, and a job that loses devices gets the plan that is best for those it keeps.
 
 The paper stops here. Three rules keep jobs from being stopped all the time, each of which costs
 `restart_s`: a running job is changed only where the share of its time that was not lost to
 restarts stays above `gate`; it grows only where it then ends sooner; and no devices are taken from
 it if it ends before it could go on with fewer. Promises go before the first and the last.
 
-Cores follow once devices are settled, and host memory last: rubick_hosts.py.
+Cores follow once devices are settled, and host memory last: hosts.py.
 """
 
 from math import inf
@@ -91,7 +91,7 @@ class Rubick(Policy):
         self._curves.on(snapshot.cluster)
         decision = Decision(snapshot, self._curves, self._rules)
         decision.run()
-        changes = decision.books.allocations()
+        changes = decision.holdings.allocations()
         if self._rules.moves:
             hosts = Hosts(
                 snapshot,
@@ -124,7 +124,7 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
     gate: change a running job only if it keeps this share of its time; restart_s is what one
     change costs. 0 is no gate.
-    starve_s: a best-effort job that has waited so long takes from everybody.
+    starve_s: a best-effort job that has waited so long takes from all jobs.
     knee: a device must bring this share of what a job's first device brings, or is left free.
     """
     if not 0 <= gate <= 1:

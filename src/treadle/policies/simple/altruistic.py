@@ -3,21 +3,21 @@
 Every job is promised the end it would have under max-min fairness, and nothing more. At a moment
 with M devices and a set of jobs, each with its sizes that speed it up:
 
-- Its fair share F is what max-min gives it: everybody's smallest size, then step by step to whoever
-  holds least. If the smallest sizes come to more than M, its fair share is its smallest size for a
-  part of the time, the same part for all: M over the sum of the smallest sizes.
+- Its fair share F is what max-min gives it: every job's smallest size, then step by step to the job
+  that holds least. If the smallest sizes come to more than M, its fair share is its smallest size
+  for a part of the time, the same part for all: M over the sum of the smallest sizes.
 - Its fair end is its submission plus the time that all its work takes at that share: the end it
   would have had if the jobs present now had been there all along. A job that ran ahead of its fair
   share has time to spare; one that was held up has none.
 - It needs the smallest size at which it ends no later than its fair end if it goes on so; if no
-  size up to F does, it needs F, as nobody may ask for more than its share. If not all smallest
+  size up to F does, it needs F, as no job may ask for more than its share. If not all smallest
   sizes fit, a job needs its smallest size once waiting any longer would make it miss its fair end,
   and until then nothing.
 
-What nobody needs is lent in order of remaining time at the fair share: first its smallest size to
+What no job needs is lent in order of remaining time at the fair share: first its smallest size to
 each that has nothing, then to each as many as still speed it up, while they fit. In a crowd, jobs
-in need are served by fair end. Whoever arrives later has a later fair end than a job that has
-missed its own, so nobody starves.
+in need are served by fair end. A job that arrives later has a later fair end than one that has
+missed its own, so no job starves.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.afs.afs import Climbing, Ladder
 from treadle.policies.base.placement import Placement
 
-_HAIR_S = 1e-3  # Nobody is late, or early, by what is only rounding.
+_HAIR_S = 1e-3  # No job is late, or early, by what is only rounding.
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Altruistic(Climbing):
 
 
 def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
-    """Max-min: everybody's smallest size, then the next step to whoever holds least."""
+    """Max-min: each job's smallest size, then the next step to the job that holds least."""
     sizes = [ladder.sizes[0] for ladder in ladders]
     left = devices - sum(sizes)
     turns = [(size, number, 0) for number, size in enumerate(sizes)]

@@ -1,6 +1,6 @@
 """AntMan (Xiao et al., OSDI'20), as Muri's authors model it (Zhao et al., SIGCOMM'22).
 
-Jobs are guaranteed or opportunistic, and nobody is preempted. Guaranteed jobs come first, each
+Jobs are guaranteed or opportunistic, and no job is preempted. Guaranteed jobs come first, each
 device has at most one of them, and they go where the placement puts them. One that does not fit
 hoards: it sets devices aside until it has enough, on the node that has the most of them, and from
 then on only there; a job larger than a node sets aside whole nodes.
@@ -11,8 +11,8 @@ then those set aside, then those of guaranteed jobs; of equals, those that an op
 while the guaranteed one stayed, and then in the cluster's order. (The authors sum up shares of a
 device, and there the next to last is an error of rounding. Averages hang on it, so it is kept.)
 
-What was set aside, and who left whom, is handed from decision to decision as the schedule's memory.
-Without it, after a restart, jobs set devices aside afresh.
+What was set aside, and which job left which, is handed from decision to decision as the schedule's
+memory. Without it, after a restart, jobs set devices aside again.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def antman(
     *,
     quotas: str = "",
 ) -> "AntMan":
-    """Guaranteed jobs hoard devices, opportunistic ones share them; nobody is preempted.
+    """Guaranteed jobs hoard devices, opportunistic ones share them; no job is preempted.
 
     quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
     have none. Opportunistic jobs need no quota.
@@ -93,7 +93,7 @@ class AntMan(Policy):
         return Schedule(decision.changes, memory=decision.remembered())
 
     def _left(self, snapshot: Snapshot) -> Left:
-        """What guaranteed jobs may still be given; whoever is let in keeps its place."""
+        """What guaranteed jobs may still be given; a job that is let in keeps its place."""
         left = Left(self._quotas, inf)
         for job in snapshot.holding():
             if job.spec.guaranteed:
@@ -157,7 +157,7 @@ class _Decision:
         return Memory(self._hoards, frozenset(self._shared), frozenset(self._left))
 
     def guarantee(self, job: Job) -> None:
-        """Start a guaranteed job, or set aside what there is for it."""
+        """Start a guaranteed job, or set aside devices for it."""
         own = self._earlier.get(job.id, ())
         if not own and not self._open.total:
             return

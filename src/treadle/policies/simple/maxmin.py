@@ -1,4 +1,4 @@
-"""Max-min fairness: equal shares, one step at a time, to whoever has least."""
+"""Max-min fairness: equal shares, one step at a time, to the job that has least."""
 
 from heapq import heapify, heappop, heappush
 
@@ -13,7 +13,7 @@ from treadle.policies.base.shares import Sharing
 
 
 class MaxMin(Sharing):
-    """Everybody's smallest size first, by turns used; then the next step to whoever holds least.
+    """Each job's smallest size first, by turns used; then each step to the job that holds least.
 
     When not all jobs fit, they take turns: a job's turn lasts until it has held its asked size
     for a quantum, and jobs with fewer turns behind them go first.
@@ -25,7 +25,7 @@ class MaxMin(Sharing):
         self._in_turns = Ordered(self.rank, placement, preemptive=True)
 
     def rank(self, job: Job, now: float) -> Rank:
-        """By turns behind it; whoever runs keeps its place to the end of its turn."""
+        """By turns used; a running job keeps its place to the end of its turn."""
         turns = self._turns(job, now)
         if job.allocation is None:
             return Rank(turns)

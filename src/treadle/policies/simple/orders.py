@@ -1,4 +1,4 @@
-"""The policies that are nothing but an order: first come, shortest, least served."""
+"""The policies that only order jobs: first come, shortest, least served."""
 
 from math import inf
 
@@ -33,7 +33,7 @@ def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) 
 
 
 def srtf(placement: Placement, belief: PerformanceModel, *, repack: bool = False) -> Ordered:
-    """Shortest remaining time first, preempting; repack: place everybody afresh each time."""
+    """Shortest remaining time first, preempting; repack: place all jobs again each time."""
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked)
@@ -62,11 +62,11 @@ def las(
     margin_s: float = 300.0,
     quantum_s: float = inf,
 ) -> Ordered:
-    """Least attained service first: whoever has run least goes next, preempting.
+    """Least attained service first: the job that has run least goes next, preempting.
 
     A job that runs is preempted only by one that has run less than a share of its time, less
     margin_s: otherwise jobs of about equal service take each other's devices at every event and
-    gain nothing by it (share=1&margin_s=0 is that). While somebody waits, the policy looks again
+    gain nothing by it (share=1&margin_s=0 is that). While a job waits, the policy looks again
     every quantum_s, besides at every event.
     """
     if not 0 < share <= 1:

@@ -1,15 +1,15 @@
-"""Philly's scheduler, as far as its study tells (Jeon et al., ATC'19).
+"""Philly's scheduler, as far as its study describes it (Jeon et al., ATC'19).
 
 Every tenant has a quota of the devices and a queue in order of submission; what is idle others may
-borrow while nobody within its quota waits, up to a limit if there is one. Jobs get all they ask for
-or nothing, on as few nodes as they need, in one rack. A job that does not fit blocks nobody. It
-tries again every few minutes, and after so many failed tries it puts up with more nodes of one
-rack, and then with any. Only for fair share is anybody preempted: if the cluster is nearly full and
-a tenant within its quota has waited for long, the youngest jobs on borrowed devices go.
+borrow while no tenant within its quota waits, up to a limit if there is one. Jobs get all they ask
+for or nothing, on as few nodes as they need, in one rack. A job that does not fit blocks no other.
+It tries again every few minutes, and after so many failed tries it puts up with more nodes of one
+rack, and then with any. Jobs are preempted only for fair share: if the cluster is nearly full and a
+tenant within its quota has waited for long, the youngest jobs on borrowed devices go.
 
 A job that waits does so for its tenant's share ("fair share") or for want of a place. When it tries
 next, and after how many failed tries, is handed from decision to decision as the schedule's memory;
-without it everybody tries at once.
+without it all jobs try at once.
 """
 
 from collections import Counter, deque
@@ -28,6 +28,7 @@ from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Count, Placement
+from treadle.policies.base.quotas import by_tenant
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {
@@ -49,7 +50,7 @@ _ROUNDING = 1e-9
 class Rules(NamedTuple):
     """The parameters, checked."""
 
-    weights: Mapping[str, float]  # of tenants; empty: everybody's is the same
+    weights: Mapping[str, float]  # of tenants; empty: the same for all
     granted: float  # all quotas together, in clusters
     most: float  # that a tenant may hold, in quotas
     tries: tuple[int, int]  # failed tries before up to twice the nodes will do, and before any
@@ -83,7 +84,7 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
 ) -> "Philly":
     """Quotas by tenant, with borrowing; gangs that give up locality after failed tries.
 
-    quotas: equal, philly (nodes of the log's virtual clusters), or weights as name:2:other:1.
+    quotas: equal, philly (nodes of the log's virtual clusters), or weights as a:2/b:1.
     granted: how many times the cluster all quotas are. most: quotas a tenant may hold by borrowing.
     r1, r2: failed tries after which twice the nodes in one rack, and any, will do.
     retry_s: between two tries. tick_s: tries after the first are made in steps of this.
@@ -110,7 +111,7 @@ class Philly(Policy):
         self._places = Places(placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
-        """By submission; whoever failed joins the end."""
+        """By submission; a job that failed joins the end."""
         return Rank(job.since_at if job.failures else job.submitted_at)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -167,7 +168,7 @@ class Shares:
         self._most = rules.most
         self._snapshot = snapshot
         self._started: list[Job] = []
-        # Jobs that wait by tenant and size; None: nobody has asked yet.
+        # Jobs that wait by tenant and size; None: not counted yet.
         self._wanted: dict[str, Counter[int]] | None = None
         self.used: Counter[str] = Counter()
         jobs, used = snapshot.jobs.values(), self.used
@@ -236,7 +237,7 @@ class Places:
     def find(
         self, cluster: Cluster, free: FreeDevices, size: int, level: int
     ) -> tuple[Device, ...] | None:
-        """The best place that the level allows; nobody waits for one that can never be."""
+        """The best place that the level allows; no job waits for one that can never be."""
         if size > free.total:
             return None
         if cluster is not self._cluster:
@@ -284,7 +285,7 @@ class _Decision:
         self, snapshot: Snapshot, rules: Rules, places: Places, waits: dict[JobId, Wait]
     ) -> None:
         self.changes: dict[JobId, Allocation | None] = {}
-        self.waits = waits  # of those that do not try now, and whoever fails
+        self.waits = waits  # of those that do not try now, and those that fail
         self._snapshot = snapshot
         self._rules = rules
         self._places = places
@@ -325,7 +326,7 @@ class _Decision:
         self.changes[job.id] = Allocation(devices)
 
     def _may_borrow(self, tenant: str, size: int) -> bool:
-        """Whether it may hold so many more, so many are idle, and nobody within its quota waits."""
+        """Whether it may hold and find so many more, and no tenant within its quota waits."""
         if (tenant, size) in self._unfair:
             return False
         shares = self._shares
@@ -354,7 +355,7 @@ class _Decision:
         return used >= rules.full * snapshot.cluster.device_count and waited_s > rules.patience_s
 
     def _take_back(self, size: int, level: int) -> tuple[Device, ...] | None:
-        """Stop the youngest jobs on borrowed devices until there is a place, or nobody."""
+        """Stop the youngest jobs on borrowed devices until there is a place, or none."""
         free, used = self._free.copy(), Counter(self._shares.used)
         above = {tenant for tenant in used if used[tenant] > self._shares.quota(tenant)}
         if not above:
@@ -403,17 +404,10 @@ def _waits(snapshot: Snapshot) -> Mapping[JobId, Wait]:
 
 
 def _weights(text: str) -> Mapping[str, float]:
-    """`equal`, `philly`, or names and weights in turn: a:2:b:1."""
+    """`equal`, `philly`, or a weight for each tenant: a:2/b:1."""
     if text in {"equal", "philly"}:
         return PHILLY_NODES if text == "philly" else {}
-    parts = text.split(":")
-    try:
-        weights = dict(zip(parts[::2], map(float, parts[1::2]), strict=True))
-    except ValueError:
-        weights = {}
-    if not weights or not all(0 < weight < inf for weight in weights.values()):
-        raise InvalidInputError(
-            f"philly quotas {text!r} are not known; expected equal, philly, or weights above 0 "
-            "as name:2:other:1"
-        )
+    weights = by_tenant("philly", text)
+    if not all(weights.values()):
+        raise InvalidInputError(f"philly quotas are weights above 0, not {text!r}")
     return weights

@@ -1,6 +1,6 @@
 """Sia (Jayaram Subramanya et al., SOSP'23), as Rubick's authors run it: one type of device.
 
-Every time something happens, all jobs are given sizes afresh, so that the sum of their costs is the
+Every time something happens, all jobs are given new sizes, so that the sum of their costs is the
 least there is. What a size costs a job is its speed there, over that of its smallest size and times
 that size, to the power of `power`, which is negative: the first devices count the most. A job
 without devices costs `idle`. Changing a running job makes its new sizes look slower by

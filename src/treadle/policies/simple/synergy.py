@@ -2,7 +2,7 @@
 
 Jobs run first come, first served at the size and under the plan that they asked for. What is tuned
 is the host: cores that a node has beyond what comes with its devices go to the jobs that make the
-most of them (rubick_hosts.py). Jobs whose plan is not known keep their node's even share.
+most of them (rubick/hosts.py). Jobs whose plan is not known keep their node's even share.
 """
 
 from dataclasses import replace
@@ -53,7 +53,7 @@ def synergy(
     strict: bool = False,
     restart_s: float = 78.0,
 ) -> Synergy:
-    """First come, first served at the asked size and plan; cores to whoever makes most of them.
+    """First come, first served at the asked size and plan; cores to the jobs that gain most.
 
     strict: a job that does not fit blocks all behind it. restart_s: what changing the cores of a
     running job costs; it is done where the job then ends sooner.

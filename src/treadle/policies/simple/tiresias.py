@@ -2,13 +2,13 @@
 
 Attained service is two-dimensional: devices times time. A job starts in the first queue and falls
 into the next when its service passes a limit; queues are served in order, first come first served
-within one. By default that is by when a job began to wait or run there, and nobody is preempted for
+within one. By default that is by when a job began to wait or run there, and no job is preempted for
 a job of the same queue; with `by_arrival` it is by submission, preempting. A job that has waited
 `promote` times as long as it has ever run goes back to the first queue for one more spell.
 
 With `as_lists` a queue is a list in which those that run stand before those that wait, as Muri's
-authors model it (Zhao et al., SIGCOMM'22). Whoever falls into a queue joins its end: at that moment
-those that wait there may take its devices, later they may not. Whoever is preempted waits at the
+authors model it (Zhao et al., SIGCOMM'22). A job that falls into a queue joins its end: at that
+moment those that wait there may take its devices, later they may not. A preempted job waits at the
 head. The policy asks to look at a job after the whole second of running in which it passes a limit.
 """
 

@@ -1,1 +1,1 @@
-"""Features that any policy can wear; the table of their names is in policies/registry.py."""
+"""Features to put around any policy; the table of their names is in policies/registry.py."""

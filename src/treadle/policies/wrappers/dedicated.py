@@ -1,6 +1,6 @@
-"""Nodes for large jobs alone, so that nobody beside them slows them down.
+"""Nodes for large jobs alone, so that no job beside them slows them down.
 
-While a large job runs, the free devices of its nodes are kept from everybody. A large job that is
+While a large job runs, the free devices of its nodes are given to no other job. A large job that is
 to start on a node with others is given an empty one instead, or waits for one. Jobs that share all
 their devices are one to this wrapper: they are large together and alone together.
 """
@@ -35,7 +35,7 @@ def dedicated(
 
 
 class Dedicated(Wrapper):
-    """Nobody else on the nodes of a large job."""
+    """No other job on the nodes of a large one."""
 
     def __init__(self, inner: Policy, placement: Placement, large: int) -> None:
         super().__init__(inner)
@@ -77,7 +77,7 @@ class Dedicated(Wrapper):
         return reason
 
     def _held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> Iterable[JobId]:
-        """The refused, and where nobody overtakes all behind the first of them."""
+        """The refused, and if jobs never overtake, all behind the first of them."""
         if not self.in_order:
             return refused
         queue = [identity for _, _, identity in seen.ranking.queue]
@@ -155,7 +155,7 @@ class _Plan:
         if not devices:
             return None
         if devices in self._staying:
-            return devices  # To be shared with somebody who stays there.
+            return devices  # To be shared with a job that stays there.
         if self.keep(devices):
             return devices
         found = self._elsewhere(len(devices))
@@ -170,7 +170,7 @@ class _Plan:
         return True
 
     def _allowed(self, devices: Devices) -> bool:
-        """Whether nobody is there for a large job, and nobody large for a small one."""
+        """Whether a large job finds no other there, and a small one no large one."""
         least = 1 if len(devices) >= self._large else self._large
         nodes = dict.fromkeys(device.node for device in devices)
         return all(len(other) < least for node in nodes for other in self._nodes.get(node, ()))

@@ -1,9 +1,9 @@
 """Move small and elastic jobs out of the way of one that has enough devices, but not together.
 
 When the first job that waits would fit by count and finds no place, running jobs move to other free
-devices so that it does. Moves are paid for by those who move, so there are at most so many in an
-hour, and nobody moves twice within a cool-down. Who moved when is the wrapper's memory; after a
-restart it begins with a whole budget.
+devices so that it does. Each move costs the moved job a restart, so there are at most so many in an
+hour, and no job moves twice within a cool-down. Which job moved when is the wrapper's memory; after
+a restart it begins with a whole budget.
 """
 
 from collections.abc import Collection, Sequence
@@ -116,7 +116,7 @@ class Defrag(Remembering):
                 kept.remove(node)
                 continue
             for job, devices in cleared.items():
-                assert job.allocation is not None, "whoever moves holds devices"
+                assert job.allocation is not None, "a job that moves holds devices"
                 made[job.id] = Allocation(devices, job.allocation.plan)
                 free.give(job.allocation.devices)
                 free.take(devices)

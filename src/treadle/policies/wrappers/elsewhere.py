@@ -109,7 +109,7 @@ class Elsewhere(Wrapper):
         return self._placement.place(free.withholding(bad), size)
 
     def _has_others(self, snapshot: Snapshot, job: Job) -> bool:
-        """Whether it could run on devices that are not suspected, if nobody held any."""
+        """Whether it could run on devices that are not suspected, if no job held any."""
         return self._elsewhere(snapshot.emptied(), job, job.spec.sizes[0]) is not None
 
     def _patient(self, job: Job, now: float) -> bool:
@@ -128,7 +128,7 @@ def _suspected(device: Device, job: Job) -> bool:
 
 
 def _passed(snapshot: Snapshot, changes: Changes, late: Mapping[JobId, float]) -> set[JobId]:
-    """Who is kept back while somebody of lower priority would start."""
+    """Jobs that are kept back while one of lower priority would start."""
     jobs = snapshot.jobs
     if not late:
         return set()
@@ -137,5 +137,5 @@ def _passed(snapshot: Snapshot, changes: Changes, late: Mapping[JobId, float]) -
 
 
 def _shares(snapshot: Snapshot, others: Changes, devices: Sequence[Device]) -> bool:
-    """Whether somebody else is on these devices once the other changes are made."""
+    """Whether another job is on these devices once the other changes are made."""
     return not free_after(snapshot, others).holds(devices)

@@ -2,8 +2,8 @@
 
 A job that crosses more nodes than it needs runs slower for all its life, so it may be worth waiting
 for better devices; how long depends on how long it will run. Every job waits up to a share of its
-predicted run time for a place on as few nodes as its size needs. After that it takes what there is,
-even where the placement would never split it.
+predicted run time for a place on as few nodes as its size needs. After that it takes any free
+devices, even where the placement would never split it.
 """
 
 from collections.abc import Mapping
@@ -70,12 +70,13 @@ class Locality(Refusing):
                     "fragmentation",
                     f"it asks for {size} devices, which are free on {nodes} nodes and would fit "
                     f"on {needed}; it waits for that up to {until - snapshot.now:g} s more, "
-                    f"{100 * self._share:g} % of its predicted run time, then takes what there is",
+                    f"{100 * self._share:g} % of its predicted run time, then takes any free "
+                    "devices",
                 )
         return self.inner.why(self.inside(snapshot), job)
 
     def _relaxed(self, snapshot: Snapshot, schedule: Schedule) -> Schedule:
-        """Start on any free devices whoever has waited long enough."""
+        """Start jobs that have waited long enough on any free devices."""
         changes, until = dict(schedule.changes), schedule.valid_until
         free = free_after(snapshot, changes)
         waiting = snapshot.ranking.waiting()

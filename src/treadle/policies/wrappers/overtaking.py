@@ -87,7 +87,7 @@ class Overtaking(Refusing):
         )
 
     def starts_at(self, snapshot: Snapshot, job: Job, changes: Changes) -> float:
-        """When a job could start if these changes were made and nobody else came."""
+        """When a job could start if these changes were made and no job arrived."""
         free, size, now = free_after(snapshot, changes), job.spec.asked, snapshot.now
         holders: dict[Device, int] = {}
         ends: list[tuple[float, int, tuple[Device, ...]]] = []

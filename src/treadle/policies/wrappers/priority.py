@@ -2,9 +2,9 @@
 
 The inner policy is asked once for each priority there is, from the highest down: about the jobs of
 that priority alone, on the devices that higher ones left. It first sees only what is free. If
-somebody of that priority still waits, it sees the devices of lower priorities as well, as if those
-had let go; whoever loses devices that way waits for its own turn further down. A priority that asks
-for no more than is free therefore moves nobody.
+a job of that priority still waits, it sees the devices of lower priorities as well, as if those
+had let go; a job that loses devices that way waits for its own turn further down. A priority that
+asks for no more than is free therefore moves no other job.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ class Priorities(Remembering):
         mine: list[Job] = []
         known = [*snapshot.holding(), *snapshot.waiting()]
         names = {job.id for job in known}
-        # Whoever is out of sight keeps its devices.
+        # A job that is out of sight keeps its devices.
         taken: dict[Device, None] = {
             device: None
             for device, own in snapshot.tenants.items()
@@ -143,7 +143,7 @@ class Priorities(Remembering):
 
 
 def _let_go(job: Job, now: float) -> Job:
-    """The job as if somebody of a higher priority had taken its devices."""
+    """The job as if one of a higher priority had taken its devices."""
     row = job.settled(now)
     return row._replace(phase=Phase.WAITING, since_at=now, allocation=None, iterations_per_s=0.0)
 

@@ -1,9 +1,9 @@
 """Leave jobs alone that cannot be moved, or were moved only a moment ago.
 
-A job that cannot resume would lose its work if it were stopped, so nobody stops it. Anybody else
+A job that cannot resume would lose its work if it were stopped, so it is not stopped. Any other job
 keeps what it was given for a while: a restart costs time, and a policy that changes its mind every
-second would pay it every second. Whoever is left alone is out of the inner policy's sight, and its
-devices with it, so that the inner policy disposes of the rest and of nothing else.
+second would pay it every second. The inner policy does not see jobs that are left alone, nor their
+devices, so that it decides about the rest only.
 """
 
 from math import inf
@@ -36,7 +36,7 @@ def steady(
 
 
 class Steady(Wrapper):
-    """Hides whoever must be left alone."""
+    """Hides jobs that must be left alone."""
 
     def __init__(self, inner: Policy, run_s: float, rest_s: float) -> None:
         super().__init__(inner)

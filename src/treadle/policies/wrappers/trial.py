@@ -46,7 +46,7 @@ class TrySmall(Remembering):
 
     def __init__(self, inner: Policy, *, pool: int, trial_s: float) -> None:
         super().__init__(inner)
-        self.in_order = False  # Whoever joins may be tried at once.
+        self.in_order = False  # A job that joins may be tried at once.
         self._pool = pool
         self._trial_s = trial_s
 

@@ -1,4 +1,4 @@
-"""The world as an inner policy is to see it, and what its decision comes to."""
+"""Snapshots as an inner policy is to see them, and what its decision amounts to."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,13 +14,13 @@ Changes = Mapping[JobId, Allocation | None]
 
 
 def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
-    """As if these had let go of their devices, which they share with nobody, and waited."""
+    """As if these had let go of their devices, which they share with no other job, and waited."""
     if not jobs:
         return snapshot
     free, ranking = snapshot.free.copy(), snapshot.ranking.copy()
     rows, tenants = dict(snapshot.jobs), dict(snapshot.tenants)
     for job in jobs:
-        assert job.allocation is not None, "only who holds devices can let go"
+        assert job.allocation is not None, "only a job that holds devices can let go"
         free.give(job.allocation.devices)
         for device in job.allocation.devices:
             del tenants[device]
@@ -33,7 +33,7 @@ def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
 
 
 def free_after(snapshot: Snapshot, changes: Changes) -> FreeDevices:
-    """The devices that nobody holds once these changes are made."""
+    """The devices that no job holds once these changes are made."""
     tenants, jobs = snapshot.tenants, snapshot.jobs
     holders: dict[Device, int] = {}
     for identity, new in changes.items():

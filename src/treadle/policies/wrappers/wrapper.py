@@ -1,8 +1,8 @@
 """What all wrappers have in common: a policy around a policy.
 
 A wrapper ranks as its inner policy does and changes what that decides: it refuses starts, finds
-other devices, adds moves of its own, or lets the inner policy see less than there is. Wrappers wear
-wrappers, so each relies on nothing but the contract of a policy.
+other devices, adds moves of its own, or hides something from the inner policy. A wrapper may be
+wrapped again, so each relies only on the contract of a policy.
 """
 
 from abc import abstractmethod
@@ -71,7 +71,7 @@ class Refusing(Wrapper):
         return Schedule(schedule.changes, min(until, schedule.valid_until), schedule.memory)
 
     def held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> list[JobId]:
-        """The refused, and where nobody overtakes all behind them."""
+        """The refused, and if jobs never overtake, all behind them."""
         names = set(refused)
         if not self.in_order:
             return list(names)
