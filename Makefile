@@ -17,6 +17,7 @@ test: $(STAMP)
 # The inner loop: no processes, no browser, nothing slow, few examples of each property.
 test-fast: $(STAMP)
 	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=fast \
+	  -p no:schemathesis --ignore-glob='*/test_schemathesis*' \
 	  -m "not slow and not engine and not browser"
 
 # SAMPLE and SEED choose what is changed.
