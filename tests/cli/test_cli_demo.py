@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from treadle.journal.journal import read
 from treadle.study.whatif import completion_s, recorded_s
 
-pytest.importorskip("torch", reason="PyTorch is not installed: the demo's training needs it")
+# Looked for and not imported: that takes seconds, also where this test is not run.
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None, reason="PyTorch is not installed: the demo's training needs it"
+)
 
 
 def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_a_run_without_jobs_still_makes_a_page(run_of):
 # -- figures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_figure_is_written_as_png_and_svg(comparison, tmp_path):
     pytest.importorskip("matplotlib")
     paths = figures(comparison, tmp_path / "figures")
@@ -172,18 +173,21 @@ def test_every_figure_is_written_as_png_and_svg(comparison, tmp_path):
         assert start in {b"\x89PNG\r", b"<?xml"}, path
 
 
+@pytest.mark.slow
 def test_figures_of_the_same_run_are_the_same(comparison, tmp_path):
     pytest.importorskip("matplotlib")
     one, two = (figures(comparison, tmp_path / name) for name in ("one", "two"))
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
+@pytest.mark.slow
 def test_figures_of_nothing_are_empty_and_no_error(run_of, tmp_path):
     pytest.importorskip("matplotlib")
     comparison = Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())])
     assert len(figures(comparison, tmp_path)) == 16
 
 
+@pytest.mark.slow
 def test_charts_of_devices_get_plain_names_of_their_own(comparison, tmp_path):
     pytest.importorskip("matplotlib")
     names = ("las?a=1:2&b=$3", "las?a=1&2:b=3", "../..")
@@ -196,6 +200,7 @@ def test_charts_of_devices_get_plain_names_of_their_own(comparison, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_many_bars_are_one_picture_in_the_svg(comparison, tmp_path):
     pytest.importorskip("matplotlib")
     holds = comparison.runs[0].recorder.holds

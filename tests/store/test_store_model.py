@@ -176,6 +176,7 @@ def _share_s(row: AttemptRow, since_at: float, until_at: float, *, now_at: float
     return max(0.0, length_s) * len(row.devices)
 
 
+@pytest.mark.slow
 def test_the_store_behaves_as_dicts_that_survive(make_url: Callable[[], str]) -> None:
     class MachineOnADatabase(StoreMachine):
         def __init__(self) -> None:

@@ -105,6 +105,7 @@ def test_philly_tenants_have_their_own_sizes(philly):
     assert all(job.owner.startswith(job.tenant) for job in philly.jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("longest", [LONGEST_S, 604_800])
 def test_philly_tenants_use_their_share_of_the_logs_gpu_hours(seed, longest):
@@ -123,6 +124,7 @@ def test_philly_durations_of_a_tenant_are_spread_out(philly):
         assert stdev(logs) > 1.5
 
 
+@pytest.mark.slow
 def test_sweeps_are_of_single_device_jobs_as_in_the_log():
     """Of 100 jobs, those that come with 9 or more of their own size: 76, 15, 2 and 0 in the log."""
     most = {"1": 80, "2-4": 20, "5-8": 4, ">8": 4}

@@ -40,6 +40,7 @@ def test_the_folder_of_real_traces_is_there():
     assert len(ROWS) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(ROWS) - set(NO_JOBS)))
 def test_every_row_becomes_a_job_or_is_counted_as_left_out(name):
     workload = load(str(FOLDER / name))
@@ -73,6 +74,7 @@ def test_the_gpu_hours_are_the_published_ones(real, name, gpu_hours):
     assert total == pytest.approx(gpu_hours, abs=1.0)
 
 
+@pytest.mark.slow
 def test_the_jobs_of_philly_share_their_profiles(real):
     workload = load(real("philly_dev_aug14_oct31.csv.gz"))
     assert len({id(job.profile) for job in workload.jobs}) == 12

@@ -88,7 +88,7 @@ class Mutants:
                 continue
             children = value if isinstance(value, list) else [value]
             for index, child in enumerate(children):
-                if not isinstance(child, ast.AST) or _skipped(child):
+                if not isinstance(child, ast.AST) or _skipped(child) or _is_check(node, child):
                     continue
                 field = (node, name, index if isinstance(value, list) else None)
                 within = child.lineno if isinstance(child, ast.stmt) else statement
@@ -129,6 +129,15 @@ def _around(
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, int]:
     """Its name and where its code object begins: at the first decorator."""
     return function.name, min([function.lineno, *(d.lineno for d in function.decorator_list)])
+
+
+def _is_check(node: ast.AST, child: ast.AST) -> bool:
+    """`zip(..., strict=True)` is an assertion in another form."""
+    match node, child:
+        case ast.Call(func=ast.Name(id="zip")), ast.keyword(arg="strict"):
+            return True
+        case _:
+            return False
 
 
 def _skipped(node: ast.AST) -> bool:
@@ -210,7 +219,8 @@ def _of_statement(node: ast.AST, field: Field, *, in_function: bool) -> Iterator
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]):
             yield "remove the statement", field, ast.Pass()
         case ast.Return(value=ast.expr() as value):
-            if not (isinstance(value, ast.Constant) and value.value is None):
+            # None in place of another false value is most often the same answer.
+            if not (isinstance(value, ast.Constant) and not value.value):
                 yield "return None", (node, "value", None), ast.Constant(value=None)
         case ast.Break():
             yield "`break` to `continue`", field, ast.Continue()

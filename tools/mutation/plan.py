@@ -26,7 +26,8 @@ class Baseline:
     on_import: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def choose(self, mutant: Mutant, budget_s: float) -> list[Measured]:
-        """Tests that run the changed lines, the quick ones first, up to a budget of CPU time.
+        """Tests that run the changed lines, up to a budget of CPU time: those in files named after
+        the source first, then the quick ones.
 
         What is evaluated on import has no test of its own: all tests that run anything of the file
         may notice, and if there is none, every test.
@@ -43,7 +44,7 @@ class Baseline:
             if budget_s < 0 and chosen:
                 break
             chosen.append(test)
-        return sorted(chosen, key=lambda t: t.cpu_s)
+        return chosen
 
     def runs_on_import(self, mutant: Mutant) -> bool:
         """Whether patching the loaded module would come too late."""

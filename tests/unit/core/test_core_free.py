@@ -168,3 +168,19 @@ def test_a_node_that_joins_stands_last(free: FreeDevices) -> None:
     free.add(Node("late", 3))
     assert list(map(str, free))[-3:] == ["late:0", "late:1", "late:2"]
     assert free.tightest(3) == 4
+
+
+def test_devices_are_claimed_all_or_none(free: FreeDevices) -> None:
+    assert free.claim(devices("n0", 0, 1) + devices("n1", 0)) is True
+    assert (free.count_on("n0"), free.count_on("n1"), free.total) == (2, 1, 6)
+    assert free.claim(devices("n0", 2) + devices("n1", 1)) is False
+    assert (free.count_on("n0"), free.count_on("n1"), free.total) == (2, 1, 6)
+    assert not free.holds(devices("n0", 0))
+    assert free.holds(devices("n0", 2))
+
+
+def test_a_cluster_without_nodes_has_nothing() -> None:
+    free = FreeDevices.of(Cluster(()))
+    assert (free.total, free.largest, list(free)) == (0, 0, [])
+    assert free.tightest(1) is None
+    assert not free.knows(devices("n0", 0))

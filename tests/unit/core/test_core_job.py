@@ -4,11 +4,17 @@ from math import inf, nan
 
 import pytest
 
+from tests.unit.stories import Told
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobSubmitted
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.core.ranking import Rank
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Reason, Schedule
 
 TWO = Allocation((Device("n0", 0), Device("n0", 1)))
 
@@ -114,3 +120,95 @@ def test_settling_changes_what_is_written_and_not_what_is_true() -> None:
         assert settled.iterations_at(moment) == job.iterations_at(moment)
         assert settled.held_at(moment) == job.held_at(moment)
         assert settled.service_at(moment) == job.service_at(moment)
+
+
+# -- what is assumed of what is not said -----------------------------------------------------------
+
+
+def test_a_profile_of_which_nothing_is_known_is_one_second_of_computing_on_one_device() -> None:
+    assert Profile() == Profile(
+        load_s=0.0,
+        prepare_s=0.0,
+        compute_s=1.0,
+        sync_s=0.0,
+        alone_s=0.0,
+        size=1,
+        serial=0.0,
+        restart_s=0.0,
+        memory_gib=0.0,
+        model="",
+        curve=(),
+    )
+    assert Profile().iteration_s == 1.0
+
+
+def test_a_job_of_which_only_the_work_is_known_asks_for_one_device() -> None:
+    assert JobSpec("a", 5.0) == JobSpec(
+        "a",
+        5.0,
+        sizes=(1,),
+        asked=1,
+        profile=Profile(),
+        plans=(Plan(1, 1, None, "none", offload=False, recompute=False, accumulate=1),),
+        submit_at=0.0,
+        guaranteed=True,
+        priority=0,
+        retries=0,
+        estimate_s=0.0,
+        trial=False,
+        resumable=True,
+    )
+
+
+def test_a_row_begins_with_nothing_done_and_no_order() -> None:
+    row = Job(JobSpec("a", 5.0), 0, Phase.WAITING, 3.0, 3.0)
+    assert row[5:] == (None, 0.0, 0.0, 0.0, 0.0, 0.0, -1, -1, 0.0, 0.0, 0, 0, 0.0, ())
+    assert row.size == 0
+
+
+def test_a_job_may_be_tried_on_one_device_only_if_it_says_so() -> None:
+    assert [JobSpec("a", 5.0, sizes=(2, 4)).runs_on(size) for size in (1, 2, 3, 4)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    tried = JobSpec("a", 5.0, sizes=(2, 4), trial=True)
+    assert [tried.runs_on(size) for size in (1, 2, 3, 4)] == [True, True, False, True]
+    assert not JobSpec("a", 5.0, sizes=(2,)).elastic
+    assert tried.elastic
+
+
+def test_an_allocation_is_its_devices_in_the_first_turn_unless_said() -> None:
+    plain = Allocation((Device("n0", 0),))
+    assert plain == Allocation((Device("n0", 0),), DATA_PARALLEL, 0, None)
+    assert plain != Allocation((Device("n0", 0),), DATA_PARALLEL, 1, None)
+
+
+# -- what a policy answers unless it says otherwise ------------------------------------------------
+
+
+def test_a_policy_that_says_nothing_ranks_by_arrival_and_lets_others_overtake() -> None:
+    decider = Told()
+    scheduler = Scheduler(decider, Cluster.grid(1, 4))
+    scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
+    assert decider.rank(scheduler.jobs["a"], 9.0) == Rank(0.0)
+    assert [identity for _, _, identity in scheduler.ranking.queue] == ["a", "b"]
+    assert not decider.in_order
+    assert dict(decider.held_back(scheduler.snapshot(0.0))) == {}
+
+
+def test_a_policy_that_says_nothing_refuses_only_what_is_larger_than_the_cluster() -> None:
+    decider, cluster = Told(), Cluster.grid(1, 4)
+    assert decider.never_fits(JobSpec("a", 5.0, sizes=(4, 8)), cluster) is None
+    assert decider.never_fits(JobSpec("a", 5.0, sizes=(5, 8)), cluster) == (
+        "it asks for 5 devices and the cluster has 4"
+    )
+
+
+def test_a_policy_that_says_nothing_knows_running_from_waiting() -> None:
+    decider = Told(Schedule({"a": Allocation((Device("n0", 0),))}))
+    scheduler = Scheduler(decider, Cluster.grid(1, 4))
+    scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
+    assert scheduler.why("a", 1.0) == Reason("running", "it runs")
+    assert scheduler.why("b", 1.0) == Reason("rank", "it waits for its turn")

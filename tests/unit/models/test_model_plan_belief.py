@@ -113,6 +113,7 @@ def test_curves_follow_the_belief_once_it_changes():
     assert curves.of(job.spec) != before
 
 
+@pytest.mark.slow
 def test_a_run_says_how_often_it_learned():
     jobs = tuple(
         JobSpec(

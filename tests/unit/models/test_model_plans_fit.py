@@ -56,6 +56,7 @@ factors = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(truth=factors)
 def test_factors_are_recovered_from_runs_without_noise(truth: Factors) -> None:
@@ -67,6 +68,7 @@ def test_factors_are_recovered_from_runs_without_noise(truth: Factors) -> None:
     assert found.model.factors.k_opt_off == pytest.approx(truth.k_opt_off, rel=0.03)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(times=st.lists(st.floats(1.0, 1e6), min_size=len(PLACES), max_size=len(PLACES)))
 def test_no_factor_leaves_its_bounds_whatever_was_measured(times: list[float]) -> None:

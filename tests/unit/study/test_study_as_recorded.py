@@ -100,6 +100,7 @@ def test_a_trace_of_which_nothing_ran_is_refused() -> None:
         analysed(Workload.of("x", [job("a")], runs=runs))
 
 
+@pytest.mark.slow
 def test_openb_tells_how_long_pods_waited() -> None:
     found = analysed(load(str(trace("openb_pod_list_default.csv.gz"))))
     assert found.jobs == 6203

@@ -1,0 +1,84 @@
+"""Counts and spans of time in words."""
+
+import pytest
+
+from treadle.core.wording import devices, free_of, jobs, listed, span, times
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 devices"), (1, "1 device"), (2, "2 devices"), (8, "8 devices")]
+)
+def test_devices_are_counted(count: int, text: str) -> None:
+    assert devices(count) == text
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "text"),
+    [
+        (0, 1, "the only device is taken"),
+        (0, 2, "all 2 are taken"),
+        (0, 8, "all 8 are taken"),
+        (1, 1, "1 of 1 is free"),
+        (1, 8, "1 of 8 is free"),
+        (2, 8, "2 of 8 are free"),
+        (8, 8, "8 of 8 are free"),
+    ],
+)
+def test_free_devices_of_all(free: int, total: int, text: str) -> None:
+    assert free_of(free, total) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 jobs wait"), (1, "1 job waits"), (2, "2 jobs wait")]
+)
+def test_jobs_are_counted_with_their_verb(count: int, text: str) -> None:
+    assert jobs(count, "waits", "wait") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 times"), (1, "once"), (2, "twice"), (3, "3 times")]
+)
+def test_how_often(count: int, text: str) -> None:
+    assert times(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5.0, "a moment"),
+        (0.0, "a moment"),
+        (0.99, "a moment"),
+        (1.0, "1 s"),
+        (59.4, "59 s"),
+        (60.0, "1 min"),
+        (90.0, "1.5 min"),
+        (599.0, "10 min"),
+        (594.0, "9.9 min"),
+        (600.0, "10 min"),
+        (3599.0, "60 min"),
+        (3600.0, "1 h"),
+        (5400.0, "1.5 h"),
+        (36_000.0, "10 h"),
+        (86_399.0, "24 h"),
+        (86_400.0, "1 day"),
+        (129_600.0, "1.5 days"),
+        (172_800.0, "2 days"),
+        (1_000_000.0, "12 days"),
+    ],
+)
+def test_spans_have_two_digits_of_the_largest_unit_that_fits(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a, b"),
+        (["a", "b", "c"], "a, b and 1 more"),
+        (["a", "b", "c", "d"], "a, b and 2 more"),
+    ],
+)
+def test_lists_are_cut_and_say_how_many_more(names: list[str], text: str) -> None:
+    assert listed(names, 2) == text
