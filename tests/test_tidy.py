@@ -268,3 +268,16 @@ def _mentioned(source: Source) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value.partition(":")[0]
+
+
+def test_rooms_of_control_know_each_other_only_through_their_public_names() -> None:
+    offences = []
+    for source in SOURCES:
+        inside = source.path.relative_to(PACKAGE).parts
+        room = inside[1] if inside[0] == "control" and len(inside) > 2 else ""
+        offences += [
+            f"{source.name} imports from inside control/{target}"
+            for target in re.findall(r"from treadle\.control\.(\w+)\.\w+ import", source.text)
+            if target != room
+        ]
+    assert not offences, "\n".join(offences)

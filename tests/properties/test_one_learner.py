@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.control.learning import Learner, Profiles, keys_of
+from treadle.control.learning import JobLearner, Profiles, keys_of
 from treadle.core.actions import Action
 from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Cluster
@@ -113,7 +113,7 @@ WORK = 500.0
 CLUSTER = Cluster.grid(1, 8)
 
 
-def ends_teach(learner: Learner, *, reporting: bool) -> Observer:
+def ends_teach(learner: JobLearner, *, reporting: bool) -> Observer:
     """What learns live, driven by a simulated run as the controller drives it.
 
     `reporting`: jobs report their steps, and their ends look as if they were stopped; otherwise the
@@ -166,7 +166,7 @@ def test_a_simulated_run_teaches_the_live_controller_what_it_teaches_the_belief(
         JobSpec(f"j{number}", WORK, sizes=(size,), profile=Profile(model="resnet", serial=0.3))
         for number, size in enumerate((1, 4, 2, 4, 1))
     ]
-    learner, belief = Learner(), Learned(truth, kinds=kinds, rules=rules)
+    learner, belief = JobLearner(), Learned(truth, kinds=kinds, rules=rules)
     learner.profiles = Profiles(rules=rules)
     scheduler = Scheduler(policy("fifo", placement("count"), belief), CLUSTER)
     watchers = (learning(belief), ends_teach(learner, reporting=reporting))

@@ -17,7 +17,7 @@ from treadle.models.scaling import PHILLY, ScalingModel
 from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults, FaultSettings
-from treadle.sim.live_engine import SimulatedWorld
+from treadle.testing.simulated_world import SimulatedWorld
 from treadle.sim.run import Simulation
 from treadle.testing.builders import policy
 from treadle.testing.strategies import clusters, workloads

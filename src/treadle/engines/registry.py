@@ -7,13 +7,13 @@ used. Third parties register theirs in the entry-point group `treadle.engines`.
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Clock, Controls, Engine
+from treadle.core.wording import did_you_mean
 
 BUILT_IN: Mapping[str, str] = {
     "local": "treadle.engines.local.engine:local_engine",
@@ -47,15 +47,22 @@ EngineFactory = Callable[[EngineContext], Engine]
 
 def engine_factory(name: str) -> EngineFactory:
     """The factory of that name; raises InvalidInputError if there is none."""
-    plugins = {point.name: point for point in entry_points(group=GROUP)}
+    check_engine(name)
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         factory: EngineFactory = getattr(import_module(module), attribute)
         return factory
-    if name in plugins:
-        loaded: EngineFactory = plugins[name].load()
-        return loaded
-    names = sorted({*BUILT_IN, *plugins})
-    close = get_close_matches(name, names, 1)
-    hint = f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
-    raise InvalidInputError(f"there is no engine {name[:40]!r}{hint}")
+    loaded: EngineFactory = _plugins()[name].load()
+    return loaded
+
+
+def check_engine(name: str) -> None:
+    """Raise InvalidInputError if there is no engine of that name."""
+    names = sorted({*BUILT_IN, *_plugins()})
+    if name not in names:
+        hint = did_you_mean(name, names) or f"; expected one of {', '.join(names)}"
+        raise InvalidInputError(f"there is no engine {name[:40]!r}{hint}")
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from treadle.control.loop.clock import MonotonicClock
+from treadle.control.loop import MonotonicClock
 from treadle.core.ports import Clock
 
 

@@ -185,11 +185,13 @@ def busy() -> Scheduler:
     scheduler.step([JobSubmitted(job("large", size=9)), JobSubmitted(job("w", size=4))], 1.0)
     scheduler.step([JobSubmitted(job("held")), JobHeld("held", "user")], 1.0)
     scheduler.step([DeviceClosed(Device("n1", 1), "hot"), JobCancelled("a")], 2.0)
-    scheduler.replay([JobCancelled("b")], [], 3.0, wake_at=None)  # its stop is owed
+    scheduler.step([JobSubmitted(job("gone", size=9))], 2.0)
+    # The stop of b is owed, and gone has just ended.
+    scheduler.replay([JobCancelled("b"), JobCancelled("gone")], [], 3.0, wake_at=None)
     return scheduler
 
 
-TABLES = ("rows", "jobs", "unfit", "blocked", "closed", "leaving", "must_stop")
+TABLES = ("rows", "jobs", "unfit", "blocked", "closed", "leaving", "must_stop", "ended")
 
 
 @pytest.mark.parametrize("name", TABLES)

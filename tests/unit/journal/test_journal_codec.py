@@ -147,7 +147,8 @@ def test_a_line_reads_as_a_person_would_write_it() -> None:
 KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
     "JobHeld, JobReleased, JobUpdated, JobStarted, JobProgressed, JobStopped, JobFinished, "
-    "JobFailed, NodeJoined, NodeLost, NodeDrained, DeviceClosed, DeviceOpened, Start, Change, Stop"
+    "JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, DeviceOpened, "
+    "JobAccepted, JobEdited, DependencyBroken, DependenciesDropped, Start, Change, Stop"
 )
 
 

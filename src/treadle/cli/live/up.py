@@ -22,11 +22,18 @@ from treadle.cli.show.wording import plain
 from treadle.client.address import SHARED_SOCKET, default_socket
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
+from treadle.engines.registry import check_engine
 
 _PLACES = ("socket", "state")
 
 
 @click.command()
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="What runs the jobs: local (processes on this machine, the default) or memory (nothing "
+    "runs; for trying Treadle out).",
+)
 @click.option(
     "--devices",
     type=click.IntRange(1, 4096),
@@ -136,6 +143,8 @@ def _shared(options: Mapping[str, Any]) -> bool:
 
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that contradict each other, before anything is started."""
+    if options["engine"] is not None:
+        check_engine(options["engine"])
     if options["gpus"] and options["avoid"]:
         raise click.UsageError("--gpus and --avoid cannot be combined")
     if options["devices"] and (options["gpus"] or options["avoid"]):
@@ -197,6 +206,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
     settings = DaemonSettings(
         state=state_folder(options["state"]),
         socket=_socket(options),
+        engine=options["engine"] or "local",
         devices=options["devices"],
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),

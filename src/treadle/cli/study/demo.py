@@ -134,10 +134,9 @@ def _event_text(event: EventView, names: Mapping[str, str]) -> str:
             return f"{name} is resized to {size}: checkpoint, restart"
         case "Stop":
             return f"{name} is preempted: checkpoint, stop"
-        case "JobFinished":
-            return f"{name} finished"
-        case "JobFailed":
-            return f"{name} failed ({event.body.get('reason', '')})"
+        case "AttemptEnded" if event.body.get("how") == "exited":
+            code = event.body.get("code")
+            return f"{name} finished" if code == 0 else f"{name} failed with exit code {code}"
         case _:
             return ""
 
