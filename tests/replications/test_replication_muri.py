@@ -152,12 +152,12 @@ def test_jobs_that_tie_up_to_rounding_go_by_arrival(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["afs", "--trace", "x", "--autopack", "on"], "--autopack says nothing to afs"),
+        (["afs", "--trace", "x", "--autopack", "on"], "--autopack does not apply to afs"),
         (
             ["muri", "--policies", "srtf"],
-            "--policies, --autopack and --cluster go with --trace FILE",
+            "--policies, --autopack and --cluster need --trace FILE",
         ),
-        (["muri", "--trace", "x", "--figures", "y"], "--figures needs published figures"),
+        (["muri", "--trace", "x", "--figures", "y"], "--figures compares with published figures"),
         (["muri", "--traces", "nowhere"], "there is no nowhere/muri_trace3.csv.gz"),
     ],
 )

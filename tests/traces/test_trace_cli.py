@@ -90,7 +90,7 @@ def test_an_out_that_cannot_be_written_is_refused_before_the_trace_is_read(small
     refused = run("generate", "philly", f"{small}/d/o.csv", "--jobs", "0").exception
     assert str(refused).startswith(f"cannot write {small}/d/o.csv: directory {small}/d cannot")
     refused = run("convert", small, "").exception
-    assert str(refused) == "OUT is empty; expected the name of a file, or - for the output"
+    assert str(refused) == "OUT is empty; expected a file name, or - for standard output"
 
 
 def test_a_name_that_no_file_system_takes_is_one_sentence():
