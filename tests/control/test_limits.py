@@ -10,7 +10,7 @@ from tests.control.living import ME, bash, ended, living, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.api import commands as wishes_module
 from treadle.control.api import history as history_module
-from treadle.control.jobs import table as table_module
+from treadle.control.jobs import job_table as table_module
 from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
 from treadle.wire.machine import EventView, Role, Who

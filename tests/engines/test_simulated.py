@@ -10,10 +10,10 @@ from treadle.core.ports import Engine
 from treadle.models.scaling import ScalingModel
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults, FaultSettings
-from treadle.testing.simulated_world import SimulatedWorld
 from treadle.testing.builders import job
 from treadle.testing.engine_bench import EngineBench, on
 from treadle.testing.engine_contract import EngineContract
+from treadle.testing.simulated_world import SimulatedWorld
 
 CLUSTER = Cluster((Node("n0", 3), Node("n1", 3)))
 JOBS = (

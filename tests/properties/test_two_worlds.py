@@ -17,9 +17,9 @@ from treadle.models.scaling import PHILLY, ScalingModel
 from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults, FaultSettings
-from treadle.testing.simulated_world import SimulatedWorld
 from treadle.sim.run import Simulation
 from treadle.testing.builders import policy
+from treadle.testing.simulated_world import SimulatedWorld
 from treadle.testing.strategies import clusters, workloads
 
 Log = list[tuple[float, tuple[Action, ...]]]

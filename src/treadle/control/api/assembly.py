@@ -36,6 +36,7 @@ from treadle.control.loop import (
 )
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
+from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Scheduler
 from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
@@ -97,51 +98,24 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         EngineContext(controls=link, clock=clock, root=settings.root, options=settings.options)
     )
     check_nodes(store, engine.nodes())
-    cluster = Cluster(engine.nodes())
-    belief = belief_on(cluster)
-    charge = PolicyInCharge()
-    policy = charge.make(
-        settings.wanted.policy or kept.get("policy") or DEFAULT,
-        settings.wanted.placement or kept.get("placement") or PLACEMENT,
-        belief,
-    )
-    failures = FailureHistory(limit=REMEMBERED_MAX)
-    if "failures" in kept:
-        failures.restore(json.loads(kept["failures"]))
-    retry = Classified(live_verdicts(settings.rules), settings.patience, failures)
-    scheduler = Scheduler(policy, cluster, retry=retry)
-    jobs = JobTable(store, next_number=store.next_number())
-    learner = JobLearner(reversed(store.profiles(PROFILES_MAX)))
-    gates = Gates(jobs.state_of)
-    restored = restore(store, jobs, scheduler, learner, gates, clock.now())
-    condition = Condition()
+    belief = belief_on(Cluster(engine.nodes()))
+    charge, condition = PolicyInCharge(), Condition()
+    state = _state(store, settings, charge, belief, Cluster(engine.nodes()))
+    scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
+    restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
     ends = EndCompletion(
         jobs, learner, scheduler, engine=engine, rules=settings.rules, clock=clock, wall=wall
     )
-    commit = Commit(
-        Committed(scheduler, jobs, gates, learner, failures),
-        store,
-        clock,
-        inbox,
-        ends=ends,
-        condition=condition,
-        published=published,
-    )
+    commit = Commit(state, store, clock, inbox, ends=ends, condition=condition, published=published)
     commit.closed = dict(restored.closed)
     token_key = seal.derive("tokens of jobs")
-    link.launcher = Launcher(
-        jobs,
-        scheduler,
-        belief,
-        seal=seal,
-        token=partial(job_token, token_key),
-        address=settings.address,
-    )
+    token, address = partial(job_token, token_key), settings.address
+    link.launcher = Launcher(jobs, scheduler, belief, seal=seal, token=token, address=address)
     context = Context(
         scheduler=scheduler,
         belief=belief,
         jobs=jobs,
-        gates=gates,
+        gates=state.gates,
         learner=learner,
         charge=charge,
         condition=condition,
@@ -154,10 +128,35 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         diffs=Diffs(settings.root / "code"),
     )
     return Parts(
-        context=context,
-        progress=_progress(context),
-        restored=restored,
-        token_key=token_key,
+        context=context, progress=_progress(context), restored=restored, token_key=token_key
+    )
+
+
+def _state(
+    store: Store,
+    settings: LiveSettings,
+    charge: PolicyInCharge,
+    belief: InterleavingModel,
+    cluster: Cluster,
+) -> Committed:
+    """A scheduler under the policy that was asked for, and empty tables."""
+    kept = store.settings()
+    policy = charge.make(
+        settings.wanted.policy or kept.get("policy") or DEFAULT,
+        settings.wanted.placement or kept.get("placement") or PLACEMENT,
+        belief,
+    )
+    failures = FailureHistory(limit=REMEMBERED_MAX)
+    if "failures" in kept:
+        failures.restore(json.loads(kept["failures"]))
+    retry = Classified(live_verdicts(settings.rules), settings.patience, failures)
+    jobs = JobTable(store, next_number=store.next_number())
+    return Committed(
+        scheduler=Scheduler(policy, cluster, retry=retry),
+        jobs=jobs,
+        gates=Gates(jobs.state_of),
+        learner=JobLearner(reversed(store.profiles(PROFILES_MAX))),
+        failures=failures,
     )
 
 

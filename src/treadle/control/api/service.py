@@ -1,17 +1,17 @@
 """The service behind the API: everything a client can ask for, as explicit methods.
 
 `LiveService` puts the parts together: engine, scheduler, loop, store. What a method does is in
-commands.py, queries.py, history.py, accounts.py and machine.py.
+commands.py, queries.py, history.py, accounts.py and administration.py.
 """
 
 from collections.abc import AsyncIterator, Mapping
 
 from treadle.control.api.accounts import Accounts
+from treadle.control.api.administration import Administration
 from treadle.control.api.assembly import LiveSettings, assemble
 from treadle.control.api.commands import Commands
 from treadle.control.api.history import History
 from treadle.control.api.life import Life
-from treadle.control.api.machine import Machine
 from treadle.control.api.metrics import Figure, metrics
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
@@ -62,7 +62,9 @@ class LiveService:
         )
         self._reporting = Reporting(self.context, parts.progress)
         self._life = Life(parts, self._accounts)
-        self._machine = Machine(self.context, self._commands, self._queries, self._life.stopped)
+        self._administration = Administration(
+            self.context, self._commands, self._queries, self._life.stopped
+        )
         self.stopped = self._life.stopped  # set when the service is to leave
 
     # -- life -----------------------------------------------------------------------------------
@@ -144,10 +146,10 @@ class LiveService:
         return self._queries.nodes()
 
     async def manage(self, who: Who, device: str, order: str) -> NodeView:
-        return await self._machine.manage(who, device, order)
+        return await self._administration.manage(who, device, order)
 
     async def unquarantine(self, who: Who, device: str) -> NodeView:
-        return await self._machine.manage(who, device, "manage")
+        return await self._administration.manage(who, device, "manage")
 
     def policy(self) -> PolicyView:
         return self._queries.policy()
@@ -159,7 +161,7 @@ class LiveService:
         return self._queries.status()
 
     async def shut_down(self, who: Who, mode: str) -> Status:
-        return await self._machine.shut_down(who, mode)
+        return await self._administration.shut_down(who, mode)
 
     # -- history --------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class LiveService:
         return self._history.journal(self.context.charge, self.context.cluster)
 
     def debug(self) -> Mapping[str, str]:
-        return self._machine.debug(self._history)
+        return self._administration.debug(self._history)
 
     def figures(self) -> tuple[Figure, ...]:
         return metrics(self.context)

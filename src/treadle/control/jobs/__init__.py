@@ -3,6 +3,7 @@
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.ends import EndCompletion
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
+from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.launching import Launcher
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
@@ -18,7 +19,6 @@ from treadle.control.jobs.recovery import (
 from treadle.control.jobs.reducer import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import SECONDS_MAX, Person, Submission, prepare
-from treadle.control.jobs.table import JobTable
 
 __all__ = [
     "ARRAY",

@@ -7,8 +7,8 @@ classifier on the end of the output, the last progress, and what the next attemp
 from collections.abc import Callable
 from dataclasses import replace
 
+from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.jobs.table import JobTable
 from treadle.control.learning import JobLearner
 from treadle.core.attempt import How, Verdict
 from treadle.core.errors import InvalidInputError

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.jobs.table import JobTable
 from treadle.core.allocation import Allocation
 from treadle.core.job import JobId
 from treadle.core.launch import Launch

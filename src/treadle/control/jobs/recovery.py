@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from treadle.control.jobs.gates import Fact, Gates
+from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import kept_of, record_of
-from treadle.control.jobs.table import JobTable
 from treadle.control.learning import JobLearner
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, closed, opened, started
+from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord, records_from
-from treadle.control.jobs.table import JobTable
 from treadle.control.learning import JobLearner, keys_of
 from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation

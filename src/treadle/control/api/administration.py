@@ -22,7 +22,7 @@ from treadle.wire.problems import InvalidRequestError, NotFoundError
 EVENTS_IN_BUNDLE = 2000
 
 
-class Machine:
+class Administration:
     """Devices, shutting down, debugging."""
 
     def __init__(
