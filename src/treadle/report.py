@@ -1,4 +1,4 @@
-"""How a running job says how far it has come: `treadle.report(step, total, loss=...)`.
+"""Progress reports from a running job: `treadle.report(step, total, loss=...)`.
 
 Standard library only, so that it works in any job's environment. A thread sends the newest value
 at most once a second; training never waits for it, and never fails because of it. Outside Treadle,
@@ -29,9 +29,9 @@ def report(
     loss: SupportsFloat | None = None,
     checkpoint: SupportsFloat | None = None,
 ) -> None:
-    """Say that this job has done `step` of `total` steps, and where its newest checkpoint is.
+    """Report that this job has done `step` of `total` steps, and its newest checkpoint.
 
-    Cheap enough to be called after every step.
+    Cheap enough to call after every step.
     """
     with suppress(Exception):  # not even when no thread can be started any more
         sender = _sender()
@@ -56,8 +56,8 @@ class _Sender:
         atexit.register(self.flush)
 
     def put(self, values: dict[str, SupportsFloat]) -> None:
-        # What is not said this time stays as it was said before: a checkpoint is not forgotten
-        # because the next step does not repeat it. One assignment, so that no lock is needed.
+        # A value that is not given keeps its last one: a checkpoint is not forgotten because the
+        # next step does not repeat it. One assignment, so that no lock is needed.
         self._newest = {**self._newest, **{name: _loose(each) for name, each in values.items()}}
         self._changed.set()
 

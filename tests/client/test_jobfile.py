@@ -110,11 +110,11 @@ def test_an_empty_file_is_an_empty_description() -> None:
     [
         (
             "name: x\ndevicse: 4",
-            ('train.yaml line 2: there is no field "devicse"; did you mean devices?'),
+            ('train.yaml line 2: unknown field "devicse"; did you mean devices?'),
         ),
         (
             "zzz: 4",
-            'train.yaml line 1: there is no field "zzz" (known: ' + ", ".join(KNOWN_FIELDS) + ")",
+            'train.yaml line 1: unknown field "zzz" (known: ' + ", ".join(KNOWN_FIELDS) + ")",
         ),
         ("- a", "train.yaml line 1: expected fields such as devices: 4, found a list"),
         (

@@ -1,4 +1,4 @@
-"""What git says of a folder at the moment of submission: commit, branch, and the changes so far.
+"""The git state of a folder at submission: commit, branch and uncommitted changes.
 
 git runs nothing that a repository could name: no hooks, no pager, no external diff, no
 text conversion, no file-system monitor. A folder outside git, a git that is not installed or one
@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
 def git_state(
     folder: str | Path, *, diff_bytes_max: int = DIFF_BYTES_MAX, time_limit_s: float = TIME_LIMIT_S
 ) -> Code | None:
-    """The state of the repository that holds the folder; None where there is none."""
+    """The state of the repository that holds the folder; None outside git."""
     limits = (diff_bytes_max, time_limit_s)
     commit = _git(folder, ("rev-parse", "--verify", "--quiet", "HEAD"), *limits)
     if commit is None or not commit.text.strip():

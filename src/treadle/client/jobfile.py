@@ -112,7 +112,7 @@ def complete(
 
 
 def read_job_file(path: str, text: str) -> Draft:
-    """What a YAML file says."""
+    """The fields of a YAML file."""
     name = Path(path).name
     draft = Draft()
     pairs = read_yaml(name, text)
@@ -121,7 +121,7 @@ def read_job_file(path: str, text: str) -> Draft:
         reader = _READERS.get(key)
         if reader is None:
             hint = did_you_mean(key, _READERS) or f" (known: {', '.join(_READERS)})"
-            raise InvalidInputError(f"{where}: there is no field {shown(key)}{hint}")
+            raise InvalidInputError(f"{where}: unknown field {shown(key)}{hint}")
         reader(draft, tree, f"{where}: {key}")
     if "run" in pairs.values and "command" in pairs.values:
         raise InvalidInputError(

@@ -1,8 +1,8 @@
 """Checks on every request before any route sees it.
 
-A web page in a browser can send requests to loopback ports. It cannot forge `Host` (that of
-a rebound name gives itself away), nor leave out `Origin` where it matters; so both are checked on
-every method, reads and streams included. No CORS header is ever sent.
+A web page in a browser can send requests to loopback ports. It cannot forge `Host` (a
+rebound DNS name shows there), nor leave out `Origin` where it matters; so both are checked on every
+method, reads and streams included. No CORS header is ever sent.
 
 The body is read here, in full and within limits, so that no route runs on half a request: too
 long, too slow, not JSON, or JSON that other programs could not read back is refused first.
@@ -147,7 +147,7 @@ class Guard:
 
 
 class _Outgoing:
-    """`send` with our headers on every answer, and with an end to its patience with the reader."""
+    """`send` with our headers on every answer, and a time limit for slow readers."""
 
     def __init__(self, send: Send, request_id: str, send_s_max: float) -> None:
         self._send = send

@@ -49,7 +49,7 @@ class RequestRate:
         return min(self._burst, bucket.left + (now - bucket.at) * self._per_s)
 
     def _forget(self, now: float) -> None:
-        """Drop the buckets that are full again: they say nothing."""
+        """Drop the buckets that are full again; a new one would be the same."""
         self._buckets = {
             user: bucket
             for user, bucket in self._buckets.items()

@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket, as the kernel says it.
+"""The user at the other end of a Unix socket, from the kernel.
 
 The protocol puts the peer's credentials into the state of every request that comes in by a Unix
 socket. A request without them came over TCP, or from a socket the kernel would not vouch for:
@@ -41,7 +41,7 @@ class PeerProtocol(H11Protocol):
     sends a byte now and then would use up the server's file descriptors.
     """
 
-    _patience: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -68,15 +68,15 @@ class PeerProtocol(H11Protocol):
         waits = self.conn.their_state is h11.IDLE
         if not waits:
             self._unwatch()
-        elif self._patience is None:
-            self._patience = self.loop.call_later(REQUEST_HEAD_S_MAX, self._lose_patience)
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_HEAD_S_MAX, self._give_up)
 
     def _unwatch(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _lose_patience(self) -> None:
-        self._patience = None
+    def _give_up(self) -> None:
+        self._timer = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()

@@ -222,7 +222,7 @@ def _tcp_socket(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _host_names(listen: str | None, port: int, hosts: Sequence[str]) -> Iterator[str]:
-    """What `Host` may say: loopback, the address listened on, and the names given."""
+    """Values that `Host` may have: loopback, the address listened on, and the names given."""
     names = [LOOPBACK, "localhost", "[::1]", *hosts]
     if listen and listen not in {"0.0.0.0", "::"}:
         names.append(_in_url(listen))

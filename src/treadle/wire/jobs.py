@@ -34,7 +34,7 @@ _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMEOU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """The working directory by reference: what git says of it at the moment of submission."""
+    """The git state of the working directory at submission."""
 
     commit: str = ""  # of HEAD; empty where there is no git
     branch: str = ""
