@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from treadle.control.learning.progress_lines import TAIL_BYTES, read
@@ -22,7 +23,7 @@ from treadle.traces.synthetic import generate
 
 ROOT = Path(__file__).parents[1]
 TRACES = Path(os.environ.get("TREADLE_SHARED", ROOT.parent / "shared")) / "traces"
-HOSTILE = (*("|", "| 1", "[", "[ ", "epoch ", "step ", "9", "loss", "\r", "1/", "\x00\ufffd"),)
+HOSTILE = ("|", "| 1", "[", "[ ", "epoch ", "step ", "9", "loss", "\r", "1/", "\x00\ufffd")
 IMPORT_CLIENT = (
     "import time; begun_s = time.process_time(); from treadle.client import Client; "
     "print(time.process_time() - begun_s)"
@@ -33,7 +34,7 @@ def main() -> int:
     print(f"{'what':44} {'CPU s':>7} {'budget':>7}")
     over = 0
     for kind, budget_s in (("poisson", 0.25), ("philly", 0.35), ("aiturbo", 0.35)):
-        over += _row(f"draw 10,000 jobs, {kind}", lambda kind=kind: _draw(kind), budget_s)
+        over += _row(f"draw 10,000 jobs, {kind}", partial(_draw, kind), budget_s)
     philly = TRACES / "philly_dev_aug14_oct31.csv.gz"
     if philly.exists():
         over += _row("load Philly's 66,280 jobs", lambda: load(str(philly)), 2.4)
@@ -44,7 +45,7 @@ def main() -> int:
         over += _row("read the end of a log of 1 GiB", lambda: tail(log), 0.05)
     for piece in HOSTILE:
         text = piece * (TAIL_BYTES // len(piece))
-        over += _row(f"look for progress in {piece!r} again and again", lambda t=text: read(t), 0.1)
+        over += _row(f"look for progress in {piece!r} again and again", partial(read, text), 0.1)
     over += _report("import the client", _import_client(), 0.5)
     return 1 if over else 0
 

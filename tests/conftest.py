@@ -74,6 +74,6 @@ def _kind(item: pytest.Item) -> str | None:
 
 def _draw_fewer(holder: object, name: str) -> None:
     """Hold a test that asks for many examples to the profile's number."""
-    asked, most = getattr(holder, name, None), settings.default.max_examples
+    asked, most = getattr(holder, name, None), settings().max_examples
     if isinstance(asked, settings) and asked.max_examples > most:
         setattr(holder, name, settings(asked, max_examples=most))

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,7 +94,7 @@ class Runner:
         for number, share in enumerate(shares):
             report = folder / f"baseline-{number}.json"
             items = [i for n, i in self._items.items() if n.partition("::")[0] in share]
-            children.append(_fork(lambda items=items, report=report: self._trace(items, report)))
+            children.append(_fork(partial(self._trace, items, report)))
         for number, child in enumerate(children):
             assert os.waitpid(child, 0)[1] == 0, "the unchanged source could not be measured"
             found = json.loads((folder / f"baseline-{number}.json").read_text())
@@ -177,9 +178,10 @@ class Runner:
                 function.__code__ = code
         except ValueError:  # It closes over other names than before.
             return NEEDS_FRESH
-        for test, following in zip(chosen, [*chosen[1:], None], strict=True):
+        items = [self._items[test.test] for test in chosen]
+        for test, item, following in zip(chosen, items, [*items[1:], None], strict=True):
             limit(test.cpu_s)
-            if not _passes(self._items[test.test], following and self._items[following.test]):
+            if not _passes(item, following):
                 return KILLED
         return SURVIVED
 

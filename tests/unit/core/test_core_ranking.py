@@ -232,3 +232,40 @@ def test_s11_a_policy_with_a_waiting_slope_is_named_by_the_scheduler() -> None:
     policy = Ordered(lambda job, now: Rank(now, 1.0), placement("count"))
     with pytest.raises(PolicyError, match=r"^job a waits and was ranked with slope 1;"):
         Scheduler(policy, Cluster.grid(1, 1)).step([JobSubmitted(job("a"))], 0.0)
+
+
+def _row(name: str, *, size: int = 1, at: float = 0.0, starts: int = 0) -> Job:
+    return Job(job(name, size=size), 0, Phase.WAITING, at, at, starts=starts)
+
+
+def test_of_equals_the_earlier_moment_is_first_and_within_one_arrivals_come_last() -> None:
+    """At each moment a job arrives and then another one comes back: that one stands before it."""
+    ranking = Ranking(lambda row, now: Rank(0.0))
+    for moment, (arrives, returns) in enumerate([("h", "g"), ("f", "e"), ("d", "c"), ("b", "a")]):
+        ranking.put(_row(arrives, at=float(moment)), float(moment))
+        ranking.put(_row(returns, at=-1.0, starts=1), float(moment))
+    assert [name for _, _, name in ranking.queue] == ["g", "h", "e", "f", "c", "d", "a", "b"]
+
+
+def test_a_copy_queues_later_comers_behind_those_it_has() -> None:
+    ranking = Ranking(lambda row, now: Rank(0.0))
+    for moment, name in enumerate("edcb"):
+        ranking.put(_row(name, at=-1.0), float(moment))
+    twin = ranking.copy()
+    twin.put(_row("a", at=-1.0), 9.0)
+    assert [name for _, _, name in twin.queue] == ["e", "d", "c", "b", "a"]
+
+
+def test_a_walk_looks_at_no_size_that_was_given_up() -> None:
+    ranking = Ranking(lambda row, now: Rank(0.0))
+    for name, size in (("a", 4), ("b", 2), ("c", 4), ("d", 8), ("e", 1), ("f", 2)):
+        ranking.put(_row(name, size=size), 0.0)
+    walk = ranking.waiting()
+    seen = []
+    for (_, _, name), size in walk:
+        seen.append((name, size))
+        if size >= 4:
+            walk.give_up(size)
+            walk.give_up(8)  # A larger one changes nothing.
+    assert seen == [("a", 4), ("b", 2), ("e", 1), ("f", 2)]
+    assert walk.limit == 4

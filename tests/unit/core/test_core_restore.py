@@ -24,6 +24,7 @@ from treadle.core.events import (
     NodeLost,
 )
 from treadle.core.ports import Policy
+from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.testing.builders import job, policy
@@ -238,3 +239,59 @@ def test_a_scheduler_that_knows_no_facts_is_not_due() -> None:
     assert not scheduler.is_due(1e9)
     assert scheduler.wake_at == inf
     assert (scheduler.counters.order, scheduler.counters.arrival, scheduler.decisions) == (0, 0, 0)
+
+
+# -- replayed --------------------------------------------------------------------------------------
+
+
+def test_a_replay_gives_the_same_state_after_every_step() -> None:
+    """The policy stops a for b; n0 is lost, so b must stop whatever the policy decides."""
+    answers = (
+        Schedule({"a": on(0)}, valid_until=50.0),
+        Schedule({"a": None, "b": on(0)}, valid_until=60.0),
+        Schedule({"a": on(1, node="n1")}, valid_until=70.0),
+    )
+    story = Story(Told(*answers), "2x2")
+    twin = Scheduler(Told(), story.scheduler.cluster)
+    steps: list[tuple[float, Event]] = [
+        (0.0, JobSubmitted(job("a"))),
+        (0.0, JobStarted("a", 0, 0.0, 1.0)),
+        (1.0, JobSubmitted(job("b"))),
+        (2.0, JobStopped("a", 1, 1.0)),
+        (3.0, NodeLost("n0")),
+        (4.0, JobStopped("b", 3, 0.0)),
+    ]
+    for now, event in steps:
+        before = story.scheduler.decisions
+        actions = story.tell(now, event)
+        asked = story.scheduler.decisions != before
+        wake_at = story.scheduler.wake_at if asked else None
+        twin.replay(iter([event]), iter(actions), now, wake_at=wake_at)
+        assert facts(twin) == facts(story.scheduler)
+        assert (twin.decisions, twin.wake_at) == (
+            story.scheduler.decisions,
+            story.scheduler.wake_at,
+        )
+        assert twin.is_due(now) == story.scheduler.is_due(now)
+    assert "b" in story.scheduler.jobs
+
+
+def test_after_a_policy_failed_the_next_fact_is_the_next_occasion() -> None:
+    story = Story(policy := Told(Schedule(valid_until=30.0), RuntimeError("oops")))
+    story.tell(0.0, JobSubmitted(job("a")))
+    with pytest.raises(RuntimeError, match="oops"):
+        story.tell(30.0)
+    assert story.scheduler.wake_at == inf
+    assert not story.scheduler.is_due(31.0)
+    story.tell(32.0, JobSubmitted(job("b")))
+    assert policy.asked_at == [0.0, 30.0, 32.0]
+
+
+def test_no_job_is_in_the_way_of_one_that_waits() -> None:
+    story = Story("fifo", "1x1")
+    story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
+    assert story.scheduler.in_the_way("b") == []
+
+
+def test_an_answer_to_a_failure_waits_for_nothing_and_avoids_nothing_unless_said() -> None:
+    assert Answer(again=True) == Answer(again=True, wait_s=0.0, avoid=())

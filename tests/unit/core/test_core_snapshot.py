@@ -4,7 +4,7 @@ from math import inf
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
-from treadle.core.events import JobSubmitted
+from treadle.core.events import JobFinished, JobSubmitted
 from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
 from treadle.core.scheduler import Scheduler
@@ -65,3 +65,21 @@ def test_a_whole_schedule_names_only_what_differs() -> None:
 
 def test_to_keep_everything_is_to_change_nothing_for_ever() -> None:
     assert (dict(KEEP.changes), KEEP.valid_until) == ({}, inf)
+
+
+def test_devices_that_are_withheld_are_neither_free_nor_held() -> None:
+    world = scheduler("a", "b")
+    world.step([], 1.0)
+    seen = world.snapshot(1.0)
+    assert list(map(str, seen.tenants)) == ["n0:0"]
+    without = seen.withholding([Device("n0", 0)])
+    assert (list(without.tenants), list(map(str, without.free))) == ([], ["n0:1"])
+    without = seen.withholding([Device("n0", 1)])
+    assert (list(map(str, without.tenants)), list(without.free)) == (["n0:0"], [])
+    assert seen.withholding([]) is seen
+
+
+def test_a_value_has_slots_and_is_compared_and_hashed_by_its_fields() -> None:
+    assert not hasattr(JobFinished("a", 0), "__dict__")
+    assert {JobFinished("a", 0), JobFinished("a", 0)} == {JobFinished("a", 0)}
+    assert JobFinished("a", 0) != JobFinished("a", 1)

@@ -70,3 +70,10 @@ def test_a_node_that_returns_is_free_but_for_what_jobs_still_hold_there(book: Te
     assert list(map(str, book.free)) == ["n0:0", "n0:3"]
     book.release(on(1, 2))
     assert book.free.total == 4
+
+
+def test_a_node_may_return_with_fewer_devices_than_jobs_hold_there(book: Tenancy) -> None:
+    book.claim("a", on(1, 2))
+    book.free.remove("n0")
+    book.add(Node("n0", 2))
+    assert list(map(str, book.free)) == ["n0:0"]
