@@ -123,7 +123,7 @@ class Engine(Protocol):
     ) -> None:
         """Begin: take charge of what runs, tell what ended, carry out what is owed.
 
-        jobs: as the controller knows them. attempts: those whose end it has not been told.
+        jobs: as the controller knows them. attempts: those whose end it has not seen.
         closed: devices that the controller knows to be closed. Those avoided or quarantined stay so
         until ordered otherwise; the engine opens the others once it sees that it can.
         """

@@ -125,7 +125,7 @@ def _measure(spread: float, seed: int) -> Callable[[JobSpec, int, float], float]
     return measured
 
 
-def told_as(settings: Settings) -> Callable[[JobSpec], JobSpec] | None:
+def announced_as(settings: Settings) -> Callable[[JobSpec], JobSpec] | None:
     """How users describe their jobs; None: as they are."""
     if not settings.length_error:
         return None

@@ -57,7 +57,7 @@ class Running:
 
 
 class SimulatedEngine:
-    """Submits the jobs of a workload and runs what it is told to."""
+    """Submits the jobs of a workload and carries orders out."""
 
     _as_good_as_now = 1.0  # what is due by this many times now is taken to happen now
 
@@ -69,11 +69,11 @@ class SimulatedEngine:
         cost: RestartCost | None = None,
         first_start_free: bool = True,
         faults: Faults = NO_FAULTS,
-        told: Callable[[JobSpec], JobSpec] | None = None,
+        announced: Callable[[JobSpec], JobSpec] | None = None,
     ) -> None:
-        """`told`: a job as it is announced, where that is not as it is."""
+        """`announced`: a job as policies see it, where that differs from the truth."""
         self._truth = truth
-        self._told = told
+        self._announced = announced
         self._first_start_free = first_start_free
         self._cost: RestartCost = Constant() if cost is None else cost
         self._faults = faults
@@ -86,8 +86,8 @@ class SimulatedEngine:
         # Seconds to a fault and its reason, of jobs that were stopped before it struck: what
         # fails after an hour of running fails after an hour however often it is stopped.
         self._threatened: dict[JobId, tuple[float, str]] = {}
-        # Who is on each device; None until a second turn is given out, since before that nobody
-        # can share.
+        # The jobs on each device; None until a second turn is given out, because before that no
+        # device is shared.
         self._sharers: dict[Device, list[JobId]] | None = None
         self._heap: list[tuple[float, int, JobId, _Due]] = []
         self._sequence = 0
@@ -119,7 +119,7 @@ class SimulatedEngine:
 
     @property
     def next_at(self) -> float:
-        """When something happens next, if nobody orders anything."""
+        """When something happens next, if there are no orders."""
         if self._reports:
             return self._now
         heap, runs = self._heap, self._runs
@@ -158,7 +158,7 @@ class SimulatedEngine:
             spec = self._jobs[self._arrived]
             self._arrived += 1
             self._specs[spec.id] = spec
-            events.append(JobSubmitted(spec if self._told is None else self._told(spec)))
+            events.append(JobSubmitted(spec if self._announced is None else self._announced(spec)))
         return events
 
     def carry_out(self, actions: Sequence[Action], now: float) -> None:

@@ -19,7 +19,14 @@ from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy, wrappers_in
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
-from treadle.sim.beliefs import base_model, belief_of, forecasting, forecasts, plan_belief, told_as
+from treadle.sim.beliefs import (
+    announced_as,
+    base_model,
+    belief_of,
+    forecasting,
+    forecasts,
+    plan_belief,
+)
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
 from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
@@ -147,10 +154,10 @@ def prepare(
     plans = plan_belief(cluster, settings, times)
     belief, learns = belief_of(truth, plans, settings)
     jobs = _jobs(workload, cluster, settings)
-    told, lengths = told_as(settings), None
+    announced, lengths = announced_as(settings), None
     if settings.lengths != "known":
         lengths = forecasts(jobs, settings)
-        belief, told = forecasting(belief, lengths), lengths.announced
+        belief, announced = forecasting(belief, lengths), lengths.announced
     chosen = policy(_policy_text(settings), placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
@@ -165,12 +172,12 @@ def prepare(
         cost=restart_cost(settings.restart_cost),
         first_start_free=settings.restart_charge == "changes",
         faults=Faults(settings.faults, cluster),
-        told=told,
+        announced=announced,
     )
     # One instance each, because a retry rule may have state.
     recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
     scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
-    watch = recording(recorder, None if told is None else _by_id(jobs))
+    watch = recording(recorder, None if announced is None else _by_id(jobs))
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )

@@ -118,7 +118,7 @@ def test_a_job_that_runs_longer_than_was_told_has_nothing_left_and_runs_on() -> 
     engine = SimulatedEngine(
         [job("a", length_s=100.0)],
         ScalingModel.on(CLUSTER),
-        told=lambda spec: replace(spec, iterations=10.0),
+        announced=lambda spec: replace(spec, iterations=10.0),
     )
     scheduler = Scheduler(policy("srtf", placement("count"), ScalingModel()), CLUSTER)
     run = Simulation(scheduler, engine)

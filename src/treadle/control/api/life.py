@@ -72,7 +72,7 @@ class Life:
         context.store.close()
 
     def _nodes_now(self) -> dict[str, str]:
-        """What to keep of the nodes; what changed since the last time is told as facts."""
+        """The nodes as the store keeps them; changes since the last time become facts."""
         context = self._context
         nodes = context.engine.nodes()
         now = text_of(nodes)

@@ -26,7 +26,7 @@ from treadle.failures.verdict import Verdict as Classified
 from treadle.store.rows import AttemptRow
 
 RANKS_MAX = 1024  # whose output is read for a verdict
-# What the classifier is told of an end from outside.
+# Ends from outside, in the words of the classifier.
 _TOLD = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
 
 
@@ -65,6 +65,7 @@ class EndCompletion:
         job = self._scheduler.jobs.get(ended.job)
         return replace(
             ended,
+            started_at=ended.started_at or (row.started_at if row else None),
             ran_s=self._ran_s(record, row, ended, newest=newest),
             ended_at=self._wall() if ended.ended_at is None else ended.ended_at,
             iterations_done=0.0 if job is None else safe * job.spec.iterations,

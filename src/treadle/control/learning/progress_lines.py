@@ -2,8 +2,9 @@
 lines, and the plain "step 450/1000" of many scripts.
 
 Nothing has to be added to a script. Only the end of the output is looked at, so that a flood costs
-no more than a trickle. Three things are told apart: counts of steps, epochs of a known number of
-epochs, and epochs of nobody knows how many; the last say how far, but not how far to go.
+no more than a trickle. Three kinds of lines are distinguished: counts of steps, epochs out of a
+known number, and epochs out of an unknown number. The last say how far the job is, but not how
+much is left.
 """
 
 import re

@@ -15,14 +15,31 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from treadle.control.jobs import EndCompletion, Fact, Gates, JobTable, Reducer, job_of, row_of
+from treadle.control.jobs import (
+    NODES,
+    EndCompletion,
+    Fact,
+    Gates,
+    JobTable,
+    Reducer,
+    job_of,
+    row_of,
+    text_of,
+)
 from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
 from treadle.core.actions import Action
 from treadle.core.cluster import Device
-from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, JobFailed
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    JobFailed,
+    NodeJoined,
+    NodeLost,
+)
 from treadle.core.job import JobId
 from treadle.core.ports import Clock
 from treadle.core.scheduler import Scheduler
@@ -90,6 +107,11 @@ class Commit:
         self._writing = asyncio.Lock()
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
+
+    @property
+    def writing(self) -> bool:
+        """Whether a batch is being written now."""
+        return self._writing.locked()
 
     def tell(self, facts: Sequence[Fact], rider: Rider) -> None:
         """Send facts to the controller, with a rider that is written in the same transaction."""
@@ -212,6 +234,8 @@ class Commit:
             batch.settings["counters"] = " ".join(map(str, self._state.scheduler.counters))
         if any(_is_failure(fact) for fact in facts):
             batch.settings["failures"] = json.dumps(self._state.failures.saved())
+        if any(isinstance(fact, NodeJoined | NodeLost) for fact in facts):
+            batch.settings[NODES] = text_of(self._state.scheduler.cluster.nodes)
         for fact in facts:
             if isinstance(fact, DeviceClosed):
                 self.closed[fact.device] = fact

@@ -12,7 +12,7 @@ class Inbox(asyncio.Queue[Fact | None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._specs: dict[JobId, JobSpec] = {}  # changed specs that nobody has taken yet
+        self._specs: dict[JobId, JobSpec] = {}  # changed specs that are still in the queue
 
     def tell(self, *facts: Fact) -> None:
         """Add facts at the end."""

@@ -1,0 +1,88 @@
+"""A live controller on an engine in memory: no process is started."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.core.cluster import Node
+from treadle.engines.memory import MemoryEngine
+from treadle.engines.memory_world import MemoryWorld
+from treadle.engines.registry import EngineContext
+from treadle.failures.failure_history import Patience
+from treadle.store.store import Store
+from treadle.wire.jobs import JobRequest, State
+from treadle.wire.machine import Role, Who
+
+ME = Who(user="me", role=Role.ADMIN, uid=1000)
+OTHER = Who(user="other", role=Role.USER, uid=1001)
+PATIENCE = Patience(wait_s=0.0, wait_max_s=0.0)
+
+Story = Callable[["Desktop"], Awaitable[None]]
+
+
+class Desktop:
+    """A service and the engine under it."""
+
+    def __init__(self, root: Path, world: MemoryWorld, policy: str) -> None:
+        self.world = world
+        self.engine: MemoryEngine | None = None
+        settings = LiveSettings(
+            root=root / "state",
+            engine=self._make,
+            wanted=Wanted(policy=policy),
+            patience=PATIENCE,
+        )
+        self.live = LiveService(Store.open(f"sqlite:///{root / 'treadle.db'}"), settings)
+
+    def _make(self, context: EngineContext) -> MemoryEngine:
+        self.engine = MemoryEngine(context, self.world)
+        return self.engine
+
+    @property
+    def memory(self) -> MemoryEngine:
+        assert self.engine is not None
+        return self.engine
+
+    async def submit(self, *command: str, who: Who = ME, **fields: object) -> str:
+        request = JobRequest(command=command, **fields)  # type: ignore[arg-type]
+        return (await self.live.submit(who, request)).id
+
+    async def settle(self) -> None:
+        """Let the controller take everything in, decide, and write it."""
+        context = self.live.context
+        for _ in range(1000):
+            await asyncio.sleep(0.001)
+            due = context.scheduler.is_due(context.clock.now())
+            if context.inbox.empty() and not due and not context.commit.writing:
+                return
+        raise AssertionError("the controller does not come to rest")
+
+    async def reached(self, job: str, *states: State) -> None:
+        for _ in range(5000):
+            if self.state(job) in states:
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError(f"job {job} is {self.state(job)}, not {states}")
+
+    def state(self, job: str) -> State:
+        return self.live.job(job).job.state
+
+
+def play(story: Story, root: Path, *, devices: int = 4, policy: str = "backfill") -> None:
+    """Run a story with a fresh controller on one node in memory."""
+    play_on(MemoryWorld.of(Node("here", devices, "none")), story, root, policy=policy)
+
+
+def play_on(world: MemoryWorld, story: Story, root: Path, *, policy: str = "backfill") -> None:
+    """The same over a world that exists already, as after a restart."""
+
+    async def whole() -> None:
+        here = Desktop(root, world, policy)
+        await here.live.begin()
+        try:
+            await story(here)
+        finally:
+            await here.live.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 60.0))

@@ -1,0 +1,317 @@
+"""The whole controller on an engine in memory: gates, reasons, ends, learning, adoption."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, OTHER, Desktop, play, play_on
+from treadle.control.jobs import Rebuilt, first_cluster, record_of
+from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.scheduler import Scheduler
+from treadle.engines.memory_world import MemoryWorld
+from treadle.store.rows import JobFilter
+from treadle.wire.jobs import JobChange, JobRequest, Report, State
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import NotAllowedError
+
+RUNS, DONE = State.RUNNING, State.SUCCEEDED
+
+
+# -- gates ----------------------------------------------------------------------------------------
+
+
+def test_a_job_starts_after_the_one_it_depends_on(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        first = await here.submit("forever")
+        second = await here.submit("true", after=(first,))
+        await here.reached(first, RUNS)
+        assert here.state(second) is State.HELD
+        assert here.live.why(second).because == f"it starts after job {first} (running)"
+        here.memory.finish(first)
+        await here.reached(second, DONE)
+
+    play(story, tmp_path)
+
+
+def test_a_dependency_that_failed_can_be_dropped(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        first = await here.submit("exit", "3", retries=0)
+        await here.reached(first, State.FAILED)
+        second = await here.submit("true", after=(first,))
+        await here.settle()
+        why = here.live.why(second)
+        assert (why.cause, why.never) == ("dependency", True)
+        assert why.because.endswith(f"job {first} failed")
+        await here.live.release(ME, second)
+        await here.reached(second, DONE)
+
+    play(story, tmp_path)
+
+
+def test_an_array_keeps_to_its_limit(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        answer = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
+        await here.reached(answer.jobs[1], RUNS)
+        await here.settle()
+        states = [here.state(job) for job in answer.jobs]
+        assert states == [RUNS, RUNS, State.HELD, State.HELD]
+        here.memory.finish(answer.jobs[0])
+        await here.reached(answer.jobs[2], RUNS)
+        assert here.state(answer.jobs[3]) is State.HELD
+
+    play(story, tmp_path)
+
+
+# -- ends as records ------------------------------------------------------------------------------
+
+
+def test_an_end_becomes_a_record_with_its_verdict(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        text = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
+        job = await here.submit(*text.split(), retries=3)
+        await here.reached(job, State.FAILED)
+        detail = here.live.job(job)
+        assert (detail.job.code, detail.job.failures, detail.job.attempts) == (1, 1, 1)
+        assert detail.failure is not None
+        assert detail.failure.kind == "deterministic"
+        assert detail.failure.evidence == "ModuleNotFoundError: No module named numpyy"
+        assert not detail.failure.retried
+
+    play(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "shown"),
+    [(How.TIME_LIMIT, State.TIMEOUT, "time-limit"), (How.OOM_KILLED, State.FAILED, "oom-killed")],
+)
+def test_an_end_from_outside_keeps_its_name(
+    tmp_path: Path, how: How, state: State, shown: str
+) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever", retries=0)
+        await here.reached(job, RUNS)
+        here.memory.finish(job, 137, how)
+        await here.reached(job, state)
+        assert [attempt.told for attempt in here.live.job(job).attempts] == [shown]
+
+    play(story, tmp_path)
+
+
+def test_a_command_that_cannot_be_launched_is_not_tried_again(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("no-such-command", retries=3)
+        await here.reached(job, State.FAILED)
+        detail = here.live.job(job)
+        assert detail.failure is not None
+        assert (detail.job.attempts, detail.failure.rule) == (1, "not-launched")
+
+    play(story, tmp_path)
+
+
+def test_a_cancelled_job_is_cancelled_however_its_attempt_ends(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, RUNS)
+        here.memory.hang(job)
+        await here.live.cancel(ME, job)
+        await here.settle()
+        assert here.state(job) is State.STOPPING
+        here.memory.finish(job, 1)
+        await here.reached(job, State.CANCELLED)
+
+    play(story, tmp_path)
+
+
+def test_a_job_on_a_lost_node_starts_again_on_another(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("one", 1, "none"), Node("two", 1, "none"))
+
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever", retries=3)
+        await here.reached(job, RUNS)
+        (device,) = here.live.job(job).job.devices
+        lost = device.split(":")[0]
+        here.memory.lose_node(lost)
+        await here.settle()
+        await here.reached(job, RUNS)
+        view = here.live.job(job)
+        assert view.job.devices != (device,)
+        assert [attempt.told for attempt in view.attempts] == ["lost", ""]
+        assert {node.name for node in here.live.nodes()} == {"one", "two"} - {lost}
+
+    play_on(world, story, tmp_path)
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit(
+            "announce", "size", ";", "forever", devices="1..4", resumable=True, ranks="one"
+        )
+        await here.reached(job, RUNS)
+        other = await here.submit("forever", devices="2")
+        await here.reached(other, RUNS)
+        await here.settle()
+        view = here.live.job(job).job
+        assert (len(view.devices), view.attempts, view.resizes) == (2, 1, 1)
+
+    play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+
+
+def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever", devices="1..4", resumable=True, ranks="one")
+        await here.reached(job, RUNS)
+        other = await here.submit("forever", devices="2")
+        await here.reached(other, RUNS)
+        await here.settle()
+        detail = here.live.job(job)
+        assert (len(detail.job.devices), detail.job.attempts) == (2, 2)
+        assert [attempt.told for attempt in detail.attempts] == ["stopped", ""]
+
+    play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+
+
+# -- reasons --------------------------------------------------------------------------------------
+
+
+def test_an_avoided_device_is_the_reason_and_stays_so_over_a_restart(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("here", 1, "none"))
+
+    async def first(here: Desktop) -> None:
+        node = await here.live.manage(ME, "here:0", "avoid")
+        assert node.devices[0].state == "avoided"
+        await here.settle()
+
+    async def second(here: Desktop) -> None:
+        job = await here.submit("true")
+        await here.settle()
+        why = here.live.why(job)
+        assert why.cause == "closed"
+        assert why.change == "treadle device here:0 manage (for admins) opens it again"
+        await here.live.manage(ME, "here:0", "manage")
+        await here.reached(job, DONE)
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        device = Device("here", 0)
+        here.memory.close_device(device, "foreign", "process 7 of anna is on device here:0")
+        job = await here.submit("true")
+        await here.settle()
+        assert here.live.why(job).change.startswith("here:0 opens again as soon as")
+        here.memory.open_device(device)
+        await here.reached(job, DONE)
+
+    play(story, tmp_path, devices=1)
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        fresh = await here.live.dry_run(ME, JobRequest(command=("forever",)))
+        assert fresh.notes[-1] == "no history; assuming 1 h"
+        job = await here.submit("forever")
+        await here.reached(job, RUNS)
+        here.memory.finish(job)
+        await here.reached(job, DONE)
+        known = await here.live.dry_run(ME, JobRequest(command=("forever",)))
+        assert known.notes[-1].startswith("estimated length ")
+        assert known.notes[-1].endswith(", from its own past")
+
+    play(story, tmp_path)
+
+
+def test_printed_progress_and_reports_are_heard(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever", resumable=True)
+        await here.reached(job, RUNS)
+        here.memory.write(job, b"step 45/100 loss 0.5\n")
+        await here.live._reporting._progress.look()
+        progress = here.live.job(job).job.progress
+        assert progress is not None
+        assert (progress.step, progress.total, progress.source) == (45, 100, "log")
+        own = Who(user="me", role=Role.VIEWER, job=job)
+        await here.live.report(own, job, Report(step=60, total=100, checkpoint=50))
+        here.memory.finish(job, 1)
+        await here.settle()
+        record = here.live.context.jobs.record(job)
+        assert record is not None
+        assert record.safe == 0.5
+        assert record.progress is not None
+        assert record.progress.step == 60
+
+    play(story, tmp_path)
+
+
+# -- owners ---------------------------------------------------------------------------------------
+
+
+def test_only_the_owner_or_an_admin_changes_a_job(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        job = await here.submit("forever")
+        with pytest.raises(NotAllowedError, match=f"job {job} is me's"):
+            await here.live.change(OTHER, job, JobChange(name="mine"))
+        view = await here.live.change(ME, job, JobChange(name="renamed", priority=3))
+        assert (view.name, view.priority) == ("renamed", 3)
+
+    play(story, tmp_path)
+
+
+# -- restarts -------------------------------------------------------------------------------------
+
+
+def test_a_new_controller_takes_over_what_runs_and_what_ended(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("here", 2, "none"))
+
+    async def first(here: Desktop) -> None:
+        for _ in range(3):
+            await here.submit("forever")
+        await here.reached("2", RUNS)
+        await here.settle()
+
+    async def second(here: Desktop) -> None:
+        assert [here.state(job) for job in ("1", "2", "3")] == [RUNS, RUNS, State.PENDING]
+        here.memory.finish("1")
+        await here.reached("1", DONE)
+        await here.reached("3", RUNS)
+        assert here.live.job("2").job.attempts == 1
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_the_journal_alone_gives_every_record(tmp_path: Path) -> None:
+    async def story(here: Desktop) -> None:
+        good = await here.submit("true")
+        bad = await here.submit("exit", "3", retries=0)
+        await here.reached(good, DONE)
+        await here.reached(bad, State.FAILED)
+        member = (await here.live.submit(ME, JobRequest(command=("true",), array="0-2%1"))).jobs[-1]
+        await here.reached(member, DONE)
+        waiting = await here.submit("forever", held=True)
+        await here.live.change(ME, waiting, JobChange(name="later", time_limit_s=60.0))
+        await here.live.cancel(ME, await here.submit("forever"))
+        await here.settle()
+        await asyncio.sleep(0)
+        context, store = here.live.context, here.live.context.store
+        policy = PolicyInCharge().make("backfill", PLACEMENT, context.belief)
+        empty = Scheduler(
+            policy, first_cluster(store, context.cluster), retry=context.scheduler.retry
+        )
+        again = Rebuilt(empty).apply(store.lines(0, limit=1000))
+        stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=100)}
+        assert {**again.ended, **again.jobs.records} == stored
+        rows = [row for job in stored for row in store.attempts(job)]
+        assert again.attempts == {(row.job, row.number): row for row in rows}
+
+    play(story, tmp_path)
