@@ -143,7 +143,7 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
             "(it was tried twice)"
         )
         assert "checkpoints" in why.evidence[0]
-        assert [attempt.told for attempt in live.job(job).attempts] == ["called off"] * 2
+        assert [attempt.told for attempt in live.job(job).attempts] == ["engine-error"] * 2
         assert not live.context.jobs.open
 
     told(story, tmp_path)

@@ -187,7 +187,7 @@ def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.Monk
         await live.submit(ME, held)
         with pytest.raises(TooManyError, match="me has 5 active jobs and asks for 1 more"):
             await live.submit(ME, NOTHING)
-        with pytest.raises(TooManyError, match="8 jobs"):
+        with pytest.raises(TooManyError, match="limit is 8 active jobs"):
             await live.submit(other, held)
 
     told(story, tmp_path)

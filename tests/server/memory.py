@@ -102,7 +102,7 @@ class MemoryService:
     def end(self, job: str, state: State = State.SUCCEEDED) -> None:
         if self._details[job].attempts:
             self.end_attempt(job)
-        self._set(self._details[job], state, "JobFinished")
+        self._set(self._details[job], state, "AttemptEnded")
 
     # -- jobs
 
