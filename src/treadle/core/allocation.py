@@ -32,7 +32,9 @@ class Allocation:
     def __post_init__(self) -> None:
         devices = self.devices
         if not devices:
-            raise PolicyError("an allocation needs at least one device; to hold none, hold nothing")
+            raise PolicyError(
+                "an allocation needs at least one device; to take a job's devices away, use None"
+            )
         if len(devices) > 1 and len(set(devices)) != len(devices):
             raise PolicyError(f"an allocation names a device twice: {' '.join(map(str, devices))}")
         if self.plan is not DATA_PARALLEL and not self.plan.fits(len(devices)):

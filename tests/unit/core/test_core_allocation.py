@@ -14,7 +14,7 @@ def test_an_allocation_of_no_devices_is_refused() -> None:
     with pytest.raises(PolicyError) as refusal:
         Allocation(())
     assert str(refusal.value) == (
-        "an allocation needs at least one device; to hold none, hold nothing"
+        "an allocation needs at least one device; to take a job's devices away, use None"
     )
 
 

@@ -163,7 +163,7 @@ KINDS = (
         (b'{"at":1,"kind":"JobSubmitted","spec":{"id":"","iterations":1}}', "a job needs an id"),
         (
             b'{"at":1,"kind":"Start","id":1,"job":"a","allocation":{"devices":[]}}',
-            "an allocation needs at least one device; to hold none, hold nothing",
+            "an allocation needs at least one device; to take a job's devices away, use None",
         ),
         (
             b'{"at":1,"kind":"NodeJoined","node":{"name":"n","device_count":0}}',

@@ -177,7 +177,8 @@ def test_a_bad_allocation_is_named_by_its_line_too(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as refusal:
         read(write(tmp_path / "run.jsonl", bad))
     assert str(refusal.value) == (
-        "run.jsonl line 2: an allocation needs at least one device; to hold none, hold nothing"
+        "run.jsonl line 2: an allocation needs at least one device; "
+        "to take a job's devices away, use None"
     )
 
 

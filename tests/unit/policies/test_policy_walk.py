@@ -2,8 +2,12 @@
 
 from tests.unit.stories import Story, on, play
 from treadle.core.actions import Start, Stop
-from treadle.core.cluster import Node
+from treadle.core.cluster import Device, Node
 from treadle.core.events import JobStarted, JobSubmitted, NodeDrained, NodeJoined
+from treadle.core.free import FreeDevices
+from treadle.core.ranking import Rank
+from treadle.policies.base.ordered import Ordered
+from treadle.policies.base.placement import Count
 from treadle.testing.builders import job
 
 
@@ -121,14 +125,65 @@ def test_repacking_leaves_ties_as_they_are() -> None:
     assert play("srsf?repack=on", jobs, until=9.0) == ["0 start first n0:0,1,2,3"]
 
 
-def test_two_that_stop_for_two_newcomers_stop_in_the_order_in_which_they_ran() -> None:
-    """The first newcomer evicts `last`, the second one `before`; `before` ranks first."""
-    jobs = [job("before", length_s=30.0), job("last", length_s=40.0)]
-    new = [job("first", length_s=1.0, at=5.0), job("second", length_s=2.0, at=5.0)]
-    lines = play("srtf", [*jobs, *new], "1x2", until=5.0)
-    assert [line for line in lines if line.startswith("5")] == [
-        "5 stop before",
-        "5 stop last",
-        "5 start first n0:1",
-        "5 start second n0:0",
+class Counting(Count):
+    """A placement that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        self.asked.append(size)
+        return super().place(free, size)
+
+
+def test_a_size_that_an_evicted_job_could_not_have_is_not_looked_for_again() -> None:
+    """`first` takes the devices of `evicted`, which ranks before `last` and finds none in turn.
+
+    `last` asks for as many, so no place is looked for on its behalf: on a long queue that is the
+    cost of the decision. Three questions are asked for `first`, one for `evicted`.
+    """
+    ranks = {"stays": 1.0, "evicted": 5.0, "first": 0.0, "last": 9.0}
+    place = Counting()
+    policy = Ordered(lambda row, now: Rank(ranks[row.id]), place, preemptive=True)
+    story = Story(policy, "1x4")
+    story.tell(0.0, JobSubmitted(job("stays", size=2)), JobSubmitted(job("evicted", size=2)))
+    story.runs(0.0, "stays", "evicted")
+    story.scheduler.take([JobSubmitted(job(name, size=2)) for name in ("first", "last")], 1.0)
+    place.asked.clear()
+    orders = story.scheduler.decide(1.0)
+    assert orders == [Stop(2, "evicted"), Start(3, "first", on(2, 3), ("evicted",))]
+    assert place.asked == [2, 2, 2, 2]
+
+
+def test_an_evicted_job_larger_than_what_was_given_up_is_not_tried_again() -> None:
+    """`small` finds no place, so none is looked for on behalf of the larger job behind it."""
+    ranks = {"stays": 1.0, "evicted": 5.0, "first": 0.0, "small": 3.0}
+    place = Counting()
+    policy = Ordered(lambda row, now: Rank(ranks[row.id]), place, preemptive=True)
+    story = Story(policy, "1x4")
+    story.tell(0.0, JobSubmitted(job("stays", size=2)), JobSubmitted(job("evicted", size=2)))
+    story.runs(0.0, "stays", "evicted")
+    story.scheduler.take(
+        [JobSubmitted(job("first", size=2)), JobSubmitted(job("small", size=1))], 1.0
+    )
+    place.asked.clear()
+    orders = story.scheduler.decide(1.0)
+    assert orders == [Stop(2, "evicted"), Start(3, "first", on(2, 3), ("evicted",))]
+    assert place.asked == [2, 2, 2, 1]
+
+
+def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() -> None:
+    """Two arrivals evict one job each, the last in order first; the orders are in order."""
+    story = Story("srtf", "1x2")
+    story.tell(
+        0.0, JobSubmitted(job("r30", length_s=30.0)), JobSubmitted(job("r40", length_s=40.0))
+    )
+    story.runs(0.0, "r30", "r40")
+    arrivals = [job("n1", length_s=1.0), job("n2", length_s=2.0)]
+    orders = story.tell(5.0, *map(JobSubmitted, arrivals))
+    assert [(type(order), order.job) for order in orders] == [
+        (Stop, "r30"),
+        (Stop, "r40"),
+        (Start, "n1"),
+        (Start, "n2"),
     ]

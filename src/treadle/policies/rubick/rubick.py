@@ -83,8 +83,7 @@ class Rubick(Policy):
         return Reason(
             "devices" if needs > free else "fragmentation",
             f"it needs {needs} devices {wanted}; {free} of {snapshot.cluster.device_count} are "
-            f"free, and from running jobs that make less of theirs not enough can be taken "
-            f"where it could use them",
+            "free, and too few can be taken from running jobs that gain less from theirs",
         )
 
     def decide(self, snapshot: Snapshot) -> Schedule:
