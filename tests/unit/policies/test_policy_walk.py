@@ -187,3 +187,12 @@ def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() 
         (Start, "n1"),
         (Start, "n2"),
     ]
+
+
+def test_repacking_keeps_equals_that_run_in_the_order_in_which_they_ran() -> None:
+    jobs = [job("a", length_s=50.0), job("b", length_s=50.0), job("c", length_s=90.0, at=1.0)]
+    assert play("srtf?repack=on", jobs, until=1.0) == [
+        "0 start a n0:0",
+        "0 start b n0:1",
+        "1 start c n0:2",
+    ]
