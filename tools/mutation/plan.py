@@ -29,15 +29,16 @@ class Baseline:
         """Tests that run the changed lines, up to a budget of CPU time: those in files named after
         the source first, then the quick ones.
 
-        What is evaluated on import has no test of its own: every test may notice, and those that
-        run anything of the file are tried before others.
+        What is evaluated on import has no test of its own: tests may notice that run anything of
+        the file or are named after it, and if there is none, every test.
         """
         name = str(mutant.path)
         if mutant.function is not None:
             wanted = set(mutant.span)
             covering = [t for t in self.tests if not wanted.isdisjoint(t.lines.get(name, ()))]
         else:
-            covering = self.tests
+            stem = mutant.path.stem
+            covering = [t for t in self.tests if name in t.lines or stem in t.test] or self.tests
         chosen: list[Measured] = []
         for test in sorted(covering, key=lambda t: _order(t, mutant.path)):
             budget_s -= test.cpu_s
