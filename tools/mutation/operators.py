@@ -54,7 +54,7 @@ class Mutant:
     number: int  # the how-manyeth of its file
     line: int
     span: range  # the lines of its statement up to the change: a test that runs one may notice
-    text: str  # the source line, stripped
+    text: str  # the source line without indentation and comment
     change: str  # "`<` to `<=`"
     function: tuple[str, int] | None  # outermost function around it, by name and line
     field: Field
@@ -104,7 +104,7 @@ class Mutants:
                 ast.fix_missing_locations(ast.copy_location(new, node))
             last = node.end_lineno or node.lineno
             span = range(statement, (node.lineno if _is_compound(node) else last) + 1)
-            text = self._lines[node.lineno - 1].strip()
+            text = self._lines[node.lineno - 1].partition("  # ")[0].strip()
             number = len(self.found)
             self.found.append(
                 Mutant(self.path, number, node.lineno, span, text, change, function, site, new)

@@ -29,17 +29,18 @@ class Baseline:
         """Tests that run the changed lines, up to a budget of CPU time: those in files named after
         the source first, then the quick ones.
 
-        What is evaluated on import has no test of its own: all tests that run anything of the file
-        may notice, and if there is none, every test.
+        What is evaluated on import has no test of its own: tests may notice that run anything of
+        the file or are named after it, and if there is none, every test.
         """
         name = str(mutant.path)
         if mutant.function is not None:
             wanted = set(mutant.span)
             covering = [t for t in self.tests if not wanted.isdisjoint(t.lines.get(name, ()))]
         else:
-            covering = [t for t in self.tests if name in t.lines] or self.tests
+            stem = mutant.path.stem
+            covering = [t for t in self.tests if name in t.lines or stem in t.test] or self.tests
         chosen: list[Measured] = []
-        for test in sorted(covering, key=lambda t: (mutant.path.stem not in t.test, t.cpu_s)):
+        for test in sorted(covering, key=lambda t: _order(t, mutant.path)):
             budget_s -= test.cpu_s
             if budget_s < 0 and chosen:
                 break
@@ -50,6 +51,10 @@ class Baseline:
         """Whether patching the loaded module would come too late."""
         lines = self.on_import.get(str(mutant.path), frozenset())
         return mutant.function is None or not lines.isdisjoint(mutant.span)
+
+
+def _order(test: Measured, path: Path) -> tuple[bool, bool, float]:
+    return path.stem not in test.test, str(path) not in test.lines, test.cpu_s
 
 
 def sample(paths: Iterable[Path], count: int, seed: int) -> list[tuple[Mutants, Mutant]]:

@@ -184,3 +184,12 @@ def test_a_cluster_without_nodes_has_nothing() -> None:
     assert (free.total, free.largest, list(free)) == (0, 0, [])
     assert free.tightest(1) is None
     assert not free.knows(devices("n0", 0))
+
+
+def test_devices_are_picked_from_the_lowest_number_and_never_one_that_is_held() -> None:
+    free = FreeDevices.of(Cluster.grid(1, 4))
+    free.take(devices("n0", 1))
+    assert free.pick(0, 2) == devices("n0", 0, 2)
+    free.take(devices("n0", 3))
+    assert free.pick(0, 1) == devices("n0", 0)
+    assert free.pick(0, 2) == devices("n0", 0, 2)

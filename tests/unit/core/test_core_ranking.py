@@ -269,3 +269,17 @@ def test_a_walk_looks_at_no_size_that_was_given_up() -> None:
             walk.give_up(8)  # A larger one changes nothing.
     assert seen == [("a", 4), ("b", 2), ("e", 1), ("f", 2)]
     assert walk.limit == 4
+
+
+def test_nothing_has_expired_where_nothing_is_ranked() -> None:
+    ranking = Ranking(lambda row, now: Rank(0.0))
+    assert ranking.expired(5.0) == []
+    assert ranking.next_expiry_at == inf
+
+
+def test_several_jobs_on_each_of_several_lines_stand_by_their_value_now() -> None:
+    board = Board()
+    for name, value, slope in (("a", 0.0, 1.0), ("b", 5.0, 1.0), ("c", 2.0, 0.0), ("d", 9.0, 0.0)):
+        board.runs(name, value, slope)
+    assert board.back(10.0) == "b=15 a=10 d=9 c=2"
+    assert board.back(1.0) == "d=9 b=6 c=2 a=1"

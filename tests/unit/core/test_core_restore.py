@@ -24,7 +24,6 @@ from treadle.core.events import (
     NodeLost,
 )
 from treadle.core.ports import Policy
-from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.testing.builders import job, policy
@@ -141,6 +140,15 @@ def test_devices_that_a_job_was_ordered_off_are_still_waited_for() -> None:
     again = restored(story, 2.0, decider=Told(Schedule({"b": on(0)})))
     assert again.tell(2.0) == [Start(2, "b", on(0), ("a",))]
     assert again.scheduler.in_the_way("b") == ["a"]
+
+
+def test_closed_devices_are_copied_and_not_shared_with_what_was_stored() -> None:
+    story = crowded()
+    stored = dict(story.scheduler.closed)
+    again = Scheduler(policy("fifo"), story.scheduler.cluster)
+    again.restore([], stored, story.scheduler.counters, 3.0)
+    again.take([DeviceOpened(D3)], 4.0)
+    assert stored == {D3: "too hot"}
 
 
 def test_only_an_empty_state_can_be_restored() -> None:
@@ -291,7 +299,3 @@ def test_no_job_is_in_the_way_of_one_that_waits() -> None:
     story = Story("fifo", "1x1")
     story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
     assert story.scheduler.in_the_way("b") == []
-
-
-def test_an_answer_to_a_failure_waits_for_nothing_and_avoids_nothing_unless_said() -> None:
-    assert Answer(again=True) == Answer(again=True, wait_s=0.0, avoid=())

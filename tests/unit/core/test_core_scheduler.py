@@ -149,6 +149,7 @@ def test_a_policys_mistake_leaves_everything_as_it_was(mistake: Schedule | Excep
     ("wish", "sentence"),
     [
         (on(4), "job b was given device n0:4, which is not in the cluster"),
+        (on(1, 4), "job b was given device n0:4, which is not in the cluster"),
         (on(0, node="n9"), "job b was given device n9:0, which is not in the cluster"),
         (on(0, node="n1"), "job b was given device n1:0, which is not in the cluster"),
     ],
@@ -157,7 +158,7 @@ def test_a_device_that_is_not_there_is_refused(wish: Allocation, sentence: str) 
     story = Story(Told(KEEP, Schedule({"b": wish})), "2x4")
     story.tell(0.0, JobSubmitted(job("a")), NodeDrained("n1"))
     with pytest.raises(PolicyError) as refusal:
-        story.tell(1.0, JobSubmitted(job("b")))
+        story.tell(1.0, JobSubmitted(job("b", size=2, sizes=(1, 2))))
     assert str(refusal.value) == sentence
 
 
@@ -207,6 +208,12 @@ def test_a_report_of_a_start_that_was_superseded_is_ignored() -> None:
     assert story.phases() == "a:starting b:waiting"
     story.tell(7.0, JobStarted("a", 1, 5.0, 1.0))
     assert story.phases() == "a:running b:waiting"
+
+
+def test_a_job_on_its_way_to_other_devices_makes_no_progress() -> None:
+    row = moved().scheduler.jobs["a"]
+    assert (row.iterations_at(5.0), row.iterations_at(9.0)) == (5.0, 5.0)
+    assert (row.held_at(9.0), row.service_at(9.0)) == (9.0, 9.0)
 
 
 def test_progress_of_a_superseded_order_is_ignored() -> None:

@@ -1,10 +1,14 @@
 """Why a job waits or holds what it holds, word for word."""
 
 import pytest
+from treadle.policies.base.explain import why_waiting
 
-from tests.unit.stories import Story
+from tests.unit.stories import Story, Told
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
 from treadle.core.events import JobCancelled, JobSubmitted, NodeLost
-from treadle.core.snapshot import Reason
+from treadle.core.snapshot import Reason, Schedule
+from treadle.policies.base.placement import placement
 from treadle.testing.builders import job
 
 
@@ -105,4 +109,35 @@ def test_a_job_that_never_fits() -> None:
     assert why(story, "a", 0.0) == (
         "never fits",
         "it can never run here: it asks for 9 devices and the cluster has 8",
+    )
+
+
+def test_a_job_half_of_which_is_done() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", length_s=40.0)))
+    story.runs(0.0, "a")
+    assert why(story, "a", 20.0)[1].endswith("since 20 s ago, 50.0 % done")
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        (0, ""),
+        (1, ", and shares them with job j1"),
+        (2, ", and shares them with jobs j1, j2"),
+        (4, ", and shares them with jobs j1, j2, j3, j4"),
+        (6, ", and shares them with jobs j1, j2, j3, j4 and 2 more"),
+    ],
+)
+def test_the_jobs_that_a_job_shares_devices_with_are_named_up_to_four(
+    others: int, named: str
+) -> None:
+    turns = {f"j{turn}": Allocation((Device("n0", 0),), turn=turn) for turn in range(others + 1)}
+    story = Story(Told(Schedule(dict(turns))), "1x1")
+    story.tell(0.0, *(JobSubmitted(job(name)) for name in turns))
+    reason = why_waiting(
+        story.scheduler.snapshot(0.0), "j0", placement("consolidate"), in_order=False
+    )
+    assert reason.sentence == (
+        f"it holds 1 device (1 on n0; all it asked for) since 0 s ago, 0.0 % done{named}"
     )

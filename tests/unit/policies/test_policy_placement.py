@@ -96,6 +96,9 @@ def test_what_is_larger_than_everything_free_is_placed_nowhere(name: str) -> Non
         ("consolidate", 4, 4),
         ("consolidate", 6, 2),
         ("first-fit", 8, 4),
+        ("first-fit", 3, 3),
+        ("balance", 3, 3),
+        ("balance", 6, 2),
     ],
 )
 def test_a_node_matters_from_so_many_free_devices_on(name: str, size: int, grain: int) -> None:

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.stories import Story, on, play
 from treadle.core.actions import Start, Stop
-from treadle.core.cluster import Node
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import JobSubmitted, NodeDrained, NodeJoined, NodeLost
+from treadle.core.free import FreeDevices
 from treadle.core.job import JobSpec
+from treadle.policies.base.shares import kept
 from treadle.testing.builders import job
 
 
@@ -232,3 +236,29 @@ def test_max_min_on_a_cluster_of_which_nothing_is_left_waits_for_better_days() -
     story.tell(2.0, JobSubmitted(elastic("b", 1, 2)))
     assert story.phases() == "a:starting b:waiting"
     assert story.tell(3.0, NodeLost("n0")) == [Stop(1, "a")]
+
+
+# -- near what a job holds -------------------------------------------------------------------------
+
+
+def _at(node: str, *numbers: int) -> tuple[Device, ...]:
+    return tuple(Device(node, number) for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("held", "size", "expected"),
+    [
+        (_at("n0", 1), 1, _at("n0", 1)),
+        (_at("n0", 1), 3, _at("n0", 1, 0, 2)),
+        (_at("n0", 1), 5, _at("n0", 1, 0, 2, 3)),  # The node has no more.
+        (_at("n0", 0) + _at("n1", 0, 1), 2, _at("n1", 0, 1)),  # The best together stay.
+        (_at("n1", 0) + _at("n0", 0), 4, _at("n0", 0) + _at("n1", 0) + _at("n0", 1, 2)),
+        (_at("n2", 0), 2, ()),  # It holds nothing that is free.
+    ],
+)
+def test_a_job_keeps_what_it_holds_and_grows_on_its_own_nodes(
+    held: tuple[Device, ...], size: int, expected: tuple[Device, ...]
+) -> None:
+    free = FreeDevices.of(Cluster((Node("n0", 4), Node("n1", 4), Node("n2", 2))))
+    free.take(_at("n2", 0))
+    assert kept(free, held, size) == expected

@@ -3,11 +3,18 @@
 from tests.unit.stories import Story, on, play
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Device, Node
-from treadle.core.events import JobStarted, JobSubmitted, NodeDrained, NodeJoined
+from treadle.core.events import (
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+)
 from treadle.core.free import FreeDevices
 from treadle.core.ranking import Rank
 from treadle.policies.base.ordered import Ordered
-from treadle.policies.base.placement import Count
+from treadle.policies.base.placement import Count, placement
 from treadle.testing.builders import job
 
 
@@ -187,3 +194,52 @@ def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() 
         (Start, "n1"),
         (Start, "n2"),
     ]
+
+
+def test_repacking_keeps_equals_that_run_in_the_order_in_which_they_ran() -> None:
+    jobs = [job("a", length_s=50.0), job("b", length_s=50.0), job("c", length_s=90.0, at=1.0)]
+    assert play("srtf?repack=on", jobs, until=1.0) == [
+        "0 start a n0:0",
+        "0 start b n0:1",
+        "1 start c n0:2",
+    ]
+
+
+def test_of_two_evicted_jobs_the_one_that_ranks_before_a_waiting_job_is_placed_before_it() -> None:
+    """`new` needs all of n0, where `better` and `worse` run; one device of n1 is left. `better`
+    ranks before `waits` and gets it, and `worse` ranks behind.
+    """
+    ranks = {"stays": 1.0, "better": 3.0, "worse": 9.0, "new": 0.0, "waits": 5.0}
+    policy = Ordered(
+        lambda row, now: Rank(ranks[row.id]), placement("consolidate"), preemptive=True
+    )
+    story = Story(policy, "2x2")
+    story.tell(0.0, JobSubmitted(job("better")), JobSubmitted(job("worse")))
+    story.tell(0.0, JobSubmitted(job("stays")))
+    story.runs(0.0, "better", "worse", "stays")
+    orders = story.tell(1.0, JobSubmitted(job("new", size=2)), JobSubmitted(job("waits")))
+    assert sorted((type(order).__name__, order.job) for order in orders) == [
+        ("Change", "better"),
+        ("Start", "new"),
+        ("Stop", "worse"),
+    ]
+
+
+def test_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None:
+    """At 5 s `first` has as much left as `second`, which came earlier and may start now."""
+    story = Story("srtf", "1x1")
+    story.tell(0.0, JobSubmitted(job("first", length_s=10.0)))
+    story.runs(0.0, "first")
+    assert story.tell(1.0, JobSubmitted(job("second", length_s=5.0)), JobHeld("second", "x")) == []
+    orders = story.tell(5.0, JobReleased("second", "x"))
+    assert orders == [Stop(1, "first"), Start(2, "second", on(0), ("first",))]
+
+
+def test_equals_that_give_way_stop_in_the_order_in_which_they_ran() -> None:
+    ranks = {"a": 5.0, "b": 5.0, "c": 5.0, "new": 0.0}
+    policy = Ordered(lambda row, now: Rank(ranks[row.id]), Count(), preemptive=True)
+    story = Story(policy, "1x3")
+    story.tell(0.0, *(JobSubmitted(job(name)) for name in "abc"))
+    story.runs(0.0, "a", "b", "c")
+    orders = story.tell(1.0, JobSubmitted(job("new", size=2)))
+    assert [order.job for order in orders] == ["b", "c", "new"]
