@@ -1,7 +1,7 @@
 """Why a job waits or holds what it holds, word for word."""
 
 import pytest
-from treadle.policies.base.explain import why_waiting
+from treadle.policies.base.why_waiting import why_waiting
 
 from tests.unit.stories import Story, Told
 from treadle.core.allocation import Allocation
