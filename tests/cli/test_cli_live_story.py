@@ -160,7 +160,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert answers[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
     assert "job 4 is held (dependency)" in answers[after] or "(dependency)" in answers[after]
     assert "it starts after job 1 (running)" in answers[after]
-    assert "at most 1 member of array 5 may go at once" in answers["5_1"]
+    assert "at most 1 member of array 5 may run at once" in answers["5_1"]
     assert answers[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
     assert "submit it with --devices 2 or fewer" in answers[never]
 

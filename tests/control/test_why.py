@@ -96,7 +96,7 @@ def test_its_user_holds_it(tmp_path: Path) -> None:
         assert short(live.why(job)) == (
             "held",
             "its user holds it",
-            f"treadle release {job} lets it go",
+            f"treadle release {job} lets it start",
             False,
             None,
         )
@@ -188,14 +188,14 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
         await until(live, State.RUNNING, jobs=array.jobs[:1])
         assert short(live.why(array.jobs[1])) == (
             "array",
-            f"at most 1 member of array {array.id} may go at once, and another is under way",
+            f"at most 1 member of array {array.id} may run at once, and another is under way",
             "",
             False,
             None,
         )
         two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
         assert live.why(two.jobs[2]).because == (
-            f"at most 2 members of array {two.id} may go at once, and 2 others are under way"
+            f"at most 2 members of array {two.id} may run at once, and 2 others are under way"
         )
         await live.cancel(ME, array.jobs[0])
         await until(live, State.RUNNING, jobs=array.jobs[1:2])

@@ -146,8 +146,8 @@ def test_why_says_what_is_set_aside_and_how_much_room_there_is() -> None:
     sentences = {name: story.scheduler.why(name, 5.0).sentence for name in ("big", "late", "s")}
     assert sentences == {
         "big": "it is guaranteed and asks for 2 devices without another guaranteed job; "
-        "1 are set aside for it on n0",
-        "late": "it is guaranteed and asks for 1 devices without another guaranteed job; "
+        "1 is set aside for it on n0",
+        "late": "it is guaranteed and asks for 1 device without another guaranteed job; "
         "0 are set aside for it",
         "s": "it is opportunistic and asks for 2 devices without another opportunistic job; "
         "there are 1",

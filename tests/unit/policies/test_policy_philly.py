@@ -109,7 +109,7 @@ def test_waiting_for_a_share_is_named_and_counted() -> None:
         "tenant red has 4 devices of a quota of 1; with 2 more it would borrow what others want",
     )
     assert story.scheduler.why("c", 2.0).sentence == (
-        "it asks for 2 devices and 0 are free; 1 tries failed, it now looks for as few nodes as "
+        "it asks for 2 devices and 0 are free; 1 try failed, it now looks for as few nodes as "
         "it needs and tries again in 208 s"
     )
 

@@ -320,7 +320,7 @@ class TestDecisions:
             told.tell(0.0, JobSubmitted(planned("a", "bert", 4, Plan(data=4))))
             told.tell(1.0, NodeLost("n0"))
             told.tell(2.0, JobSubmitted(planned("b", "bert", 4, Plan(data=4))))
-            assert told.scheduler.unfit["b"] == ("it asks for 1 devices and the cluster has 0")
+            assert told.scheduler.unfit["b"] == "it asks for 1 device and the cluster has 0"
             told.tell(3.0, NodeJoined(Node("n1", 8)))
             assert held(told)["b"]
 

@@ -16,6 +16,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -68,8 +69,8 @@ class Priorities(Remembering):
             return self.inner.why(snapshot._replace(memory=memory), job)
         higher = sum(1 for other in snapshot.waiting() if other.spec.priority > own)
         if higher:
-            jobs = "1 waiting job has" if higher == 1 else f"{higher} waiting jobs have"
-            return Reason("rank", f"{jobs} a higher priority than its {own}")
+            others = several(higher, "waiting job has", "waiting jobs have")
+            return Reason("rank", f"{others} a higher priority than its {own}")
         seen = self._view(snapshot, {}, own, taking=False)
         return self.inner.why(seen._replace(memory=memory), job)
 
