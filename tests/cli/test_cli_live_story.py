@@ -214,7 +214,8 @@ def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
     _, err = leaving.communicate(timeout=PATIENCE_S)
     assert leaving.returncode == 101
     assert err.endswith(
-        f"treadle: detached; job {job} keeps running (treadle cancel {job} stops it)\n"
+        f"treadle: detached; job {job} keeps running (treadle logs -f {job} follows it, "
+        f"treadle cancel {job} stops it)\n"
     )
     machine.open("talker")
     out, err = follower.communicate(timeout=PATIENCE_S)

@@ -93,10 +93,7 @@ def _updated(state: SchedulerState, event: facts.JobUpdated, now: float) -> None
         iterations_per_s=job.iterations_per_s * scale,
     )
     state.rows[job.id] = job
-    if job.phase is Phase.WAITING:
-        state.enqueue(job, now)
-    elif job.allocation is not None and job.phase is not Phase.CANCELLING:
-        state.ranking.put(job, now)
+    state.rank(job, now)
     state.stale = True
 
 

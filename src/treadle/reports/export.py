@@ -86,14 +86,7 @@ def make_directory(directory: Path) -> None:
 
 def summary_object(comparison: Comparison) -> dict[str, object]:
     """The comparison as one JSON object, without its series and jobs."""
-    return {
-        "title": comparison.title,
-        "command": comparison.command,
-        "notes": list(comparison.notes),
-        "nodes": len(comparison.cluster.nodes),
-        "devices": comparison.cluster.device_count,
-        "runs": [run.summary.as_dict() for run in comparison.runs],
-    }
+    return comparison.header() | {"runs": [run.summary.as_dict() for run in comparison.runs]}
 
 
 # -- rows ---------------------------------------------------------------------------------------
