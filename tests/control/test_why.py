@@ -60,7 +60,7 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
     told(story, tmp_path)
 
 
-def test_a_job_of_several_sizes_is_told_what_it_needs_at_least(tmp_path: Path) -> None:
+def test_the_reason_of_an_elastic_job_names_its_smallest_size(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2..4")
@@ -238,7 +238,7 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
+def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="2")
         big = await waits(live, devices="4")

@@ -117,7 +117,7 @@ def test_a_device_that_was_foreign_is_used_again_after_a_restart(tmp_path: Path)
     told(second, tmp_path, devices=gpus)
 
 
-def test_a_quarantined_device_is_told_and_stays_so_over_a_restart(tmp_path: Path) -> None:
+def test_a_quarantined_device_is_named_and_stays_quarantined_over_a_restart(tmp_path: Path) -> None:
     gpus = FakeGpus(1)
 
     async def first(live: LiveService) -> None:
@@ -277,7 +277,7 @@ class Muddled(Wrapper):
         raise ValueError("no words")
 
 
-def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
+def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         guarded = live.context.scheduler.policy
         guarded.inner = Muddled(guarded.inner)  # type: ignore[attr-defined]

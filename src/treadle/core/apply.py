@@ -105,7 +105,7 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
     if job is None or event.action != job.action:
         return  # Superseded: a newer order is on its way.
     if (job.phase, "JobStarted") not in TRANSITIONS:
-        return  # Late: it has let go since, or is about to.
+        return  # Late: it has released its devices since, or is about to.
     state.leaving.pop(event.job, None)
     if job.observed_at != now:
         job = job.settled(now)

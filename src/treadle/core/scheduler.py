@@ -221,7 +221,7 @@ class Scheduler:
         state = self.state
         apply(state, events, now)
         # First the orders that needed no policy, as it was then: the number of decisions before a
-        # job was ordered to let go says whether its report is news. Stops that a crash kept out of
+        # job was ordered to stop says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
         must_stop = set(state.must_stop)
         actions = list(actions)

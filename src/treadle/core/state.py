@@ -22,7 +22,7 @@ from treadle.core.tenancy import Tenancy
 
 
 class Leaving(NamedTuple):
-    """Devices that were taken from a job which has not yet reported that it let go."""
+    """Devices that were taken from a job which has not yet reported that it released them."""
 
     allocations: tuple[Allocation, ...]
     action: int  # the order that took the newest of them

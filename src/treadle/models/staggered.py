@@ -22,7 +22,7 @@ from treadle.models.scaling import ScalingModel
 SLOTS = 4
 Stages = tuple[float, float, float]  # data, compute, network: seconds
 _REMEMBERED_MAX = 100_000  # groups
-_NOBODY = (-inf, -inf, -inf)
+_EMPTY = (-inf, -inf, -inf)
 
 ALONE = 1.015
 # By the number of jobs in a group; without matching, the authors took 1.30 for groups of four.
@@ -121,7 +121,7 @@ def fused(whole: stages.Stages) -> Stages:
 
 def cycle(order: Sequence[Stages]) -> float:
     """Seconds of one cycle, once the jobs in that order run in lock step."""
-    places = [*order, *[_NOBODY] * (SLOTS - len(order))] * 3
+    places = [*order, *[_EMPTY] * (SLOTS - len(order))] * 3
     bounds = [0.0]  # of slots
     before_s = -inf  # the bound before the last
     for slot in range(2 * SLOTS):

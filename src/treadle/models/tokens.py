@@ -165,10 +165,10 @@ def _exact(alone: Sequence[float], resources: Sequence[_Resource]) -> list[float
         ]
         for member in members
     ]
-    found: list[_Presence] = [_nobody(alone, resources)]
+    found: list[_Presence] = [_empty(alone, resources)]
     times = list(alone)
     for group in range(1, 1 << len(alone)):
-        presence = _nobody(alone, resources)
+        presence = _empty(alone, resources)
         for member in members:
             if not group >> member & 1:
                 continue
@@ -188,7 +188,7 @@ def _exact(alone: Sequence[float], resources: Sequence[_Resource]) -> list[float
     return times
 
 
-def _nobody(alone: Sequence[float], resources: Sequence[_Resource]) -> _Presence:
+def _empty(alone: Sequence[float], resources: Sequence[_Resource]) -> _Presence:
     return [[0.0] * len(alone) for _ in resources]
 
 

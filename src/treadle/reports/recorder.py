@@ -34,7 +34,7 @@ from treadle.reports.overtakes import Overtakes
 from treadle.reports.run_history import FailedAttempt, Hold, JobHistory, Series
 
 WAIT_CAUSES = ("devices", "fragmentation", "order", "fair share")
-_NOBODY: Mapping[int, int] = {}
+_NO_JOBS: Mapping[int, int] = {}
 
 
 class Recorder:
@@ -79,8 +79,8 @@ class Recorder:
         *,
         free: int,
         head: int | None = None,
-        held_back: Mapping[int, int] = _NOBODY,
-        unfit: Mapping[int, int] = _NOBODY,
+        held_back: Mapping[int, int] = _NO_JOBS,
+        unfit: Mapping[int, int] = _NO_JOBS,
     ) -> None:
         """Record one step. `free`: devices free after it. `head`: size of the job that blocks the
         queue, under policies without overtaking. `held_back`: jobs by asked size that wait because
@@ -133,8 +133,8 @@ class Recorder:
 
     _free = 0
     _head: int | None = None
-    _held_back = _NOBODY
-    _unfit = _NOBODY
+    _held_back = _NO_JOBS
+    _unfit = _NO_JOBS
 
     def _pass_time(self, now: float) -> None:
         past_s = now - self._last_at

@@ -328,7 +328,7 @@ class SimulatedEngine:
                 others.update(dict.fromkeys(sharers))
             members = [self._runs[other] for other in others]
             for member in members:
-                # Whoever has the very same devices has the same company.
+                # Jobs on exactly the same devices share them with the same jobs.
                 if member is run or member.allocation.devices is run.allocation.devices:
                     member.ring = [
                         (other.spec, other.allocation) for other in members if other is not member
@@ -338,7 +338,7 @@ class SimulatedEngine:
 
     def _sharers_of(self, run: Running) -> Iterator[list[JobId]]:
         """Who is on its devices, without saying the same twice in a row: most rings share all."""
-        assert self._sharers is not None, "asked only once somebody shares"
+        assert self._sharers is not None, "asked only once jobs share devices"
         said: list[JobId] = []
         for device in run.allocation.devices:
             sharers = self._sharers.setdefault(device, [])

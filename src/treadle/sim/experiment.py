@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Stopwatch = Callable[[], float]
 
-_NOBODY: Mapping[int, int] = {}
+_NO_JOBS: Mapping[int, int] = {}
 
 # When the restart cost is charged: at changes of an allocation; also at the first start; the same
 # with free growth; to every running job at every decision; or that with the whole group's cost.
@@ -221,7 +221,7 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
     ) -> None:
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
-        held_back = _NOBODY
+        held_back = _NO_JOBS
         # A snapshot at every step costs 1 % of a run; most policies hold no job back.
         state = scheduler.state
         asked = state.policy.held_back
@@ -242,7 +242,7 @@ def record_step(
 ) -> None:
     """Feed a recorder one step, with the scheduler as it is after it."""
     state = scheduler.state  # Read directly: this runs at every step.
-    jobs, head, unfit = state.rows, None, _NOBODY
+    jobs, head, unfit = state.rows, None, _NO_JOBS
     if state.policy.in_order and state.ranking.queue:
         head = jobs[state.ranking.queue[0][2]].spec.asked
     if state.unfit:

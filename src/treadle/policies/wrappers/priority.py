@@ -3,8 +3,8 @@
 The inner policy is asked once for each priority there is, from the highest down: about the jobs of
 that priority alone, on the devices that higher ones left. It first sees only what is free. If
 a job of that priority still waits, it sees the devices of lower priorities as well, as if those
-had let go; a job that loses devices that way waits for its own turn further down. A priority that
-asks for no more than is free therefore moves no other job.
+had released them; a job that loses devices that way waits for its own turn further down. A priority
+that asks for no more than is free therefore moves no other job.
 """
 
 from collections.abc import Mapping
@@ -156,7 +156,7 @@ def _as_changes(
     result: dict[JobId, Allocation | None] = {}
     for identity, row in seen.jobs.items():
         if row.allocation is None and snapshot.jobs[identity].allocation is not None:
-            result[identity] = None  # Let go in the view, unless the answer gives it something.
+            result[identity] = None  # Stopped in the view, unless the answer gives it something.
     return result | dict(changes)
 
 
