@@ -76,7 +76,7 @@ CLOCK_READERS |= {
     "engines/node/output_capture.py",
     "store/deadline.py",
 }
-CLOCK_READERS |= {"client/pace.py", "cli/show/clock.py", "report.py"}
+CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {
     "Allocation",

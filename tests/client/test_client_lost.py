@@ -16,8 +16,8 @@ from tests.server.running import running
 
 from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
-from treadle.client.pace import looks
 from treadle.client.resuming import Resuming
+from treadle.client.wait_polling import looks
 from treadle.core.errors import InvalidInputError
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.problems import RequestError

@@ -11,8 +11,8 @@ from tests.control.asking import LONG, runs, told, waits
 from tests.control.daemons import daemon, until
 from tests.control.living import ME, bash, ended, living, view_of
 from treadle.control.api import LiveService
+from treadle.control.learning.learned_lengths import Profiles, keys_of
 from treadle.control.learning.metering import Meter
-from treadle.control.learning.profiles import Profiles, keys_of
 from treadle.core.job import JobSpec, Profile
 from treadle.models.scaling import ScalingModel
 from treadle.store.rows import ProfileRow

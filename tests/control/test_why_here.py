@@ -216,7 +216,7 @@ def test_draining(tmp_path: Path) -> None:
             False,
             1,
         )
-        with pytest.raises(ConflictError, match="is about to leave and takes no jobs"):
+        with pytest.raises(ConflictError, match="the daemon is draining and takes no jobs"):
             await live.submit(ME, bash("true"))
         await live.cancel(ME, first)
         await asyncio.wait_for(live.stopped.wait(), 30)

@@ -28,8 +28,8 @@ from treadle.client.exchange import (
     too_long,
 )
 from treadle.client.methods import Methods
-from treadle.client.pace import ONE_BY_ONE_MAX, looks, sleep_async
 from treadle.client.resuming import Resuming
+from treadle.client.wait_polling import ONE_BY_ONE_MAX, looks, sleep_async
 from treadle.wire.jobs import JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
 from treadle.wire.problems import TooManyError

@@ -6,7 +6,7 @@ The events themselves are read by httpx2, which has taken httpx-sse in.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from treadle.client import pace
+from treadle.client import wait_polling as pace
 
 # A stream that stays broken for about this long is given up.
 PATIENCE_S = 30.0

@@ -63,7 +63,7 @@ WRAPPERS: Mapping[str, str] = {
     "dedicated": "treadle.policies.wrappers.dedicated:dedicated",
     "defrag": "treadle.policies.wrappers.defrag:defrag",
     "try-small": "treadle.policies.wrappers.trial:try_small",
-    "elsewhere": "treadle.policies.wrappers.elsewhere:elsewhere",
+    "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
     "priority": "treadle.policies.wrappers.priority:priority",
     "steady": "treadle.policies.wrappers.steady:steady",
 }

@@ -6,7 +6,10 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
-from treadle.server import history, jobs, machine, people
+from treadle.server import history_routes as history
+from treadle.server import job_routes as jobs
+from treadle.server import machine_routes as machine
+from treadle.server import token_routes as people
 from treadle.server.access import check_table
 from treadle.server.document import BODIES, tidied
 from treadle.server.guard import Guard

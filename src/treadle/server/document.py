@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from treadle.server.access import JOB, OPEN, TABLE
-from treadle.server.machine import DeviceOrder, Shutdown
+from treadle.server.machine_routes import DeviceOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
 from treadle.wire.jobs import Code, JobChange, JobRequest, Report

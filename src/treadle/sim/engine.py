@@ -328,7 +328,7 @@ class SimulatedEngine:
                 others.update(dict.fromkeys(sharers))
             members = [self._runs[other] for other in others]
             for member in members:
-                # Jobs on exactly the same devices share them with the same jobs.
+                # Jobs on the very same devices share them with the same jobs.
                 if member is run or member.allocation.devices is run.allocation.devices:
                     member.ring = [
                         (other.spec, other.allocation) for other in members if other is not member

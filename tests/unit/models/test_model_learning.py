@@ -6,11 +6,11 @@ from math import inf, nan
 import pytest
 
 from treadle.core.job import JobSpec, Profile
+from treadle.models.learning.averaging import Newest, Smoothed
 from treadle.models.learning.curves import InterpolatedCurve
 from treadle.models.learning.kinds import by_command, by_job, by_model
 from treadle.models.learning.learner import Learner
 from treadle.models.learning.observations import Observation, of_end, of_report
-from treadle.models.learning.repeats import Newest, Smoothed
 from treadle.models.learning.rules import LIVE, SIMULATED, Rules
 
 # -- observations ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import free_devices, positions
-from treadle.control.api.reasons import why
 from treadle.control.api.views import ended_view, job_detail, listed
+from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
 from treadle.core.errors import InvalidInputError
 from treadle.core.launch import AttemptId

@@ -11,10 +11,10 @@ from treadle.control.api.administration import Administration
 from treadle.control.api.assembly import LiveSettings, assemble
 from treadle.control.api.commands import Commands
 from treadle.control.api.history import History
-from treadle.control.api.life import Life
 from treadle.control.api.metrics import Figure, metrics
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
+from treadle.control.api.service_lifecycle import Life
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store

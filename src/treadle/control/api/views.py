@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import positions
-from treadle.control.api.reasons import ENDING, brief, reason
+from treadle.control.api.why_waiting import ENDING, brief, reason
 from treadle.control.jobs import JobRecord, attempt_of
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase

@@ -1,7 +1,8 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
 from treadle.control.jobs.code_diffs import Diffs
-from treadle.control.jobs.ends import EndCompletion
+from treadle.control.jobs.end_completion import EndCompletion
+from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.launching import Launcher
@@ -16,7 +17,6 @@ from treadle.control.jobs.recovery import (
     restore,
     text_of,
 )
-from treadle.control.jobs.reducer import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import SECONDS_MAX, Person, Submission, prepare
 

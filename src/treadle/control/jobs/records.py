@@ -1,7 +1,8 @@
 """What is kept of a job beside the core's row: how to launch it, and what became of it.
 
-A record is made by JobAccepted and changed by facts alone (reducer.py). It is written to the store
-with the core's row in one transaction. Secrets are not part of it: they are sealed and kept apart.
+A record is made by JobAccepted and changed by facts alone (facts_to_records.py). It is written to
+the store with the core's row in one transaction. Secrets are not part of it: they are sealed and
+kept apart.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import get_args
 
+from treadle.control.jobs.facts_to_records import Reducer
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.jobs.reducer import Reducer
 from treadle.control.learning import JobLearner
 from treadle.core.actions import Action
 from treadle.core.events import Event

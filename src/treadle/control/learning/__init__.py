@@ -1,7 +1,7 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
-from treadle.control.learning.learner import JobLearner
-from treadle.control.learning.profiles import PROFILES_MAX, Expectation, Profiles, keys_of
+from treadle.control.learning.job_learner import JobLearner
+from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
 from treadle.control.learning.progress import ProgressWatch
 
 __all__ = ["PROFILES_MAX", "Expectation", "JobLearner", "Profiles", "ProgressWatch", "keys_of"]

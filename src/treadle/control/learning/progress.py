@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from treadle.control.learning import progress_lines
-from treadle.control.learning.learner import JobLearner
+from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.metering import Gauge
 from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError

@@ -24,7 +24,7 @@ from treadle.core.machine import DeviceOrder, DeviceView, Measurement, NodeView,
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.device_choice import devices_of, excluded_by
-from treadle.engines.local.ends import NewestEnds, ended_of
+from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.output_reader import OutputReader

@@ -4,7 +4,7 @@
 
     observations.py   what was seen of a speed: a report, or the end of an attempt
     kinds.py          which jobs are alike
-    repeats.py        what repeated measurements at one size come to
+    averaging.py      what repeated measurements at one size come to
     curves.py         what is assumed of sizes that were not measured
     rules.py          the choices above as one value: SIMULATED and LIVE, and why they differ
     speeds.py         the measurements of one kind of jobs

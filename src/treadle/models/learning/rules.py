@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from treadle.models.fitted import Point
+from treadle.models.learning.averaging import Newest, Repeats, Smoothed
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve, InterpolatedCurve
-from treadle.models.learning.repeats import Newest, Repeats, Smoothed
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.why_waiting import why_waiting
 
 Order = Callable[[Job, float], Rank]
 

@@ -15,8 +15,8 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.why_waiting import why_waiting
 
 
 class Sharing(Policy):

@@ -19,8 +19,8 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.muri.grouping import Group, Grouping
 
 _Place = tuple[Group, tuple[Device, ...]]

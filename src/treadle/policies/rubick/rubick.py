@@ -25,9 +25,9 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import devices, free_of
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.rubick.curves import Curves
 from treadle.policies.rubick.decision import Decision, Rules
 from treadle.policies.rubick.hosts import Hosts

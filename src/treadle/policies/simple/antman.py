@@ -27,10 +27,10 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, too_large
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.base.why_waiting import why_waiting
 
 GUARANTEED, OPPORTUNISTIC = range(2)  # turns
 _ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that the two kinds do not mix

@@ -27,9 +27,9 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, too_large
-from treadle.policies.base.explain import why_waiting
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.quotas import by_tenant
+from treadle.policies.base.why_waiting import why_waiting
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {

@@ -6,8 +6,8 @@ It learns from facts alone, so that replaying the journal gives the same profile
 from collections.abc import Iterable, Sequence
 
 from treadle.control.learning.device_use import DeviceUse
+from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.metering import Gauge, Meter
-from treadle.control.learning.profiles import Profiles
 from treadle.core.attempt import How, LastProgress
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
