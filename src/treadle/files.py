@@ -1,7 +1,7 @@
 """Files that appear whole or not at all: written beside their place, then renamed.
 
-A reader sees the old content or the new one, never a part. Standard library only, so that every
-layer may use it.
+A reader sees the old content or the new one, never a part. `obstacle` tells beforehand whether a
+path can be written. Standard library only, so that every layer may use it.
 
 `engines/node/supervisor.py` does not: its status goes through a file whose blocks were reserved
 while the disk still had room, and a fresh draft could not be written to a full disk.
@@ -47,7 +47,7 @@ def replacing(
 @contextmanager
 def writing(path: Path, *, mode: int = 0o666, sync: bool = False) -> Iterator[BinaryIO]:
     """Open the output file that a user named: a device or a pipe is written in place."""
-    if path.exists() and not path.is_file():
+    if _is_special(path):
         with path.open("wb") as file:
             yield file
     else:
@@ -81,6 +81,31 @@ def create(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
     return True
 
 
+def obstacle(path: Path) -> str:
+    """Why a file cannot be written there, as the end of a sentence; empty if it seems possible."""
+    parent = path.parent
+    try:
+        if path.is_dir():
+            return "it is a directory; name a file in it"
+        if not parent.exists():
+            return f"directory {parent} {_missing(parent)}"
+        if not parent.is_dir():
+            return f"{parent} is not a directory"
+        if path.exists() and not os.access(path, os.W_OK):
+            return "the file is read-only"
+        # A device or a pipe is written in place and needs no room beside it.
+        if not _is_special(path) and not os.access(parent, os.W_OK | os.X_OK):
+            return f"no permission to write in {parent}"
+    except OSError as error:  # A name that no file system takes.
+        return why_refused(error)
+    return ""
+
+
+def why_refused(error: OSError) -> str:
+    """The system's own words, as the end of a sentence."""
+    return (error.strerror or "the system refused").lower()
+
+
 def flush(folder: Path) -> None:
     """Bring the folder's names to the disk: without it a new name may be lost in a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -90,13 +115,25 @@ def flush(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _missing(directory: Path) -> str:
+    """Why a directory is missing: one of its parents is a file, or it was not created."""
+    for above in directory.parents:
+        if above.exists():
+            return "does not exist" if above.is_dir() else f"cannot exist, {above} is a file"
+    return "does not exist"
+
+
 def _draft(path: Path) -> Path:
     """A name of its own beside the path."""
     return path.with_name(f".{path.name[:_NAME_MAX]}.{os.urandom(8).hex()}.partial")
 
 
 def _open_new(path: Path, mode: int) -> BinaryIO:
-    """Exclusive, so that no link that somebody put there is followed."""
+    """Exclusive, so that no link that another user planted there is followed."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
 

@@ -187,7 +187,8 @@ def test_ctrl_c_leaves_the_job_running(capsys) -> None:
     client = Interrupted(views=[running("9")])
     assert treadle(client, "logs", "9", "-f") == 101
     assert capsys.readouterr().err == (
-        "treadle: detached; job 9 keeps running (treadle cancel 9 stops it)\n"
+        "treadle: detached; job 9 keeps running (treadle logs -f 9 follows it, treadle cancel 9 "
+        "stops it)\n"
     )
 
 

@@ -14,7 +14,7 @@ AFTER = {"cause": "dependency", "because": "it starts after job 9"}
 SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
 
 
-def test_a_name_means_ones_own_jobs_and_an_id_anybodys(capsys) -> None:
+def test_a_name_means_the_users_own_jobs_and_an_id_any_job(capsys) -> None:
     client = ValueClient(views=[job("11", name="sleep"), job("12", name="sleep", user="bob")])
     assert treadle(client, "cancel", "sleep", user="bob") == 0
     assert treadle(client, "cancel", "11", user="bob") == 0

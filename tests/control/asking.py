@@ -35,7 +35,7 @@ async def end_all(live: LiveService) -> None:
 
 
 async def runs(live: LiveService, body: str = LONG, **fields: object) -> str:
-    """Submit a job and wait until it runs; it ends quickly when it is told to."""
+    """Submit a job and wait until it runs; it ends quickly at the stop signal."""
     job = (await live.submit(ME, bash(body, **{"grace_s": 0.2, **fields}))).id
     await until(live, State.RUNNING, jobs=(job,))
     return job

@@ -1,4 +1,4 @@
-"""A controller that runs as root: jobs run as whoever submitted them, and reach what is theirs."""
+"""A controller that runs as root: jobs run as their owners and reach their owners' files."""
 
 import asyncio
 import os
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs a
 
 
 def test_a_users_job_resumes_from_its_own_checkpoint() -> None:
-    """1. nobody's job writes a checkpoint at the stop signal. 2. It is held and released. 3. Its
-    second attempt finds what the first wrote, and others cannot."""
+    """1. A job of user `nobody` writes a checkpoint at the stop signal. 2. It is held and
+    released. 3. Its second attempt finds what the first wrote, and others cannot."""
     entry = pwd.getpwnam("nobody")
     nobody = Who(user="nobody", role=Role.USER, uid=entry.pw_uid)
     body = (

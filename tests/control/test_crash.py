@@ -120,7 +120,7 @@ def starts(folder: Path, name: str) -> list[tuple[int, int]]:
     return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
 
 
-def test_the_story_of_the_crashes_is_told(tmp_path: Path) -> None:
+def test_acknowledged_submissions_are_written_down(tmp_path: Path) -> None:
     told = Told(tmp_path)
     told.write("submitted", "a", "1")
     assert told.read() == [("submitted", "a", "1")]

@@ -1,4 +1,4 @@
-"""Policies that decide live: every one of them sees real work through, switching stops nobody, and
+"""Policies that decide live: every one of them sees real work through, switching stops no job, and
 retries, resizing, resting and priorities do what they promise."""
 
 import asyncio
@@ -67,7 +67,7 @@ def test_what_a_policy_wears_is_in_the_right_order_whatever_its_user_wrote(
     assert wrapped(text) == worn
 
 
-def test_switching_the_policy_stops_nobody(tmp_path: Path) -> None:
+def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         jobs = [await runs(live, resumable=True) for _ in range(4)]
         waiting = await waits(live)

@@ -13,7 +13,7 @@ def recorded(path: Path) -> Recorder:
     return replayed(path, lambda: 0.0).recorder
 
 
-def test_every_way_to_end_is_told_apart(tmp_path: Path) -> None:
+def test_every_way_to_end_has_its_own_word(tmp_path: Path) -> None:
     async def story() -> list[str]:
         async with living(tmp_path) as live:
             requests = [

@@ -113,7 +113,7 @@ def test_daemons_that_a_job_forks_do_not_survive_it(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_no_other_job(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         line = "y" * 1023
         body = f"yes {line} | head -c {FLOOD_MIB}M; echo the end"
@@ -154,7 +154,7 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
-    """Somebody else holds the database's lock."""
+    """Another process holds the database's lock."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -243,7 +243,7 @@ def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
     told(story, tmp_path)
 
 
-def test_only_a_job_itself_and_whoever_may_change_it_reports(tmp_path: Path) -> None:
+def test_only_the_job_itself_its_owner_and_admins_may_report(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job, other = await runs(live), await waits(live, LONG, held=True)
         with pytest.raises(NotAllowedError):

@@ -44,7 +44,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         told(story, tmp_path)
 
 
-def test_nobody_grants_above_themselves(tmp_path: Path) -> None:
+def test_no_user_grants_a_role_above_their_own(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         with pytest.raises(NotAllowedError, match="you cannot grant more than you have"):
             await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))

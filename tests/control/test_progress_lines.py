@@ -79,7 +79,7 @@ CASES = {
         Seen(1000, 1000, 0.41),
     ),
     # -- Lightning
-    "an epoch of nobody knows how many": (
+    "an epoch without a total": (
         "Epoch 3:  45%|████▌     | 45/100 [00:10<00:12,  4.50it/s, v_num=0, train_loss=0.530]",
         Seen(345, None, 0.53),
     ),

@@ -59,7 +59,7 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
 
 
 def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
-    """Somebody raises the priority while a report of progress is about to change the length."""
+    """A user raises the priority while a report of progress is about to change the length."""
 
     async def story(live: LiveService) -> None:
         job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id

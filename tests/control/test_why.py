@@ -60,7 +60,7 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
     told(story, tmp_path)
 
 
-def test_a_job_of_several_sizes_is_told_what_it_needs_at_least(tmp_path: Path) -> None:
+def test_the_reason_of_an_elastic_job_names_its_smallest_size(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2..4")
@@ -96,7 +96,7 @@ def test_its_user_holds_it(tmp_path: Path) -> None:
         assert short(live.why(job)) == (
             "held",
             "its user holds it",
-            f"treadle release {job} lets it go",
+            f"treadle release {job} lets it start",
             False,
             None,
         )
@@ -188,14 +188,14 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
         await until(live, State.RUNNING, jobs=array.jobs[:1])
         assert short(live.why(array.jobs[1])) == (
             "array",
-            f"at most 1 member of array {array.id} may go at once, and another is under way",
+            f"at most 1 member of array {array.id} may run at once, and another is under way",
             "",
             False,
             None,
         )
         two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
         assert live.why(two.jobs[2]).because == (
-            f"at most 2 members of array {two.id} may go at once, and 2 others are under way"
+            f"at most 2 members of array {two.id} may run at once, and 2 others are under way"
         )
         await live.cancel(ME, array.jobs[0])
         await until(live, State.RUNNING, jobs=array.jobs[1:2])
@@ -238,7 +238,7 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_fifo_lets_nobody_overtake(tmp_path: Path) -> None:
+def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="2")
         big = await waits(live, devices="4")

@@ -117,7 +117,7 @@ def test_a_device_that_was_foreign_is_used_again_after_a_restart(tmp_path: Path)
     told(second, tmp_path, devices=gpus)
 
 
-def test_a_quarantined_device_is_told_and_stays_so_over_a_restart(tmp_path: Path) -> None:
+def test_a_quarantined_device_is_named_and_stays_quarantined_over_a_restart(tmp_path: Path) -> None:
     gpus = FakeGpus(1)
 
     async def first(live: LiveService) -> None:
@@ -216,7 +216,11 @@ def test_draining(tmp_path: Path) -> None:
             False,
             1,
         )
+<<<<<<< HEAD
         with pytest.raises(ConflictError, match="is draining and takes no jobs"):
+=======
+        with pytest.raises(ConflictError, match="the daemon is draining and takes no jobs"):
+>>>>>>> aea215b43f451343ec2d119699ede97fa7f8a0e1
             await live.submit(ME, bash("true"))
         await live.cancel(ME, first)
         await asyncio.wait_for(live.stopped.wait(), 30)
@@ -277,7 +281,7 @@ class Muddled(Wrapper):
         raise ValueError("no words")
 
 
-def test_a_policy_that_cannot_rank_stops_nobody(tmp_path: Path) -> None:
+def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         guarded = live.context.scheduler.policy
         guarded.inner = Muddled(guarded.inner)  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ def test_a_start_waits_until_those_before_it_have_let_go(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_a_start_waits_for_its_device_even_if_it_is_not_told_to(tmp_path: Path):
+def test_a_start_waits_for_its_device_even_without_an_order_to_wait(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("old", "sleep", "600")
         bench.job("new", "true")
@@ -129,7 +129,7 @@ def test_jobs_that_swap_devices_in_a_circle_are_untied_by_a_stop(tmp_path: Path)
     tell(tmp_path, story)
 
 
-def test_a_job_that_finished_before_it_was_told_to_stop_has_finished(tmp_path: Path):
+def test_a_job_that_finished_before_the_order_to_stop_has_finished(tmp_path: Path):
     """The end is on disk before the order comes, but has not been seen."""
 
     async def story(bench: Story) -> None:

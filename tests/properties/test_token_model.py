@@ -32,7 +32,7 @@ def speeds(group: list[Stages], turn_s: float, lanes: Lanes = LANES) -> list[flo
 
 
 @given(groups(largest=EXACT_MAX + 3), TURNS)
-def test_nobody_stands_still_and_nobody_is_faster_than_alone(group, turn_s) -> None:
+def test_no_job_stands_still_and_none_is_faster_than_alone(group, turn_s) -> None:
     assert all(0 < speed <= 1.0 for speed in speeds(group, turn_s))
 
 

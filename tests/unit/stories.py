@@ -1,5 +1,5 @@
-"""What unit tests are told with: a scheduler to tell facts, a policy that says what it is told,
-and `play`, which runs a workload and writes down what happened.
+"""Fixtures of unit tests: a scheduler that takes facts, a policy with scripted answers, and `play`,
+which runs a workload and records what happened.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def on(*numbers: int, node: str = "n0") -> Allocation:
 
 
 class Told(Policy):
-    """A policy that gives the answers it was told to give, one after another, then KEEP."""
+    """A policy that gives these answers, one after another, then KEEP."""
 
     def __init__(self, *answers: Schedule | Exception) -> None:
         self.answers = list(answers)
@@ -41,7 +41,7 @@ class Told(Policy):
 
 
 class Story:
-    """A scheduler that is told facts and checked after each."""
+    """A scheduler that takes facts and is checked after each."""
 
     def __init__(
         self, policy: Policy | str = "fifo", cluster: str = "1x4", *, place: str = "consolidate"

@@ -1,4 +1,4 @@
-"""The Slurm that the live benchmark starts: what it is told, and that nothing of it stays."""
+"""The Slurm that the live benchmark starts: its configuration, and that nothing of it stays."""
 
 import tempfile
 import time

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.files import create, replace, replacing, writing
+from treadle.files import create, obstacle, replace, replacing, writing
 
 
 def test_a_reader_sees_the_old_content_until_the_block_ends(tmp_path: Path) -> None:
@@ -83,6 +83,18 @@ def _write_and_fail(path: Path) -> None:
     with replacing(path) as file:
         file.write(b"new")
         raise ValueError("not today")
+
+
+def test_an_obstacle_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    nowhere = tmp_path / "nowhere"
+    assert [obstacle(path) for path in (file, tmp_path / "new", Path("/dev/null"))] == [""] * 3
+    assert obstacle(tmp_path) == "it is a directory; name a file in it"
+    assert obstacle(nowhere / "a") == f"directory {nowhere} does not exist"
+    assert obstacle(file / "a") == f"{file} is not a directory"
+    assert obstacle(file / "b" / "a") == f"directory {file}/b cannot exist, {file} is a file"
+    assert obstacle(tmp_path / ("a" * 300)) == "file name too long"
 
 
 def _names(folder: Path) -> list[str]:

@@ -210,7 +210,7 @@ class Client(Methods):
 
     @contextmanager
     def _sent(self, call: Call[Any], resuming: Resuming | None = None) -> Iterator[httpx2.Response]:
-        """Send a call; the block reads its answer. A stream goes on where `resuming` says."""
+        """Send a call; the block reads its answer. `resuming` says where a stream continues."""
         from treadle.client import connection  # noqa: PLC0415  (115 ms, so only when it is needed)
 
         if self._opened is None:

@@ -1,4 +1,4 @@
-"""Where a broken stream goes on, and how long to wait before the next try.
+"""Where a broken stream continues, and how long to wait before the next try.
 
 The events themselves are read by httpx2, which has taken httpx-sse in.
 """

@@ -1,6 +1,6 @@
 """Orders, in the imperative: what the scheduler wants done.
 
-`after` names the jobs that must let go of devices first: an engine carries an order out only once
+`after` names the jobs that must release devices first: an engine carries an order out only once
 they have, so no device ever runs two jobs of one turn, however long a stop takes.
 """
 

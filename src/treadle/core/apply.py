@@ -93,10 +93,7 @@ def _updated(state: SchedulerState, event: facts.JobUpdated, now: float) -> None
         iterations_per_s=job.iterations_per_s * scale,
     )
     state.rows[job.id] = job
-    if job.phase is Phase.WAITING:
-        state.enqueue(job, now)
-    elif job.allocation is not None and job.phase is not Phase.CANCELLING:
-        state.ranking.put(job, now)
+    state.rank(job, now)
     state.stale = True
 
 
@@ -108,7 +105,7 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
     if job is None or event.action != job.action:
         return  # Superseded: a newer order is on its way.
     if (job.phase, "JobStarted") not in TRANSITIONS:
-        return  # Late: it has let go since, or is about to.
+        return  # Late: it has released its devices since, or is about to.
     state.leaving.pop(event.job, None)
     if job.observed_at != now:
         job = job.settled(now)

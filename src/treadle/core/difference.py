@@ -1,9 +1,9 @@
 """From the present allocations to those a policy wants: orders, in a sequence that is always safe.
 
 Applied one after another to the current allocations, the orders give the target, and no prefix of
-them books a device twice. Jobs that only let go come first; a job that needs another's devices
-follows it and names it in `after`. When jobs want to swap devices in a circle, one of them has to
-stop and start again, since none of them could move first.
+them books a device twice. Jobs that only release devices come first; a job that needs another's
+devices follows it and names it in `after`. When jobs want to swap devices in a circle, one of them
+has to stop and start again, since none of them could move first.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def difference(
 def _sorted_out(
     jobs: Mapping[JobId, Job], changes: Mapping[JobId, Allocation | None], next_id: int
 ) -> tuple[list[Action], dict[JobId, Allocation]]:
-    """Jobs that only let go, as orders, and those that are given something else than they hold."""
+    """Orders for jobs that only release devices, and the jobs that get other devices."""
     actions: list[Action] = []
     moves: dict[JobId, Allocation] = {}
     for identity, allocation in changes.items():

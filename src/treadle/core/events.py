@@ -52,6 +52,7 @@ class JobStarted:
     # What this attempt can change without a restart, as it announced itself: "size", "devices",
     # "plan", "turn", "host" (core/allocation.py, differences).
     changes: tuple[str, ...] = ()
+    attempt: int = 0  # which attempt runs; 0 in engines that do not number them (the simulator)
 
 
 @value
@@ -67,7 +68,7 @@ class JobProgressed:
 
 @value
 class JobStopped:
-    """The job let go of its devices and can resume from iterations_done."""
+    """The job released its devices and can resume from iterations_done."""
 
     job: JobId
     action: int
@@ -108,7 +109,7 @@ class AttemptEnded:
     error: str = ""  # why it could not be launched, in one sentence
     started_at: float | None = None  # seconds since 1970, as the next
     ended_at: float | None = None
-    ran_s: float | None = None  # by a clock that cannot be set, where somebody measured it
+    ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work
@@ -118,7 +119,7 @@ class AttemptEnded:
 
     @property
     def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":
-        """What the end is to the scheduler; None if the job goes on in another attempt."""
+        """What the end is to the scheduler; None if the job continues in another attempt."""
         match self.how:
             case How.REPLACED:
                 return None

@@ -10,7 +10,7 @@ Rules of this file
    engines are late and repeat themselves) or our own mistake (an assert), never a new state.
 2. A job that is ordered to stop may still finish or fail first; the fact wins over the order.
 3. A cancelled job that holds devices goes through CANCELLING, so that its devices are not given
-   to another job before it has let go.
+   to another job before it has released them.
 4. STOPPING to STARTING is for jobs that swap devices in a circle: the same list of orders stops
    one of them and starts it again behind the others.
 5. FINISHED, FAILED and CANCELLED are final.

@@ -1,9 +1,12 @@
 """Machines as an engine sees them: nodes, devices, output of ranks, measurements."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from treadle.core.cluster import Device, Node
+from treadle.core.events import DeviceClosed
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 
@@ -59,6 +62,20 @@ class DeviceView:
     busy: float | None = None  # share of the last second, 0 to 1
     foreign: tuple[ProcessView, ...] = ()
 
+    @classmethod
+    def of(
+        cls, device: Device, jobs: tuple[JobId, ...], closed: DeviceClosed | None, *, model: str
+    ) -> "DeviceView":
+        """A device of which nothing is measured."""
+        return cls(
+            name=str(device),
+            number=device.number,
+            model=model,
+            state="held" if jobs else "free" if closed is None else closed.cause,
+            because="" if closed is None else closed.reason,
+            jobs=jobs,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
@@ -67,3 +84,13 @@ class NodeView:
     cores: int
     memory_gib: float
     devices: tuple[DeviceView, ...]
+
+    @classmethod
+    def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":
+        return cls(
+            name=node.name,
+            device_type=node.device_type,
+            cores=node.cores,
+            memory_gib=node.memory_gib,
+            devices=tuple(view(Device(node.name, number)) for number in range(node.device_count)),
+        )

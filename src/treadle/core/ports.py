@@ -13,6 +13,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import too_large
 
 _BY_ARRIVAL = Rank(0.0)
 _NO_JOBS: Mapping[int, int] = MappingProxyType({})
@@ -42,7 +43,7 @@ class Policy(Protocol):
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         """Why this job could not even run on the empty cluster, or None if it could."""
         if spec.sizes[0] > cluster.device_count:
-            return f"it asks for {spec.sizes[0]} devices and the cluster has {cluster.device_count}"
+            return too_large(spec.sizes[0], cluster.device_count)
         return None
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:

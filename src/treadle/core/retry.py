@@ -21,7 +21,7 @@ class Failure(NamedTuple):
     spec: JobSpec
     number: int  # how often it has failed by now
     reason: str
-    nodes: tuple[str, ...]  # where it ran; empty if it had been ordered to let go
+    nodes: tuple[str, ...]  # where it ran; empty if it had been ordered to stop
     at: float
     devices: tuple[str, ...] = ()  # the same, device by device
 

@@ -181,23 +181,20 @@ class Scheduler:
         return self._leavers(identity, allocation)
 
     def fork(self) -> Self:
-        """An independent twin that goes on from here."""
+        """An independent copy in the same state."""
         twin = type(self).__new__(type(self))
         twin.state = self.state.copy()
         return twin
 
     def set_policy(self, policy: Policy, now: float) -> None:
-        """Decide by another policy from now on. Running jobs go on until it decides otherwise."""
+        """Decide by another policy from now on. Running jobs keep running until it stops them."""
         state = self.state
         state.policy = policy
         state.memory = None
         state.ranking = Ranking(policy.rank)
         state.unfit.clear()
         for job in state.rows.values():
-            if job.phase is Phase.WAITING:
-                state.enqueue(job, now)
-            elif job.allocation is not None and job.phase is not Phase.CANCELLING:
-                state.ranking.put(job, now)
+            state.rank(job, now)
         state.stale = True
         state.wake_at = now
 
@@ -224,7 +221,7 @@ class Scheduler:
         state = self.state
         apply(state, events, now)
         # First the orders that needed no policy, as it was then: the number of decisions before a
-        # job was ordered to let go says whether its report is news. Stops that a crash kept out of
+        # job was ordered to stop says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
         must_stop = set(state.must_stop)
         actions = list(actions)

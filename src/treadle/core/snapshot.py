@@ -109,7 +109,7 @@ class Schedule:
     than the decision itself. `Schedule.whole` is for policies that plan everything from scratch.
     """
 
-    changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: let go
+    changes: Mapping[JobId, Allocation | None] = field(default_factory=dict)  # None: stop
     valid_until: float = inf  # "ask me again then", even if nothing happens
     # An immutable value that the next snapshot hands back, so that a policy can remember and stay
     # pure. It is not in the journal: a policy must be able to do without.

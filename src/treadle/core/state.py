@@ -22,7 +22,7 @@ from treadle.core.tenancy import Tenancy
 
 
 class Leaving(NamedTuple):
-    """Devices that were taken from a job which has not yet reported that it let go."""
+    """Devices that were taken from a job which has not yet reported that it released them."""
 
     allocations: tuple[Allocation, ...]
     action: int  # the order that took the newest of them
@@ -95,10 +95,7 @@ class SchedulerState:
                 self.blocked[job.id] = blocked
             if job.allocation is not None:
                 self.tenancy.claim(job.id, job.allocation)
-                if job.phase is not Phase.CANCELLING:
-                    self.ranking.put(job, now)
-            elif job.phase is Phase.WAITING:
-                self.enqueue(job, now)
+            self.rank(job, now)
             if job.allocation is not None and (blocked or job.phase is Phase.CANCELLING):
                 self.must_stop.append(job.id)  # The order to stop may not have been stored.
         self.stale = True
@@ -180,6 +177,13 @@ class SchedulerState:
         """Whether the job has devices."""
         job = self.rows.get(identity)
         return job is not None and job.allocation is not None
+
+    def rank(self, job: Job, now: float) -> None:
+        """Rank a job anew: in the queue if it waits, among the holders if it has devices."""
+        if job.phase is Phase.WAITING:
+            self.enqueue(job, now)
+        elif job.allocation is not None and job.phase is not Phase.CANCELLING:
+            self.ranking.put(job, now)
 
     def enqueue(self, job: Job, now: float) -> None:
         """Queue a waiting job, or set it aside if it is blocked or could not run here at all."""

@@ -14,6 +14,7 @@ _SPAN_UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 _DURATION_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d", 86_400, inf))
 _PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
 _UNKNOWN = "-"
+_WORD_MAX = 60  # characters of a mistyped word that are compared; comparing takes their square
 
 # -- counts -----------------------------------------------------------------------------------
 
@@ -32,11 +33,21 @@ def jobs(count: int, one: str, many: str) -> str:
     return several(count, f"job {one}", f"jobs {many}")
 
 
+def are(count: int) -> str:
+    """The verb behind a count, where other words stand between the two."""
+    return "is" if count == 1 else "are"
+
+
 def free_of(free: int, total: int) -> str:
     """How many of all devices are free, as the end of a sentence."""
     if free == 0:
-        return "the only device is taken" if total == 1 else f"all {total} are taken"
-    return f"{free} of {total} {'is' if free == 1 else 'are'} free"
+        return "the only device is taken" if total == 1 else f"all {total:,} are taken"
+    return f"{free:,} of {total:,} {are(free)} free"
+
+
+def too_large(size: int, total: int) -> str:
+    """Why a job of this size can never start on a cluster with so many devices."""
+    return f"it asks for {devices(size)} and the cluster has {total:,}"
 
 
 def times(count: int) -> str:
@@ -54,6 +65,11 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def named_jobs(names: Sequence[str], most: int) -> str:
+    """job a; jobs a, b and 2 more."""
+    return f"{'job' if len(names) == 1 else 'jobs'} {listed(names, most)}"
+
+
 def sizes(numbers: Sequence[int]) -> str:
     """1..4 if no number between is missing, otherwise 1,2,4."""
     if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
@@ -61,13 +77,22 @@ def sizes(numbers: Sequence[int]) -> str:
     return ",".join(str(number) for number in numbers)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word; empty if no known word is similar."""
+def did_you_mean(word: str, known: Iterable[str], *, similar: float = 0.6) -> str:
+    """The end of a sentence about an unknown word; empty if no known word is similar.
+
+    similar: how alike two words must be, from 0 to 1 (difflib's ratio).
+    """
+    near = closest(word, known, similar=similar)
+    return f"; did you mean {near}?" if near else ""
+
+
+def closest(word: str, known: Iterable[str], *, similar: float = 0.6) -> str:
+    """The known word that is most like this one; empty if none is similar."""
     # Only a mistyped word needs it, and importing it takes 2 of the 50 ms of `treadle --help`.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = get_close_matches(word[:_WORD_MAX], list(known), n=1, cutoff=similar)
+    return near[0] if near else ""
 
 
 # -- lengths of time --------------------------------------------------------------------------

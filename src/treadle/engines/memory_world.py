@@ -164,32 +164,13 @@ class MemoryWorld:
         )
 
     def view(self, closed: Mapping[Device, DeviceClosed]) -> tuple[NodeView, ...]:
-        return tuple(
-            NodeView(
-                name=node.name,
-                device_type=node.device_type,
-                cores=node.cores,
-                memory_gib=node.memory_gib,
-                devices=tuple(
-                    self._device(Device(node.name, number), closed)
-                    for number in range(node.device_count)
-                ),
-            )
-            for node in self.nodes.values()
-        )
-
-    def _device(self, device: Device, closed: Mapping[Device, DeviceClosed]) -> DeviceView:
         running = self.running()
-        jobs = tuple(each.launch.job for each in running if device in each.allocation.devices)
-        closure = closed.get(device)
-        return DeviceView(
-            name=str(device),
-            number=device.number,
-            model="memory",
-            state="held" if jobs else "free" if closure is None else closure.cause,
-            because="" if closure is None else closure.reason,
-            jobs=jobs,
-        )
+
+        def shown(device: Device) -> DeviceView:
+            jobs = tuple(each.launch.job for each in running if device in each.allocation.devices)
+            return DeviceView.of(device, jobs, closed.get(device), model="memory")
+
+        return tuple(NodeView.of(node, shown) for node in self.nodes.values())
 
 
 def _steps(command: Sequence[str]) -> tuple[tuple[str, ...], ...]:

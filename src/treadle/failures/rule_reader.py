@@ -2,11 +2,11 @@
 
 import signal
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import yaml
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean
 from treadle.failures.verdict import KNOWN_REASONS
 
 FIELDS = (
@@ -48,7 +48,7 @@ class Reader:
             field = key.value if isinstance(key, yaml.ScalarNode) else ""
             if field not in FIELDS:
                 known = ", ".join(FIELDS)
-                hint = _near(field, FIELDS)
+                hint = did_you_mean(field, FIELDS)
                 raise InvalidInputError(
                     f"{where}: unknown field {field[:60]!r}{hint} (known: {known})"
                 )
@@ -85,7 +85,7 @@ class Reader:
         if field in self.fields and text not in known:
             expected = ", ".join(known)
             raise self.error(
-                field, f"is {text[:60]!r}{_near(text, known)}; expected one of {expected}"
+                field, f"is {text[:60]!r}{did_you_mean(text, known)}; expected one of {expected}"
             )
         return text
 
@@ -129,8 +129,3 @@ class Reader:
         if len(name) > _NAME_MAX or not name.replace("-", "").replace("_", "").isalnum():
             raise self.error("name", f"is {name[:60]!r}; expected letters, digits and dashes")
         return name
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = get_close_matches(word[:60], known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -105,7 +105,7 @@ _KINDS: Mapping[str, type] = {
 
 # Fields that a line has only where they say something; a simulation writes none of them.
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
-    "JobStarted": ("changes",),
+    "JobStarted": ("changes", "attempt"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
 }

@@ -14,7 +14,6 @@ parties' are in the entry-point group `treadle.wrappers`.
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, signature
 from math import isnan
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import InvalidInputError, PolicyError, TreadleError
 from treadle.core.ports import InterleavingModel, Policy
+from treadle.core.wording import did_you_mean
 from treadle.policies.base.placement import Placement
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def _factory(kind: _Kind, name: str) -> Factory:
         raise InvalidInputError(
             f"{name} is a wrapper and goes behind a policy's name, as in fifo+{name}"
         )
-    near = get_close_matches(name, _names(kind), n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    # Names are short and users guess at them, so a distant neighbour helps too.
+    hint = did_you_mean(name, _names(kind), similar=0.4)
     raise InvalidInputError(
         f"there is no {kind.noun} {name!r}{hint} (`treadle policies` lists them all)"
     )
@@ -202,8 +202,7 @@ def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:
     for pair in query.split("&"):
         key, equals, value = pair.partition("=")
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(key, known)
             offer = f"it takes {', '.join(known)}" if known else "it takes none"
             raise InvalidInputError(f"{name} has no parameter {key!r} ({offer}){hint}")
         if not equals:

@@ -63,6 +63,16 @@ class Comparison:
             if names.count(name) > 1:
                 raise InvalidInputError(f"policy {name} is compared with itself; name it once")
 
+    def header(self) -> dict[str, object]:
+        """What was compared, as the beginning of a JSON object."""
+        return {
+            "title": self.title,
+            "command": self.command,
+            "notes": list(self.notes),
+            "nodes": len(self.cluster.nodes),
+            "devices": self.cluster.device_count,
+        }
+
     def span(self) -> tuple[float, float]:
         """The first submission and the last event of all runs."""
         recorders = [run.recorder for run in self.runs]

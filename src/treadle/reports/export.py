@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
-from treadle.files import writing
+from treadle.files import obstacle, why_refused, writing
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.metrics import finish_time_fairness
 from treadle.reports.recorder import WAIT_CAUSES
@@ -60,18 +60,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before any work is done."""
-    if path.is_dir():
-        raise InvalidInputError(f"cannot write {path}: it is a directory; name a file in it")
-    parent = path.parent
-    if not parent.exists():
-        raise InvalidInputError(f"cannot write {path}: directory {parent} does not exist")
-    if not parent.is_dir():
-        raise InvalidInputError(f"cannot write {path}: {parent} is not a directory")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise InvalidInputError(f"cannot write {path}: the file is read-only")
-    # A device or a pipe is written in place and needs no room beside it.
-    if not _is_special(path) and not os.access(parent, os.W_OK | os.X_OK):
-        raise InvalidInputError(f"cannot write {path}: no permission to write in {parent}")
+    if found := obstacle(path):
+        raise InvalidInputError(f"cannot write {path}: {found}")
 
 
 def check_directory(directory: Path) -> None:
@@ -91,19 +81,12 @@ def make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInputError(f"cannot make {directory}: {_why(error)}") from error
+        raise InvalidInputError(f"cannot make {directory}: {why_refused(error)}") from error
 
 
 def summary_object(comparison: Comparison) -> dict[str, object]:
     """The comparison as one JSON object, without its series and jobs."""
-    return {
-        "title": comparison.title,
-        "command": comparison.command,
-        "notes": list(comparison.notes),
-        "nodes": len(comparison.cluster.nodes),
-        "devices": comparison.cluster.device_count,
-        "runs": [run.summary.as_dict() for run in comparison.runs],
-    }
+    return comparison.header() | {"runs": [run.summary.as_dict() for run in comparison.runs]}
 
 
 # -- rows ---------------------------------------------------------------------------------------
@@ -195,17 +178,9 @@ def _write(path: Path, chunks: Iterable[str | bytes]) -> None:
         with writing(path) as file:
             file.writelines(_encoded(chunk) for chunk in chunks)
     except OSError as error:
-        raise InvalidInputError(f"cannot write {path}: {_why(error)}") from error
+        raise InvalidInputError(f"cannot write {path}: {why_refused(error)}") from error
 
 
 def _encoded(chunk: str | bytes) -> bytes:
     # A lone surrogate in a job's id must not break the whole report.
     return chunk if isinstance(chunk, bytes) else chunk.encode(errors="backslashreplace")
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file()
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or "the system refused").lower()

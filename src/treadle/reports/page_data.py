@@ -43,12 +43,7 @@ def page_data(comparison: Comparison, *, holds_max: int = HOLDS_MAX) -> dict[str
                 "nodes": rows.nodes,
             }
         )
-    return {
-        "title": comparison.title,
-        "command": comparison.command,
-        "notes": list(comparison.notes),
-        "nodes": len(comparison.cluster.nodes),
-        "devices": comparison.cluster.device_count,
+    return comparison.header() | {
         "span_s": end_at - from_at,
         "focus": asdict(shown_first),
         "pieces": [[piece.from_at - from_at, piece.step_s, piece.bins] for piece in pieces],

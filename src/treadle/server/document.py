@@ -70,7 +70,7 @@ def _tidy(operation: dict[str, Any], method: str, path: str) -> None:
     needed = TABLE[method, path]
     operation["summary"] = operation["description"].split("\n")[0].rstrip(".")
     operation["security"] = [] if needed == OPEN else [{"token": []}]
-    role = {OPEN: "anybody", JOB: "the job itself, or a user"}.get(str(needed), str(needed))
+    role = {OPEN: "anyone", JOB: "the job itself, or a user"}.get(str(needed), str(needed))
     operation["x-needs"] = role
     responses = operation["responses"]
     statuses = {*responses, *map(str, REFUSALS)}

@@ -7,7 +7,6 @@ it cannot be a secret.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import closest
 from treadle.server.answers import encoded
 from treadle.store.errors import StoreError
 from treadle.wire.problems import InvalidRequestError, RequestError, UnavailableError
@@ -142,8 +142,8 @@ def _invalid(errors: Sequence[Any], fields: Sequence[str]) -> InvalidRequestErro
         case "missing":
             return InvalidRequestError(f"{what} is missing", hint=more)
         case "extra_forbidden" | "unexpected_keyword_argument":
-            close = get_close_matches(path[-1], fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else more
+            near = closest(path[-1], fields)
+            hint = f"did you mean {near!r}?" if near else more
             return InvalidRequestError(f"{what} is unknown", hint=hint)
     # The library's sentences begin with what was read: "Input should be ...", "String should ...".
     _, should, expected = str(first["msg"]).partition(" should ")

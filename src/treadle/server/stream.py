@@ -29,7 +29,7 @@ Frames = AsyncIterator[bytes]
 
 
 class EventStream(StreamingResponse):
-    """The answer that goes on; counts as a stream of its user while it does."""
+    """An open-ended answer; it counts as a stream of its user while it is open."""
 
     media_type = "text/event-stream"
 

@@ -338,7 +338,7 @@ class SimulatedEngine:
 
     def _sharers_of(self, run: Running) -> Iterator[list[JobId]]:
         """Who is on its devices, without saying the same twice in a row: most rings share all."""
-        assert self._sharers is not None, "asked only once somebody shares"
+        assert self._sharers is not None, "asked only once jobs share devices"
         said: list[JobId] = []
         for device in run.allocation.devices:
             sharers = self._sharers.setdefault(device, [])

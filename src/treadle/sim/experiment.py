@@ -14,6 +14,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.wording import devices, several
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy, wrappers_in
@@ -263,24 +264,24 @@ def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
 
 def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:
     """Refuse, skip or cut jobs that are larger than the whole cluster."""
-    devices = cluster.device_count
-    large = [job for job in workload.jobs if job.sizes[0] > devices]
+    total = cluster.device_count
+    large = [job for job in workload.jobs if job.sizes[0] > total]
     if not large:
         return workload
     if oversize == "error":
         job = large[0]
         raise InvalidInputError(
-            f"{workload.place(job.id)}: job {job.id} asks for {job.asked} devices and the cluster "
-            f"has {devices} (jobs like it: {len(large)}); give a larger --cluster, "
+            f"{workload.place(job.id)}: job {job.id} asks for {devices(job.asked)} and the "
+            f"cluster has {total:,} (jobs like it: {len(large):,}); give a larger --cluster, "
             "or --oversize skip or cut"
         )
     names = {job.id for job in large}
     jobs: Iterable[JobSpec] = (job for job in workload.jobs if job.id not in names)
     if oversize == "cut":
-        jobs = (_cut(job, devices) if job.id in names else job for job in workload.jobs)
+        jobs = (_cut(job, total) if job.id in names else job for job in workload.jobs)
     done = {"skip": "left out", "cut": "cut down to it"}[oversize]
-    count = "1 job was" if len(large) == 1 else f"{len(large)} jobs were"
-    note = f"{count} larger than the cluster's {devices} devices and {done}"
+    count = several(len(large), "job was", "jobs were")
+    note = f"{count} larger than the cluster's {devices(total)} and {done}"
     return replace(workload, jobs=tuple(jobs), notes=(*workload.notes, note))
 
 

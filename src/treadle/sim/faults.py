@@ -35,8 +35,7 @@ class Reason:
 
     def trials_share(self, size: int) -> float:
         """The reason's trials on jobs of this size, as a share of all its trials."""
-        bucket = 0 if size == 1 else 1 if size <= 4 else 2
-        return self.trials[bucket] / sum(self.trials)
+        return self.trials[_bucket(size)] / sum(self.trials)
 
     def time_to_failure_s(self, quantile: float) -> float:
         """Log-linear between the published quantiles; from a tenth of p50 to twice p95."""
@@ -172,8 +171,7 @@ class Faults:
 
     def _reason(self, size: int, draw: Random) -> Reason | None:
         """Why a job of that size fails, or None if it does not."""
-        bucket = 0 if size == 1 else 1 if size <= 4 else 2
-        chance = draw.random() * _JOBS[bucket] / self._settings.job_failures
+        chance = draw.random() * _JOBS[_bucket(size)] / self._settings.job_failures
         for reason in REASONS:
             chance -= reason.jobs * reason.trials_share(size)
             if chance < 0:
@@ -190,3 +188,8 @@ class Faults:
 
 
 NO_FAULTS = Faults(FaultSettings())
+
+
+def _bucket(size: int) -> int:
+    """The study's size bucket: 1, 2 to 4, or more devices."""
+    return 0 if size == 1 else 1 if size <= 4 else 2

@@ -93,19 +93,12 @@ class SimulatedWorld:
         for job, (_, allocation) in self._engine.running().items():
             for device in allocation.devices:
                 jobs.setdefault(device, []).append(job)
-        return tuple(
-            NodeView(
-                name=node.name,
-                device_type=node.device_type,
-                cores=node.cores,
-                memory_gib=node.memory_gib,
-                devices=tuple(
-                    self._view(Device(node.name, number), jobs)
-                    for number in range(node.device_count)
-                ),
-            )
-            for node in self._nodes.values()
-        )
+
+        def shown(device: Device) -> DeviceView:
+            held = tuple(jobs.get(device, ()))
+            return DeviceView.of(device, held, self._closed.get(device), model="simulated")
+
+        return tuple(NodeView.of(node, shown) for node in self._nodes.values())
 
     async def adopt(
         self,
@@ -113,7 +106,7 @@ class SimulatedWorld:
         attempts: Sequence[AttemptId] = (),  # noqa: ARG002
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
     ) -> None:
-        """Go on. A simulation runs only while it is driven, so few orders can be owed.
+        """Continue. A simulation runs only while it is driven, so few orders can be owed.
 
         attempts: a simulated job has no attempts that end one by one, so none has to be reported.
         """
@@ -228,15 +221,3 @@ class SimulatedWorld:
     def _has(self, device: Device) -> bool:
         node = self._nodes.get(device.node)
         return node is not None and 0 <= device.number < node.device_count
-
-    def _view(self, device: Device, jobs: Mapping[Device, Sequence[JobId]]) -> DeviceView:
-        closed = self._closed.get(device)
-        held = tuple(jobs.get(device, ()))
-        return DeviceView(
-            name=str(device),
-            number=device.number,
-            model="simulated",
-            state="held" if held else "free" if closed is None else closed.cause,
-            because="" if closed is None else closed.reason,
-            jobs=held,
-        )

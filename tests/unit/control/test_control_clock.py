@@ -1,4 +1,4 @@
-"""The clock that reads time, once, for real; and the one that is told."""
+"""The clock that reads the real time, and the one that a test sets."""
 
 import asyncio
 from math import inf

@@ -1,4 +1,4 @@
-"""The live loop, driven by hand: a clock that is told to move and an inbox that is filled."""
+"""The live loop, driven by hand: a clock that the test moves and an inbox that it fills."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -186,7 +186,7 @@ def test_what_needs_no_policy_is_ordered_even_if_the_policy_fails() -> None:
     live(bridge, story)
 
 
-def test_a_fact_that_asks_for_nothing_asks_nobody() -> None:
+def test_a_fact_that_changes_nothing_does_not_ask_the_policy() -> None:
     bridge = Bridge(Schedule({"a": on(0)}))
 
     async def story() -> None:

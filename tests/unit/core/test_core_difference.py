@@ -89,11 +89,11 @@ def test_the_same_devices_in_another_turn_are_a_change() -> None:
     assert World(a=on(0)).to(a=on(0, turn=1)) == [Change(10, "a", on(0, turn=1))]
 
 
-def test_a_second_turn_waits_for_nobody() -> None:
+def test_a_second_turn_waits_for_no_job() -> None:
     assert World(a=on(0)).to(b=on(0, turn=1)) == [Start(10, "b", on(0, turn=1))]
 
 
-def test_growing_over_ones_own_devices_waits_for_nobody() -> None:
+def test_growing_over_its_own_devices_waits_for_no_job() -> None:
     assert World(a=on(0)).to(a=on(0, 1)) == [Change(10, "a", on(0, 1))]
 
 

@@ -145,7 +145,7 @@ def test_devices_given_back_after_their_node_is_gone_stay_gone(free: FreeDevices
 
 
 def test_what_was_given_on_a_gone_node_may_be_taken_again(free: FreeDevices) -> None:
-    """A policy plans: it gives a job's devices free, and takes them back if that helps nobody."""
+    """A policy plans: it gives a job's devices free, and takes them back if that helps no job."""
     free.remove("n1")
     some = (*devices("n1", 1), *devices("n2", 0))
     free.give(some)

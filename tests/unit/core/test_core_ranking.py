@@ -88,7 +88,7 @@ def test_at_equal_values_the_one_that_falls_fastest_is_last() -> None:
 def test_of_equals_on_one_line_the_latest_comer_is_last_unless_they_fall(
     slope: float, back: str, beside: bool
 ) -> None:
-    """Whoever comes to a falling value later was ahead a moment ago; others come up behind."""
+    """A job that comes to a falling value later was ahead a moment ago; others come up behind."""
     board = Board()
     for moment, name in enumerate("abc"):
         board.runs(name, 9.0 + slope * moment, slope, now=float(moment))
@@ -182,7 +182,7 @@ def test_a_copy_goes_its_own_way() -> None:
     ),
     st.integers(0, 10),
 )
-def test_the_back_is_sorted_and_everybody_stands_once(
+def test_the_back_is_sorted_and_lists_every_job_once(
     puts: list[tuple[str, int, int, bool]], later: int
 ) -> None:
     board, runs = Board(), {}

@@ -44,7 +44,7 @@ def restored(story: Story, now: float, decider: Policy | None = None) -> Story:
 
 
 def facts(scheduler: Scheduler) -> tuple[object, ...]:
-    """All that can be told apart from outside, as values."""
+    """All that can be seen from outside, as values."""
     state = scheduler.state
     return (
         dict(state.rows),

@@ -61,7 +61,7 @@ def test_a_stop_that_was_ordered_and_reported_causes_no_second_decision() -> Non
 
 
 def test_a_stop_is_news_if_a_decision_came_in_between() -> None:
-    """1. a is told to stop.  2. c arrives, and the policy cannot give a anything.  3. a stops."""
+    """1. a is ordered to stop.  2. c arrives; the policy cannot give a anything.  3. a stops."""
     policy = Told(Schedule({"a": on(0)}), Schedule({"a": None, "b": on(0)}))
     story = Story(policy)
     story.tell(0.0, JobSubmitted(job("a")))
@@ -80,7 +80,7 @@ def test_a_job_that_stops_by_itself_is_news() -> None:
     assert story.scheduler.jobs["a"].iterations_done == 6.0
 
 
-def test_where_nobody_overtakes_whoever_joins_behind_changes_nothing() -> None:
+def test_where_no_job_overtakes_a_job_that_joins_behind_changes_nothing() -> None:
     story = Story("fifo")
     story.tell(0.0, JobSubmitted(job("a", size=3)))
     story.tell(1.0, JobSubmitted(job("b", size=2)))
@@ -284,7 +284,7 @@ def test_a_job_that_waits_again_is_not_moved_by_repetitions(report: Event) -> No
     assert story.scheduler.jobs["a"] == before
 
 
-def test_a_job_told_to_stop_may_finish_first() -> None:
+def test_a_job_that_is_ordered_to_stop_may_finish_first() -> None:
     policy = Told(Schedule({"a": on(0)}), Schedule({"a": None}))
     story = Story(policy)
     story.tell(0.0, JobSubmitted(job("a")))

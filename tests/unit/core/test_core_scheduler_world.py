@@ -58,8 +58,8 @@ def test_a_waiting_job_that_is_cancelled_is_gone() -> None:
     assert story.phases() == "a:starting"
 
 
-def test_a_running_job_that_is_cancelled_lets_go_before_anybody_gets_its_devices() -> None:
-    """1. a is cancelled: it is told to stop.  2. b is started behind it.  3. a has let go."""
+def test_a_cancelled_job_releases_its_devices_before_another_gets_them() -> None:
+    """1. a is cancelled and ordered to stop.  2. b is started behind it.  3. a has stopped."""
     story = Story()
     story.tell(0.0, JobSubmitted(job("a", size=4)), JobSubmitted(job("b", size=4)))
     story.runs(0.0, "a")
@@ -83,7 +83,7 @@ def test_a_cancelled_job_ends_however_it_ends(end: Event) -> None:
     assert story.phases() == ""
 
 
-def test_a_stopping_job_that_is_cancelled_is_not_told_twice() -> None:
+def test_a_stopping_job_that_is_cancelled_gets_no_second_order() -> None:
     policy = Told(Schedule({"a": on(0)}), Schedule({"a": None}))
     story = Story(policy)
     story.tell(0.0, JobSubmitted(job("a")))
@@ -97,7 +97,7 @@ def test_a_stopping_job_that_is_cancelled_is_not_told_twice() -> None:
 # -- nodes -----------------------------------------------------------------------------------------
 
 
-def test_jobs_of_a_lost_node_are_told_to_let_go_and_wait_again() -> None:
+def test_jobs_of_a_lost_node_are_stopped_and_wait_again() -> None:
     """a and b run on n0 and n1. 1. n0 is lost: a must let go.  2. It has, and nothing is free."""
     story = Story("fifo", "2x4")
     story.tell(0.0, JobSubmitted(job("a", size=4)), JobSubmitted(job("b", size=4)))
@@ -206,8 +206,8 @@ def test_a_larger_cluster_may_fit_a_job_no_more_and_a_smaller_one_may() -> None:
 # -- who must let go first -------------------------------------------------------------------------
 
 
-def test_after_names_those_who_were_told_earlier_and_have_not_let_go() -> None:
-    """1. a is told to stop.  2. Its devices look free.  3. b gets them, behind a."""
+def test_after_names_jobs_that_were_ordered_to_stop_and_have_not_stopped() -> None:
+    """1. a is ordered to stop.  2. Its devices look free.  3. b gets them, behind a."""
     policy = Told(Schedule({"a": on(0, 1)}), Schedule({"a": None}), Schedule({"b": on(1, 2)}))
     story = Story(policy)
     story.tell(0.0, JobSubmitted(job("a", size=2)))
@@ -216,7 +216,7 @@ def test_after_names_those_who_were_told_earlier_and_have_not_let_go() -> None:
     assert story.tell(2.0, JobSubmitted(job("c"))) == [Start(2, "b", on(1, 2), ("a",))]
 
 
-def test_after_names_nobody_who_has_let_go_or_was_elsewhere() -> None:
+def test_after_names_no_job_that_has_stopped_or_was_elsewhere() -> None:
     policy = Told(
         Schedule({"a": on(0), "b": on(1)}),
         Schedule({"a": None, "b": None}),
@@ -230,7 +230,7 @@ def test_after_names_nobody_who_has_let_go_or_was_elsewhere() -> None:
     assert story.tell(2.0, JobSubmitted(job("d"))) == [Start(4, "c", on(0)), Start(5, "d", on(2))]
 
 
-def test_a_stop_waits_for_nobody_even_while_others_leave() -> None:
+def test_a_stop_waits_for_no_job_even_while_others_leave() -> None:
     policy = Told(Schedule({"a": on(0), "b": on(1)}), Schedule({"a": None}), Schedule({"b": None}))
     story = Story(policy)
     story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
@@ -276,7 +276,7 @@ def test_a_fork_goes_its_own_way() -> None:
 
 
 def test_another_policy_ranks_anew_and_touches_nothing_by_itself() -> None:
-    """srtf would preempt `long`; fifo did not. Whoever was set aside is judged anew."""
+    """srtf would preempt `long`; fifo did not. A job that was set aside is judged anew."""
     story = Story("fifo", "1x4")
     story.tell(0.0, JobSubmitted(job("long", size=4, length_s=100.0)))
     story.tell(0.0, JobSubmitted(job("short", size=4, length_s=5.0)))
@@ -340,7 +340,7 @@ def test_a_replayed_scheduler_goes_on_as_the_first_would_have() -> None:
 
 
 def test_a_step_that_was_cut_off_before_its_orders_is_made_up_for() -> None:
-    """The journal knows that n0 was lost and not that a was told to let go."""
+    """The journal knows that n0 was lost and not that a was ordered to stop."""
     twin = Scheduler(builders.policy("fifo"), Cluster.grid(2, 4))
     twin.replay([JobSubmitted(job("a", size=4))], [Start(0, "a", on(0, 1, 2, 3))], 0.0, wake_at=inf)
     twin.replay([NodeLost("n0")], [], 5.0, wake_at=None)

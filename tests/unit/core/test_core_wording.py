@@ -4,17 +4,20 @@ import pytest
 
 from treadle.core.wording import (
     between,
+    closest,
     devices,
     did_you_mean,
     free_of,
     jobs,
     listed,
+    named_jobs,
     ordinal,
     several,
     short_span,
     sizes,
     span,
     times,
+    too_large,
 )
 
 
@@ -90,3 +93,24 @@ def test_numbers_and_names_in_a_row() -> None:
 def test_a_similar_word_is_offered_and_no_other() -> None:
     assert did_you_mean("cnacel", ["cancel", "ps"]) == "; did you mean cancel?"
     assert did_you_mean("zzz", ["cancel", "ps"]) == ""
+    assert closest("cnacel", ["cancel", "ps"]) == "cancel"
+    assert closest("zzz", ["cancel", "ps"]) == ""
+
+
+def test_less_similar_words_are_offered_if_wished() -> None:
+    assert did_you_mean("shortest", ["srtf"]) == ""
+    assert did_you_mean("shortest", ["srtf"], similar=0.4) == "; did you mean srtf?"
+
+
+def test_only_the_beginning_of_a_long_word_is_compared() -> None:
+    assert closest("a" * 60 + "z" * 10_000, ["a" * 60]) == "a" * 60
+
+
+def test_jobs_are_named_up_to_a_number() -> None:
+    assert named_jobs(["a"], 2) == "job a"
+    assert named_jobs(["a", "b", "c"], 2) == "jobs a, b and 1 more"
+
+
+def test_a_job_that_is_too_large_says_how_much() -> None:
+    assert too_large(1, 0) == "it asks for 1 device and the cluster has 0"
+    assert too_large(2048, 1024) == "it asks for 2,048 devices and the cluster has 1,024"

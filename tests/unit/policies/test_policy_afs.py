@@ -98,7 +98,7 @@ def test_the_arrays_give_what_the_plain_procedure_gives(
 
 
 @given(jobs=jobs_drawn, devices=st.integers(1, 24))
-def test_no_device_is_idle_while_somebody_could_use_it(
+def test_no_device_is_idle_while_a_job_could_use_it(
     jobs: list[tuple[int, float, int]], devices: int
 ) -> None:
     ladders = [ladder(alpha, cap) for _, alpha, cap in jobs]

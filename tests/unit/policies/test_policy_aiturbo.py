@@ -27,7 +27,7 @@ MIXED = Cluster((Node("g", 4), Node("c", 8, device_type="cpu")))
 
 
 class Blind:
-    """Nobody's end can be predicted."""
+    """No job's end can be predicted."""
 
     def forecast(self, job: Job, now: float) -> Forecast:
         return Forecast(1.0, predictable=False)
@@ -62,7 +62,7 @@ def test_a_job_that_was_given_much_makes_way_for_one_that_was_given_nothing():
     ]
 
 
-def test_within_a_level_nobody_is_evicted():
+def test_within_a_level_no_job_is_evicted():
     jobs = [job("old", size=4, length_s=100), job("new", size=4, length_s=10, at=5)]
     lines = play(policy(blind=True, every_s=1e4), jobs, "1x4")
     assert starts(lines)[1] == "100 start new n0:0,1,2,3"
@@ -75,7 +75,7 @@ def test_an_elastic_victim_gives_only_what_is_needed():
     assert "660 change old n0:0,1,2,3" in lines
 
 
-def test_nobody_is_evicted_in_vain():
+def test_no_job_is_evicted_in_vain():
     """big would need more than the only job of a lower level has."""
     jobs = [
         job("low", size=2, length_s=2000),
@@ -136,7 +136,7 @@ def test_predictable_jobs_that_were_served_alike_start_in_order_of_value(lengths
 
 
 @given(arrivals=st.lists(st.integers(0, 300), min_size=1, max_size=8, unique=True))
-def test_jobs_that_nobody_can_predict_are_counted_by_attained_service(arrivals):
+def test_unpredictable_jobs_are_counted_by_attained_service(arrivals):
     """Each has a device of its own, and no use for the other; who came later has had less."""
     jobs = [
         elastic(f"j{n}", 1, 64, asked=1, length_s=1000.0, at=float(at))
@@ -234,7 +234,7 @@ def test_gpu_jobs_larger_than_all_gpus_never_fit_beside_many_slots():
     assert chosen.never_fits(slots, MIXED) is None
 
 
-def test_where_all_devices_are_slots_everybody_runs_on_them():
+def test_where_all_devices_are_slots_every_job_runs_on_them():
     slots = Cluster((Node("c", 8, device_type="cpu"),))
     family = next(f"predictable-{n}" for n in range(50) if _gain(f"predictable-{n}") > 1.2)
     ends, given = mixed([named("a", family, 4), named("b", "cpu-x", 4)], slots)

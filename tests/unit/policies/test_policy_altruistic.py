@@ -75,7 +75,7 @@ def test_in_a_crowd_the_shortest_borrow_until_the_others_must_run() -> None:
     ]
 
 
-def test_a_stream_of_short_jobs_starves_nobody() -> None:
+def test_a_stream_of_short_jobs_starves_no_job() -> None:
     """One job of 20 s and, for 100 s, one of 5 s every 5 s: shortest first would end it at 120."""
     jobs = [job("long", length_s=20.0)]
     jobs += [job(f"s{n:02}", length_s=5.0, at=5.0 * n) for n in range(20)]

@@ -44,7 +44,7 @@ def test_a_large_guaranteed_job_hoards_until_it_can_start() -> None:
     ]
 
 
-def test_whoever_hoards_waits_for_its_own_node() -> None:
+def test_a_job_that_hoards_waits_for_its_own_node() -> None:
     """b's node comes free while big has half of a's: it goes to c, though big came first."""
     jobs = [
         job("a", length_s=200),
@@ -106,9 +106,9 @@ def test_opportunistic_jobs_take_idle_devices_then_those_set_aside_then_shared_o
     assert starts(aside_first, "2x2")[2] == "15 start aside n0:1"
 
 
-def test_of_shared_devices_the_one_that_somebody_left_goes_first() -> None:
+def test_of_shared_devices_the_one_that_another_job_left_goes_first() -> None:
     """1. short leaves device 1 while g2 stays there; g1 leaves device 0 before long does.
-    2. g3 takes device 0. Both devices now have a guaranteed job and nobody else.
+    2. g3 takes device 0. Both devices now have a guaranteed job and no other.
     3. The next opportunistic job goes to device 1.
     """
     jobs = [
@@ -146,8 +146,8 @@ def test_why_says_what_is_set_aside_and_how_much_room_there_is() -> None:
     sentences = {name: story.scheduler.why(name, 5.0).sentence for name in ("big", "late", "s")}
     assert sentences == {
         "big": "it is guaranteed and asks for 2 devices without another guaranteed job; "
-        "1 are set aside for it on n0",
-        "late": "it is guaranteed and asks for 1 devices without another guaranteed job; "
+        "1 is set aside for it on n0",
+        "late": "it is guaranteed and asks for 1 device without another guaranteed job; "
         "0 are set aside for it",
         "s": "it is opportunistic and asks for 2 devices without another opportunistic job; "
         "there are 1",

@@ -58,7 +58,7 @@ def test_names_do_not_count(given_ballots, data):
 
 
 @given(ballots(values=st.none()))
-def test_with_nobody_predictable_it_is_least_attained_service(given_ballots):
+def test_if_no_job_is_predictable_it_is_least_attained_service(given_ballots):
     found = scores(given_ballots)
     for one in given_ballots:
         for other in given_ballots:

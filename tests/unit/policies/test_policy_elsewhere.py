@@ -1,4 +1,4 @@
-"""A job that failed is tried again later and somewhere else, and nobody passes it for that."""
+"""A job that failed is tried again later and somewhere else, and no job overtakes it meanwhile."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_a_job_is_kept_back_until_it_is_worth_another_try() -> None:
     assert places(told.tell(35.0)) == {"a": "n1"}
 
 
-def test_nobody_of_lower_priority_starts_in_its_stead() -> None:
+def test_no_job_of_lower_priority_starts_in_its_stead() -> None:
     """One place is left: the job that failed has it at once, rather than one below it."""
     told = story(Answer(again=True, wait_s=30.0), cluster="1x2")
     high = replace(job("a", size=2), priority=1)

@@ -91,7 +91,7 @@ def test_a_job_that_fits_and_is_about_to_be_started() -> None:
     )
 
 
-def test_a_job_that_is_on_its_way_out_ranks_behind_everybody() -> None:
+def test_a_job_that_is_on_its_way_out_ranks_behind_every_other() -> None:
     story = Story("fifo", "2x4")
     story.tell(0.0, JobSubmitted(job("a", size=4)))
     story.tell(0.0, JobSubmitted(job("b", size=4)), JobSubmitted(job("c", size=4)))

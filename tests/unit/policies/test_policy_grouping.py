@@ -1,4 +1,4 @@
-"""Groups in several rounds: near the best there are, never too large, nobody lost."""
+"""Groups in several rounds: near the best there are, never too large, no job lost."""
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

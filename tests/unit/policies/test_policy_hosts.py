@@ -1,4 +1,4 @@
-"""Cores: dealt to whoever makes the most of them, never more than a node has, undone if in vain."""
+"""Cores: for the job that gains most from them, never more than a node has, undone if in vain."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -90,7 +90,7 @@ class TestDealing:
             assert host is not None
             assert least <= host.cores <= most
 
-    def test_whoever_makes_more_of_a_core_gets_more_of_them(self):
+    def test_a_job_that_gains_more_from_a_core_gets_more_of_them(self):
         one, other = planned("a", "llama7", 4, OFFLOAD4), planned("b", "bert", 4, OFFLOAD4)
         scheduler = synergy(one, other)
         curves = Curves(ScalingModel(), plans=False, resources=False)
@@ -137,7 +137,7 @@ class TestDealing:
         told.runs(0.0, "a", "b")
         assert told.tell(60.0, JobFinished("b", told.scheduler.jobs["b"].action)) == []
 
-    def test_a_newcomer_takes_cores_over_from_whoever_makes_less_of_them(self):
+    def test_a_newcomer_takes_cores_from_jobs_that_gain_less_from_them(self):
         told = Story(policy("synergy", belief=ScalingModel()), "1x8")
         told.tell(0.0, JobSubmitted(planned("a", "llama7", 4, OFFLOAD4)))
         alone = hosts(told.scheduler)["a"]

@@ -16,7 +16,7 @@ BLOCKED = [
 ]
 
 
-def test_fifo_lets_nobody_pass_a_job_that_does_not_fit() -> None:
+def test_fifo_lets_no_job_pass_one_that_does_not_fit() -> None:
     assert play("fifo", BLOCKED) == [
         "0 start a n0:0,1,2",
         "10 finish a",
@@ -49,7 +49,7 @@ def test_what_is_too_large_once_is_not_looked_at_again_in_a_decision() -> None:
     assert play("backfill", jobs, until=0.0) == ["0 start a n0:0,1,2", "0 start d n0:3"]
 
 
-def test_sjf_starts_the_shortest_first_and_preempts_nobody() -> None:
+def test_sjf_starts_the_shortest_first_and_preempts_no_job() -> None:
     jobs = [
         job("busy", size=4, length_s=10.0),
         job("long", size=4, length_s=9.0, at=1.0),
@@ -186,7 +186,7 @@ def test_tiresias_demotes_at_the_moment_a_limit_of_service_is_reached(
     """Service is devices times time: two devices reach 10 when one reaches 5, at 5 s.
 
     Then b, in the first queue, takes over; from 10 s on both are in the second queue, where first
-    come is first served and nobody preempts.
+    come is first served and no job is preempted.
     """
     jobs = [job("a", size=size, length_s=30.0), job("b", size=size, length_s=30.0, at=1.0)]
     devices = ",".join(map(str, range(size)))

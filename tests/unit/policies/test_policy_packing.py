@@ -16,7 +16,7 @@ from treadle.testing.builders import job
 
 
 class Packed(Policy):
-    """Everybody at the size it asked for, packed; sizes are chosen to fit."""
+    """Every job at the size it asked for, packed; sizes are chosen to fit."""
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         sizes = {job.id: job.spec.asked for job in snapshot.jobs.values()}
@@ -73,13 +73,13 @@ def test_jobs_that_come_and_go_find_room_and_no_node_has_two_that_cross_it(
             gone = story.scheduler.jobs[data.draw(st.sampled_from(held))]
             before = where(story)
             story.tell(float(number), JobFinished(gone.id, gone.action))
-            assert where(story).items() <= before.items(), "nobody moves because somebody left"
+            assert where(story).items() <= before.items(), "no job moves because another left"
         assert all(where(story).values())
         assert max(crossing(story).values(), default=0) <= 1
 
 
 @given(tilings())
-def test_nobody_moves_for_a_job_that_fits_beside_the_others(
+def test_no_job_moves_for_a_job_that_fits_beside_the_others(
     tiling: tuple[int, int, list[int]],
 ) -> None:
     """The last job's count is free on one node, or as whole nodes."""

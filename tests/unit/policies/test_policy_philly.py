@@ -23,7 +23,7 @@ def test_a_job_that_finds_no_place_tries_again_after_three_minutes() -> None:
     assert started("philly", jobs)[2] == "180 start c n0:0,1"
 
 
-def test_a_job_that_does_not_fit_blocks_nobody() -> None:
+def test_a_job_that_does_not_fit_blocks_no_other() -> None:
     jobs = [job("a", size=2), job("b", size=4), job("c", size=2)]
     assert started("philly", jobs, "1x4")[:2] == ["0 start a n0:0,1", "0 start c n0:2,3"]
 
@@ -51,7 +51,7 @@ def test_racks_are_crossed_only_at_last() -> None:
     assert len(places.find(cluster, free, 3, 2) or ()) == 3
 
 
-def test_tenants_borrow_what_nobody_wants_and_not_what_somebody_does() -> None:
+def test_tenants_borrow_only_what_no_other_tenant_wants() -> None:
     """1. red has half of four devices as its quota and borrows the rest at 0 s.
     2. At 10 s both want more; the one device that comes free goes to blue.
     3. It is given back at 30 s; red, which tries every nine seconds, has it at the next try.
@@ -109,7 +109,7 @@ def test_waiting_for_a_share_is_named_and_counted() -> None:
         "tenant red has 4 devices of a quota of 1; with 2 more it would borrow what others want",
     )
     assert story.scheduler.why("c", 2.0).sentence == (
-        "it asks for 2 devices and 0 are free; 1 tries failed, it now looks for as few nodes as "
+        "it asks for 2 devices and 0 are free; 1 try failed, it now looks for as few nodes as "
         "it needs and tries again in 208 s"
     )
 
@@ -126,7 +126,7 @@ def test_borrowed_devices_are_taken_back_from_the_youngest() -> None:
     assert not any("stop" in line for line in play("philly?full=1.1", jobs, "1x4"))
 
 
-def test_whoever_failed_joins_the_end_of_its_queue() -> None:
+def test_a_job_that_failed_joins_the_end_of_its_queue() -> None:
     story = Story("philly?retry_s=1&tick_s=1", "1x4")
     story.tell(0.0, *(JobSubmitted(job(name, size=4, retries=1)) for name in "ab"))
     story.runs(0.0, "a")

@@ -130,7 +130,7 @@ def test_where_a_size_does_not_fit_no_larger_one_does_and_what_is_placed_is_free
 def test_more_free_devices_never_make_a_size_unplaceable(
     cluster: Cluster, data: st.DataObject, name: str
 ) -> None:
-    """The preemptive walk relies on it: whoever had to give way lost a device to the newcomer."""
+    """The preemptive walk relies on it: a preempted job lost a device to the newcomer."""
     more = FreeDevices.of(cluster)
     everything = list(more)
     held = data.draw(st.lists(st.sampled_from(everything), unique=True, min_size=1))

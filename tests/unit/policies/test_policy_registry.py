@@ -78,7 +78,7 @@ def test_an_unknown_parameter_is_answered_with_those_there_are() -> None:
     assert refusal("fifo?strict=on") == "policy fifo has no parameter 'strict' (it takes none)"
 
 
-def test_a_parameter_without_a_value_is_told_how_to_write_one() -> None:
+def test_a_parameter_without_a_value_says_how_to_write_one() -> None:
     assert refusal("las?margin_s") == "policy las needs a value for margin_s: write margin_s=VALUE"
 
 
@@ -95,7 +95,7 @@ def test_a_parameter_without_a_value_is_told_how_to_write_one() -> None:
         ),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_told_which_kind(text: str, sentence: str) -> None:
+def test_a_value_of_the_wrong_kind_names_the_right_kind(text: str, sentence: str) -> None:
     assert refusal(text) == sentence
 
 

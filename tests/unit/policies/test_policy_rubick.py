@@ -141,7 +141,7 @@ class TestBooks:
         assert before == (holdings.free, holdings.held, holdings.on)
         assert holdings.allocations() == {}
 
-    def test_whoever_shrinks_keeps_devices_and_others_take_the_rest(self):
+    def test_a_job_that_shrinks_keeps_devices_and_others_take_the_rest(self):
         told = story("backfill", "1x4")
         told.tell(0.0, JobSubmitted(job("a", size=4, sizes=(2, 4))), JobSubmitted(job("b", size=2)))
         holdings = Holdings(told.scheduler.snapshot(0.0))
@@ -189,7 +189,7 @@ class TestDecisions:
         assert best is not None
         assert orders[0].allocation.plan == best.plan
 
-    def test_a_newcomer_takes_devices_from_whoever_makes_less_of_them(self):
+    def test_a_newcomer_takes_devices_from_jobs_that_gain_less_from_them(self):
         told = story()
         told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8))))
         told.runs(0.0, "a")
@@ -200,7 +200,7 @@ class TestDecisions:
         assert best is not None
         assert changed.allocation.plan == best.plan
 
-    def test_a_promise_is_kept_whoever_comes(self):
+    def test_a_promise_is_kept_whatever_arrives(self):
         told = story()
         told.tell(0.0, JobSubmitted(planned("a", "bert", 8, OFFLOAD, guaranteed=True)))
         least = curves().of(planned("a", "bert", 8, OFFLOAD)).minimum
@@ -219,7 +219,7 @@ class TestDecisions:
         assert held(told)["a"] == 8
         assert sum(isinstance(order, Stop) for order in orders) == 8
 
-    def test_a_job_that_cannot_be_placed_leaves_everybody_alone(self):
+    def test_a_job_that_cannot_be_placed_leaves_the_others_alone(self):
         told = story()
         best = PLANNER.best("bert", (8,))
         assert best is not None
@@ -250,7 +250,7 @@ class TestDecisions:
         eight, one = PLANNER.best("t5", (8,)), PLANNER.best("bert", (1,))
         assert eight is not None
         assert one is not None
-        for number in range(2):  # One on each node, whoever is there.
+        for number in range(2):  # One on each node.
             filler = planned(f"f{number}", "bert", 8, Plan(data=8), guaranteed=True)
             told.tell(0.0, JobSubmitted(filler))
         assert held(told) == {"f0": 8, "f1": 8}
@@ -320,7 +320,7 @@ class TestDecisions:
             told.tell(0.0, JobSubmitted(planned("a", "bert", 4, Plan(data=4))))
             told.tell(1.0, NodeLost("n0"))
             told.tell(2.0, JobSubmitted(planned("b", "bert", 4, Plan(data=4))))
-            assert told.scheduler.unfit["b"] == ("it asks for 1 devices and the cluster has 0")
+            assert told.scheduler.unfit["b"] == "it asks for 1 device and the cluster has 0"
             told.tell(3.0, NodeJoined(Node("n1", 8)))
             assert held(told)["b"]
 
@@ -343,7 +343,7 @@ class TestDecisions:
         told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
         assert held(told) == {"a": 8, "b": 0}
 
-    def test_a_starved_job_takes_from_everybody(self):
+    def test_a_starved_job_takes_from_every_job(self):
         told = story("rubick?gate=0&starve_s=1000", "8x8")
         small = [planned(f"s{n}", "bert", 1, Plan(data=1)) for n in range(64)]
         told.tell(0.0, *map(JobSubmitted, small))
@@ -353,7 +353,7 @@ class TestDecisions:
         told.tell(1500.0, JobSubmitted(planned("s64", "bert", 1, Plan(data=1))))
         assert held(told)["big"] >= 16
 
-    def test_without_resources_nobody_gets_another_size(self):
+    def test_without_resources_no_job_gets_another_size(self):
         told = story("rubick-e")
         spec = planned("a", "bert", 4, OFFLOAD4)
         orders = told.tell(0.0, JobSubmitted(spec))

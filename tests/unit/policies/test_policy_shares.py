@@ -25,7 +25,7 @@ def elastic(
 # -- max-min -------------------------------------------------------------------------------------
 
 
-def test_max_min_gives_equal_shares_and_the_odd_device_to_whoever_came_first() -> None:
+def test_max_min_gives_equal_shares_and_the_odd_device_to_the_first_job() -> None:
     jobs = [elastic("a", 1, 2, 4), elastic("b", 1, 2, 4, at=1.0), elastic("c", 1, 2, 4, at=2.0)]
     assert play("max-min", jobs, until=2.0) == [
         "0 start a n0:0,1,2,3",
@@ -47,13 +47,13 @@ def test_max_min_lets_jobs_grow_when_others_leave() -> None:
     ]
 
 
-def test_max_min_grows_nobody_by_a_step_that_does_not_fit() -> None:
+def test_max_min_grows_no_job_by_a_step_that_does_not_fit() -> None:
     jobs = [elastic("a", 1, 4), elastic("b", 1, 2)]
     assert play("max-min", jobs, until=0.0) == ["0 start a n0:0", "0 start b n0:1,2"]
 
 
 def test_max_min_takes_turns_when_not_all_fit() -> None:
-    """At 20 s both have had one turn, and whoever holds goes on."""
+    """At 20 s both have had one turn, and the holder keeps its devices."""
     jobs = [job("a", length_s=15.0), job("b", length_s=15.0)]
     assert play("max-min?quantum_s=10", jobs, "1x1") == [
         "0 start a n0:0",
@@ -65,7 +65,7 @@ def test_max_min_takes_turns_when_not_all_fit() -> None:
     ]
 
 
-def test_max_min_has_nothing_to_do_when_everybody_has_the_most_it_can_use() -> None:
+def test_max_min_has_nothing_to_do_when_every_job_has_the_most_it_can_use() -> None:
     story = Story("max-min", "1x4")
     story.tell(0.0, JobSubmitted(job("a", size=2)))
     story.runs(0.0, "a")
@@ -89,7 +89,7 @@ def test_optimus_counts_the_gain_for_each_device() -> None:
     assert play("optimus", jobs, "1x5", until=0.0) == ["0 start a n0:0", "0 start b n0:1,2"]
 
 
-def test_optimus_leaves_devices_idle_that_bring_nobody_forward() -> None:
+def test_optimus_leaves_devices_idle_that_speed_up_no_job() -> None:
     jobs = [elastic("a", 1, 2, 4, serial=1.0)]
     assert play("optimus", jobs, until=0.0) == ["0 start a n0:0"]
 
@@ -116,7 +116,7 @@ def test_optimus_passes_jobs_that_do_not_fit_and_shrinks_those_that_run() -> Non
 # -- themis --------------------------------------------------------------------------------------
 
 
-def test_themis_honours_a_lease_and_then_serves_whoever_is_worst_off() -> None:
+def test_themis_honours_a_lease_and_then_serves_the_job_that_is_worst_off() -> None:
     """Two jobs of 30 s on one device: alone on its half each would take 60 s.
 
     At 10 s a is to take 10 + 20 and b 9 + 30; at 20 s a 20 + 20 and b 19 + 20; at 30 s a 30 + 10
@@ -209,7 +209,7 @@ def test_what_fragmentation_denies_altogether_waits() -> None:
 # -- nodes that are drained ----------------------------------------------------------------------
 
 
-def test_a_job_on_a_drained_node_costs_nobody_else_its_devices() -> None:
+def test_a_job_on_a_drained_node_costs_no_other_its_devices() -> None:
     """a runs on n0, b on n1; n0 is drained. Both run on, whatever the policy."""
     for name in ("max-min", "optimus", "themis?lease_s=5"):
         story = Story(name, "2x4")

@@ -14,7 +14,7 @@ def orders(jobs: list[JobSpec], cluster: str = "1x1") -> list[str]:
     return [line for line in play(LISTS, jobs, cluster, place="count") if " finish " not in line]
 
 
-def test_whoever_falls_joins_the_end_and_may_lose_its_devices_at_that_moment() -> None:
+def test_a_job_that_falls_joins_the_end_and_may_lose_its_devices_at_that_moment() -> None:
     """a and b fall in turn after 10 s; each time the one that waits below takes over at once."""
     jobs = [job("a", length_s=15), job("b", length_s=40), job("c", length_s=5, at=12)]
     assert orders(jobs) == [
@@ -28,7 +28,7 @@ def test_whoever_falls_joins_the_end_and_may_lose_its_devices_at_that_moment() -
     ]
 
 
-def test_whoever_is_preempted_waits_at_the_head() -> None:
+def test_a_preempted_job_waits_at_the_head() -> None:
     """1. a and b fall, and share the second queue: a runs, b waits behind it.
     2. c arrives above them and takes a's device; a comes back before b.
     """

@@ -18,7 +18,7 @@ from treadle.policies.base.placement import Count, placement
 from treadle.testing.builders import job
 
 
-def test_the_last_in_order_gives_way_and_nobody_else() -> None:
+def test_only_the_last_in_order_is_preempted() -> None:
     """Four jobs of one device each with 10, 20, 30 and 40 s; a newcomer needs two devices."""
     jobs = [job(f"r{length}", length_s=float(length)) for length in (10, 20, 30, 40)]
     new = job("new", size=2, length_s=1.0, at=5.0)
@@ -30,7 +30,7 @@ def test_the_last_in_order_gives_way_and_nobody_else() -> None:
     ]
 
 
-def test_nobody_is_stopped_if_stopping_everybody_behind_would_not_help() -> None:
+def test_no_job_is_stopped_if_stopping_all_behind_would_not_help() -> None:
     """`new` ranks before r40 and r30 but needs three devices, and the third is r10's."""
     jobs = [job("r10", size=2, length_s=10.0), job("r30", length_s=30.0), job("r40", length_s=40.0)]
     lines = play("srtf", [*jobs, job("new", size=3, length_s=9.0, at=5.0)], until=5.0)
@@ -86,7 +86,7 @@ def test_an_evicted_job_takes_the_place_of_one_behind_it() -> None:
     ]
 
 
-def test_what_runs_on_a_drained_node_helps_nobody_by_giving_way() -> None:
+def test_preempting_a_job_on_a_drained_node_helps_no_other() -> None:
     """`long` runs on n1, which is drained. `short` fits nowhere, and stopping `long` is no help."""
     story = Story("srtf", "2x4")
     story.tell(0.0, JobSubmitted(job("mid", size=4, length_s=50.0)))
@@ -110,7 +110,7 @@ def test_a_job_half_on_a_drained_node_can_give_way_for_the_other_half() -> None:
     assert orders == [Stop(1, "wide"), Start(2, "short", on(0, 1, 2, 3), ("wide",))]
 
 
-def test_repacking_places_everybody_afresh_in_order() -> None:
+def test_repacking_places_every_job_afresh_in_order() -> None:
     """`short` ranks first and gets the first device; `long` moves; `wide` fits no more."""
     jobs = [
         job("long", length_s=50.0),

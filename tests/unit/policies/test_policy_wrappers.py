@@ -91,7 +91,7 @@ def test_only_jobs_that_end_in_time_overtake() -> None:
     ]
 
 
-def test_a_limit_of_zero_lets_nobody_overtake() -> None:
+def test_a_limit_of_zero_lets_no_job_overtake() -> None:
     assert started("backfill+overtaking?limit=0", BLOCKED, "1x4")[1] == "100 start big n0:0,1,2,3"
 
 
@@ -104,7 +104,7 @@ def test_why_a_job_may_not_overtake_is_said() -> None:
 # -- dedicated ----------------------------------------------------------------------------------
 
 
-def test_nobody_joins_a_large_job_on_its_node() -> None:
+def test_no_job_joins_a_large_one_on_its_node() -> None:
     jobs = [job("big", size=3), job("a"), job("b", size=2)]
     assert started("backfill", jobs) == [
         "0 start big n0:0,1,2",
@@ -156,7 +156,7 @@ def test_a_small_job_moves_out_of_the_way() -> None:
     assert "1000 start big n0:0,1,2,3" in play("backfill", APART, "2x4")
 
 
-def test_moves_are_paid_from_a_budget_and_nobody_moves_twice_in_a_row() -> None:
+def test_moves_are_paid_from_a_budget_and_no_job_moves_twice_in_a_row() -> None:
     assert not any("change" in line for line in play("backfill+defrag?budget=0", APART, "2x4"))
     assert not any("change" in line for line in play("backfill+defrag?small=0", APART, "2x4"))
     more = [*APART, job("big2", size=4, length_s=10.0, at=3000.0)]
@@ -179,7 +179,7 @@ def test_a_job_is_tried_on_one_device_first() -> None:
     ]
 
 
-def test_trials_come_first_and_whoever_passed_waits_for_room() -> None:
+def test_trials_come_first_and_jobs_that_passed_wait_for_room() -> None:
     """Two are tried at a time. While c is tried, a and b find no four devices and let go."""
     jobs = [replace(job(name, size=4), trial=True) for name in "abc"]
     assert play("fifo+try-small?seconds=20", jobs, "1x4")[:7] == [
@@ -238,7 +238,7 @@ def test_wrappers_are_put_on_from_the_inside_out() -> None:
         ("fifo+defrag+defrag", "policy fifo is wrapped in defrag twice; once is enough"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(text: str, sentence: str) -> None:
+def test_a_mistake_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         policy(text)
     assert str(caught.value).startswith(sentence)

@@ -1,4 +1,4 @@
-"""What policies are kept from knowing: speeds that must be learned, lengths told wrongly."""
+"""What policies are kept from knowing: speeds that must be learned, wrong lengths."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_an_unknown_belief_is_refused() -> None:
     )
 
 
-def test_policies_are_told_another_length_and_the_record_keeps_the_true_one() -> None:
+def test_policies_get_a_wrong_length_and_the_record_keeps_the_true_one() -> None:
     told: dict[str, float] = {}
 
     def listen(now, events, actions, scheduler) -> None:
@@ -114,7 +114,7 @@ def test_without_contention_wrong_lengths_change_nothing_that_is_reported() -> N
     assert replace(wrong, decide_cpu_s=0.0) == replace(right, decide_cpu_s=0.0)
 
 
-def test_a_job_that_runs_longer_than_was_told_has_nothing_left_and_runs_on() -> None:
+def test_a_job_that_runs_longer_than_its_estimate_has_nothing_left_and_runs_on() -> None:
     engine = SimulatedEngine(
         [job("a", length_s=100.0)],
         ScalingModel.on(CLUSTER),
@@ -137,7 +137,7 @@ def training(identity: str, model: str, length_s: float, *, at: float = 0.0) -> 
     return JobSpec(identity, length_s, sizes=(1, 2, 4), asked=1, profile=profile, submit_at=at)
 
 
-def test_with_losses_policies_are_told_a_limit_and_jobs_end_when_they_end() -> None:
+def test_with_losses_policies_get_a_limit_and_jobs_end_when_they_end() -> None:
     jobs = [training("a", "predictable-1", 500.0), training("b", "unpredictable-1", 300.0)]
     run = experiment(jobs, policy="tiresias", lengths="losses")
     run.simulation.run(until=1.0)
@@ -147,7 +147,7 @@ def test_with_losses_policies_are_told_a_limit_and_jobs_end_when_they_end() -> N
     assert run.simulation.now == 500.0
 
 
-def test_a_job_that_declares_its_steps_is_told_as_it_is() -> None:
+def test_policies_get_the_true_length_of_a_job_that_declares_its_steps() -> None:
     run = experiment([job("a", length_s=50.0)], policy="optimus", lengths="losses")
     run.simulation.run(until=1.0)
     assert run.simulation.scheduler.jobs["a"].spec.iterations == 50.0
@@ -161,7 +161,7 @@ def test_the_same_losses_give_the_same_run(name: str) -> None:
     assert runs[0] == runs[1]
 
 
-def test_lengths_that_nobody_knows_and_beliefs_that_do_not_go_together_are_refused() -> None:
+def test_unknown_lengths_and_beliefs_that_contradict_each_other_are_refused() -> None:
     assert refusal(lengths="x") == "lengths 'x' are not known; expected one of known, losses"
     for settings in ({"belief": "learned"}, {"belief_error": 0.1}, {"length_error": 0.1}):
         assert "leave belief and errors out" in refusal(lengths="losses", **settings)

@@ -217,7 +217,7 @@ def test_stops_and_changes_neither_cure_a_fault_nor_put_it_off() -> None:
 
 
 def test_a_job_on_a_lost_node_falls_back_to_its_checkpoint_and_stands_still() -> None:
-    """At 12 s it has done 12, the last checkpoint was at 10; at 13 it is told to let go."""
+    """At 12 s it has done 12, the last checkpoint was at 10; at 13 it is ordered to stop."""
     faults = Fated(nodes=((12.0, NodeLost("n0")),))
     world = World(job("a", length_s=20.0), job("b", length_s=20.0), faults=faults)
     world.order(0.0, Start(0, "a", on(0)), Start(1, "b", on(0, node="n1")))
@@ -238,7 +238,7 @@ def test_without_checkpoints_everything_is_lost() -> None:
 def test_with_nothing_to_run_only_a_node_that_returns_is_worth_waiting_for() -> None:
     settings = FaultSettings(seed=1, node_mtbf_s=100.0, node_repair_s=7.0)
     engine = SimulatedEngine([], ScalingModel(), faults=Faults(settings, Cluster.grid(1, 1)))
-    assert engine.next_at == inf, "that an idle node is lost some day concerns nobody"
+    assert engine.next_at == inf, "that an idle node is lost some day concerns no job"
     lost_at = engine._faults.next_at
     assert engine.due(lost_at) == [NodeLost("n0")]
     assert engine.next_at == lost_at + 7.0

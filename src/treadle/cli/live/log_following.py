@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from treadle.cli.live.exit_codes import never_text
+from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
 from treadle.cli.live.session import Session, note
 from treadle.cli.show.wording import log_text, plain
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -182,6 +182,25 @@ class Follower:
         self._pause_s = SHORTEST_S
         self._patience = Patience(session)
         self._never_runs = NeverRuns(session)
+
+    def follow(self) -> int:
+        """Print until the job has ended, then say how; Ctrl-C detaches. Returns the exit code."""
+        try:
+            job = self.run().job
+        except KeyboardInterrupt:
+            name = plain(self._identity)
+            note(
+                f"detached; job {name} keeps running (treadle logs -f {name} follows it, "
+                f"treadle cancel {name} stops it)"
+            )
+            return NOT_ENDED
+        except NeverRunsError as error:
+            note(str(error))
+            return FAILED
+        if not job.state.ended:  # Only one attempt of it was followed.
+            return 0
+        note(end_sentence(job))
+        return exit_code(job)
 
     def run(self) -> JobDetail:
         """Print until the job, or the chosen attempt, has ended; returns the job.

@@ -2,9 +2,9 @@
 
 import click
 
-from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code
+from treadle.cli.live.exit_codes import end_sentence, exit_code
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.log_following import PIECE, Follower, NeverRunsError, Printer, show
+from treadle.cli.live.log_following import PIECE, Follower, Printer, show
 from treadle.cli.live.session import Session, json_option, note, session
 from treadle.cli.live.session import echo_json as as_json_text
 from treadle.cli.show.wording import plain
@@ -53,7 +53,10 @@ def logs(
     printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
     if follow and not detail.job.state.ended:
         chosen = None if rank == "all" else ranks
-        return _follow(here, identity, printer, chosen, attempt=attempt or 0, tail=tail or 0)
+        follower = Follower(
+            here, identity, printer, ranks=chosen, attempt=attempt or 0, tail=tail or 0
+        )
+        return follower.follow()
     numbers = _attempts(here, detail, attempt, since_s)
     ended = follow and detail.job.state.ended
     for number in numbers:
@@ -79,32 +82,6 @@ def _check_attempt(detail: JobDetail, attempt: int) -> None:
         newest = max((run.number for run in detail.attempts), default=0)
         known = f"the newest is {newest}" if newest else "it has not run yet"
         raise NotFoundError(f"job {plain(detail.job.id)} has no attempt {attempt}; {known}")
-
-
-def _follow(
-    here: Session,
-    identity: str,
-    printer: Printer,
-    ranks: list[int] | None,
-    *,
-    attempt: int,
-    tail: int,
-) -> int:
-    """Follow until the job has ended; Ctrl-C detaches."""
-    follower = Follower(here, identity, printer, ranks=ranks, attempt=attempt, tail=tail)
-    try:
-        detail = follower.run()
-    except KeyboardInterrupt:
-        name = plain(identity)
-        note(f"detached; job {name} keeps running (treadle cancel {name} stops it)")
-        return NOT_ENDED
-    except NeverRunsError as error:
-        note(str(error))
-        return FAILED
-    if detail.job.state.ended:
-        note(end_sentence(detail.job))
-        return exit_code(detail.job)
-    return 0
 
 
 def _attempts(

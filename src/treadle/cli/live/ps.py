@@ -87,9 +87,8 @@ def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
         found.views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
     )
     if found.uncounted:
-        more = several(found.uncounted, "more job")
-        verb = "is" if found.uncounted == 1 else "are"
-        text += f"\n{more} {verb} not counted here; --json lists them"
+        more = several(found.uncounted, "more job is", "more jobs are")
+        text += f"\n{more} not counted here; --json lists them"
     elif found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
+from treadle.cli.live.exit_codes import FAILED, never_text
 from treadle.cli.live.job_options import draft_of, job_options, present_folder, script_draft
 from treadle.cli.live.job_selection import all_jobs, jobs_before
-from treadle.cli.live.log_following import Follower, NeverRunsError, Printer
+from treadle.cli.live.log_following import Follower, Printer
 from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
 from treadle.cli.live.why import estimate_text
@@ -250,20 +250,7 @@ def _attach(here: Session, made: Submitted) -> int:
     if len(made.jobs) > 1:
         note(f"following {plain(identity)}, the first of {len(made.jobs)} jobs")
     printer = Printer(raw=not here.terminal)
-    try:
-        detail = Follower(here, identity, printer).run()
-    except KeyboardInterrupt:
-        note(
-            f"detached; job {plain(identity)} keeps running "
-            f"(treadle logs -f {plain(identity)} follows it, treadle cancel {plain(identity)} "
-            "stops it)"
-        )
-        return NOT_ENDED
-    except NeverRunsError as error:
-        note(str(error))
-        return FAILED
-    note(end_sentence(detail.job))
-    return exit_code(detail.job)
+    return Follower(here, identity, printer).follow()
 
 
 def _wait(here: Session, made: Submitted, *, quiet: bool) -> int:

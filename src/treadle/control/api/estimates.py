@@ -27,7 +27,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
             earliest_s=None,
             latest_s=None,
             runs=0,
-            sentence=f"{place - 1} jobs are ahead of it, too many to simulate",
+            sentence=f"{place - 1:,} jobs are ahead of it, too many to simulate",
         )
     answers: list[float | None] = []
     for stretch in STRETCHES:

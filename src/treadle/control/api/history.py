@@ -12,6 +12,7 @@ from treadle.control.jobs import first_cluster
 from treadle.control.loop import PolicyInCharge, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
+from treadle.core.wording import devices, sizes
 from treadle.journal.codec import FORMAT, Opened, decode, encode
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import JournalRow
@@ -141,7 +142,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     if isinstance(allocation, dict):
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
-        facts["count"] = len(names)
+        facts["count"] = devices(len(names))
     device = body.get("device")
     if isinstance(device, list):
         facts["device"] = f"{device[0]}:{device[1]}"
@@ -159,7 +160,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
 
 
 _SENTENCES = {
-    "JobSubmitted": "{owner} submitted job {job} for {sizes} devices",
+    "JobSubmitted": "{owner} submitted job {job} for {sizes}",
     "JobCancelled": "job {job} is being cancelled",
     "JobHeld": "job {job} is held ({reason})",
     "JobReleased": "job {job} is released ({reason})",
@@ -176,7 +177,7 @@ _SENTENCES = {
     "DeviceClosed": "device {device} is closed: {reason}",
     "DeviceOpened": "device {device} is open again",
     "Start": "start job {job} on {devices}",
-    "Change": "give job {job} {count} devices instead: {devices}",
+    "Change": "give job {job} {count} instead: {devices}",
     "Stop": "stop job {job}",
     "Decided": "the policy decided",
     "PolicySet": "the policy is now {policy}",
@@ -213,11 +214,8 @@ def _for_export(row: JournalRow) -> bytes | None:
 _RECORD_FACTS = {kind.__name__ for kind in get_args(RecordFact)}
 
 
-def _sizes(sizes: Sequence[int]) -> str:
-    if len(sizes) == 1:
-        return str(sizes[0])
-    whole = list(range(sizes[0], sizes[-1] + 1)) == list(sizes)
-    return f"{sizes[0]}..{sizes[-1]}" if whole else ", ".join(map(str, sizes))
+def _sizes(numbers: Sequence[int]) -> str:
+    return devices(numbers[0]) if len(numbers) == 1 else f"{sizes(numbers)} devices"
 
 
 def _numbered(body: bytes, number: int) -> bytes:

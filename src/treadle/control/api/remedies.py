@@ -9,7 +9,7 @@ from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import listed, span
+from treadle.core.wording import named_jobs, span
 
 NAMED_MAX = 3
 
@@ -51,7 +51,7 @@ def _higher(context: Context, row: Job) -> str:
     order = f"treadle priority {row.id} {wanted}{admins} starts it now"
     if not stopped:
         return order
-    return f"{order} and stops job{'s' * (len(stopped) > 1)} {listed(stopped, NAMED_MAX)}"
+    return f"{order} and stops {named_jobs(stopped, NAMED_MAX)}"
 
 
 def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler | None:

@@ -16,7 +16,16 @@ from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord
 from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import devices, free_of, jobs, listed, span, times
+from treadle.core.wording import (
+    are,
+    devices,
+    free_of,
+    jobs,
+    named_jobs,
+    several,
+    span,
+    times,
+)
 from treadle.wire.jobs import State, Why
 
 NAMED_MAX = 4
@@ -116,14 +125,14 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
     """What its user, other jobs or the daemon must do first."""
     held = context.scheduler.blocked.get(record.id, ())
     if USER in held:
-        return Finding("held", "its user holds it", f"treadle release {record.id} lets it go")
+        return Finding("held", "its user holds it", f"treadle release {record.id} lets it start")
     if DEPENDENCY in held:
         return _dependency(context, record)
     if ARRAY in held:
         limit = record.array_limit
         others = "another is" if limit == 1 else f"{limit} others are"
-        go = "1 member" if limit == 1 else f"{limit} members"
-        because = f"at most {go} of array {record.array} may go at once, and {others} under way"
+        members = f"{several(limit, 'member')} of array {record.array}"
+        because = f"at most {members} may run at once, and {others} under way"
         return Finding("array", because)
     if context.condition.draining:
         because = "the daemon is draining and starts no more jobs"
@@ -146,8 +155,7 @@ def _dependency(context: Context, record: JobRecord) -> Finding:
         state = context.jobs.state_of(name)
         if state is not None and not state.ended:
             open_ones.append(f"{name} ({str(state).lower()})")
-    plural = "job" if len(open_ones) == 1 else "jobs"
-    return Finding("dependency", f"it starts after {plural} {listed(open_ones, NAMED_MAX)}")
+    return Finding("dependency", f"it starts after {named_jobs(open_ones, NAMED_MAX)}")
 
 
 def _backing_off(context: Context, row: Job) -> Finding | None:
@@ -214,8 +222,8 @@ def _holding(context: Context, record: JobRecord, row: Job) -> Finding:
 def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
     others = context.scheduler.in_the_way(row.id)
     if others:
-        named = f"job {others[0]}" if len(others) == 1 else f"jobs {listed(others, NAMED_MAX)}"
-        return Finding("starting", f"it waits for {named} to release {_the(row.size)}")
+        whose = named_jobs(others, NAMED_MAX)
+        return Finding("starting", f"it waits for {whose} to release {_the(row.size)}")
     if record.resizing:
         return Finding("resizing", f"it is restarting on {devices(row.size)}")
     return Finding("starting", f"its processes are being launched on {devices(row.size)}")
@@ -244,7 +252,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; about {100.0 * row.iterations_at(now) / row.spec.iterations:.0f} % is done"
     others = [name for name in sharers(context.scheduler, row) if name != row.id]
     if others:
-        text += f"; it shares them with job{'s' * (len(others) > 1)} {listed(others, NAMED_MAX)}"
+        text += f"; it shares them with {named_jobs(others, NAMED_MAX)}"
     return Finding("running", text)
 
 
@@ -300,9 +308,8 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     total = context.cluster.device_count
     hold = jobs(running, "holds devices", "hold devices") if running else "no job holds devices"
     free = free_devices(scheduler)
-    are = "is" if free == 1 else "are"
     wait = jobs(len(scheduler.ranking.queue), "waits", "wait")
-    lines = [f"{hold}, {free} of {devices(total)} {are} free, {wait}"]
+    lines = [f"{hold}, {free} of {devices(total)} {are(free)} free, {wait}"]
     if row.failures:
         lines.append(f"it failed {times(row.failures)} so far")
     for device, text in list(scheduler.closed.items())[:NAMED_MAX]:

@@ -11,7 +11,7 @@ class MonotonicClock:
     """Seconds since it was made, or more; a clock that is set back or forward does not move it."""
 
     def __init__(self, begun_s: float = 0.0) -> None:
-        """`begun_s`: what it shows now, where it goes on from an earlier run."""
+        """`begun_s`: what it shows now; more than 0 if it continues an earlier run."""
         self._zero = _since_boot() - begun_s
 
     def now(self) -> float:

@@ -20,7 +20,7 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, DeviceView, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.device_choice import devices_of, excluded_by
@@ -103,17 +103,11 @@ class LocalEngine:
         jobs: dict[int, list[str]] = {}
         for (number, _), live in sorted(self._holders.items(), key=lambda item: item[0]):
             jobs.setdefault(number, []).append(live.job)
-        node = NodeView(
-            name=self._node.name,
-            device_type=self._node.device_type,
-            cores=self._node.cores,
-            memory_gib=self._node.memory_gib,
-            devices=tuple(
-                self.device_watch.view(number, tuple(jobs.get(number, ())))
-                for number in range(self._node.device_count)
-            ),
-        )
-        return (node,)
+
+        def shown(device: Device) -> DeviceView:
+            return self.device_watch.view(device.number, tuple(jobs.get(device.number, ())))
+
+        return (NodeView.of(self._node, shown),)
 
     async def adopt(
         self,

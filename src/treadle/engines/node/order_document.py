@@ -87,7 +87,7 @@ def order_document(
 
 
 def _groups(launch: Launch) -> tuple[int | None, list[int]]:
-    """The group and all groups of the user who runs the job, if it is another user."""
+    """The group to run as and the supplementary groups; none if the user stays the daemon's."""
     if launch.uid is None or launch.uid == os.geteuid():
         return launch.gid, []
     try:

@@ -15,6 +15,7 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
+from treadle.core.wording import times
 from treadle.models.learning.belief import seen_alone
 from treadle.models.model_wrapper import ModelWrapper
 from treadle.models.noisy import log_normal
@@ -41,8 +42,7 @@ class PlanBelief(ModelWrapper):
         """What the belief learned, as a sentence."""
         if self._refitting is None:
             return "they stay so"
-        times = "once" if self.version == 1 else f"{self.version} times"
-        return f"model types were fitted again {times}"
+        return f"model types were fitted again {times(self.version)}"
 
     def observe(self, job: Job, iterations_per_s: float) -> None:
         """Record the speed of a job that has its devices to itself."""

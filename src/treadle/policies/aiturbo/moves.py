@@ -39,7 +39,7 @@ class Standing(Protocol):
 
 
 class Values:
-    """What jobs and moves are worth, as far as anybody can say."""
+    """The estimated value of jobs and of moves."""
 
     def __init__(self, belief: PerformanceModel, lengths: Forecaster, restart_s: float) -> None:
         self._belief = belief

@@ -235,7 +235,7 @@ class _Walk:
     def _spare(
         self, size: int, given: list[_Entry], devices: tuple[Device, ...]
     ) -> tuple[Device, ...]:
-        """Let those stay that are not in the way after all, the best ranked first."""
+        """Keep jobs whose devices turn out not to be needed, the best ranked first."""
         free = self._free
         gone: dict[JobId, None] = {}
         for _, _, _, identity, own in sorted(given):

@@ -5,12 +5,12 @@ look no further.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Protocol
 
 from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
+from treadle.core.wording import did_you_mean, several, too_large
 
 
 class Placement(Protocol):
@@ -149,10 +149,9 @@ PLACEMENTS: Mapping[str, type[Placement]] = {
 def placement(name: str) -> Placement:
     """The placement of that name."""
     if name not in PLACEMENTS:
-        near = get_close_matches(name, PLACEMENTS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidInputError(
-            f"there is no placement {name!r} (there are {', '.join(PLACEMENTS)}){hint}"
+            f"there is no placement {name!r} (there are {', '.join(PLACEMENTS)})"
+            f"{did_you_mean(name, PLACEMENTS)}"
         )
     return PLACEMENTS[name]()
 
@@ -175,10 +174,10 @@ class Fit:
 
     def _why(self, size: int, cluster: Cluster) -> str | None:
         if size > cluster.device_count:
-            return f"it asks for {size} devices and the cluster has {cluster.device_count}"
+            return too_large(size, cluster.device_count)
         if self._placement.place(FreeDevices.of(cluster), size) is None:
             return (
-                f"it asks for {size} devices and this placement finds no room for them "
-                f"even on the empty cluster of {len(cluster.nodes)} nodes"
+                f"it asks for {several(size, 'device')} and this placement finds no room for them "
+                f"even on the empty cluster of {several(len(cluster.nodes), 'node')}"
             )
         return None

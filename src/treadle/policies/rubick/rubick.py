@@ -24,6 +24,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import devices, free_of
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.why_waiting import why_waiting
@@ -48,15 +49,15 @@ class Rubick(Policy):
         curve = self._curves.of(spec)
         if not curve.fits:
             return (
-                f"it runs on {curve.sizes[0][0]} devices or more and finds no room for them "
-                f"even on the empty cluster of {cluster.device_count} devices"
+                f"it runs on {devices(curve.sizes[0][0])} or more and finds no room for them "
+                f"even on the empty cluster of {devices(cluster.device_count)}"
             )
         quotas = self._rules.quotas
         if quotas is None or not (self._rules.promises and spec.guaranteed and curve.keeps):
             return None
         if curve.minimum > quotas.get(spec.tenant, 0.0):
             return (
-                f"it was promised the speed of {curve.minimum} devices and the quota of tenant "
+                f"it was promised the speed of {devices(curve.minimum)} and the quota of tenant "
                 f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
             )
         return None
@@ -76,14 +77,15 @@ class Rubick(Policy):
                 whose = "the cluster" if self._rules.quotas is None else f"tenant {spec.tenant!r}"
                 return Reason(
                     "fair share",
-                    f"it needs {needs} devices {wanted}, and the promises of {whose} leave "
+                    f"it needs {devices(needs)} {wanted}, and the promises of {whose} leave "
                     f"{max(left, 0.0):g}",
                 )
         free = snapshot.free.total
         return Reason(
             "devices" if needs > free else "fragmentation",
-            f"it needs {needs} devices {wanted}; {free} of {snapshot.cluster.device_count} are "
-            "free, and too few can be taken from running jobs that gain less from theirs",
+            f"it needs {devices(needs)} {wanted}; "
+            f"{free_of(free, snapshot.cluster.device_count)}, and too few can be taken "
+            "from running jobs that gain less from theirs",
         )
 
     def decide(self, snapshot: Snapshot) -> Schedule:

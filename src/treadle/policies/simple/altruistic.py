@@ -9,7 +9,7 @@ with M devices and a set of jobs, each with its sizes that speed it up:
 - Its fair end is its submission plus the time that all its work takes at that share: the end it
   would have had if the jobs present now had been there all along. A job that ran ahead of its fair
   share has time to spare; one that was held up has none.
-- It needs the smallest size at which it ends no later than its fair end if it goes on so; if no
+- It needs the smallest size at which it ends no later than its fair end if it keeps it; if no
   size up to F does, it needs F, as no job may ask for more than its share. If not all smallest
   sizes fit, a job needs its smallest size once waiting any longer would make it miss its fair end,
   and until then nothing.

@@ -26,6 +26,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import are, devices, several, too_large
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
@@ -73,12 +74,12 @@ class AntMan(Policy):
             quota = inf if self._quotas is None else self._quotas.get(spec.tenant, 0.0)
             if spec.asked > quota:
                 return (
-                    f"it asks for {spec.asked} guaranteed devices and the quota of tenant "
-                    f"{spec.tenant!r} is {quota:g}"
+                    f"it asks for {several(spec.asked, 'guaranteed device')} and the quota of "
+                    f"tenant {spec.tenant!r} is {quota:g}"
                 )
             return self._fit.never(spec.asked, cluster)
         if spec.asked > cluster.device_count:
-            return f"it asks for {spec.asked} devices and the cluster has {cluster.device_count}"
+            return too_large(spec.asked, cluster.device_count)
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
@@ -110,22 +111,22 @@ class AntMan(Policy):
             if asked > left.of(row.spec):
                 return Reason(
                     "fair share",
-                    f"it asks for {asked} guaranteed devices and tenant {row.spec.tenant!r} has "
-                    f"{left.of(row.spec):g} left of its quota",
+                    f"it asks for {several(asked, 'guaranteed device')} and tenant "
+                    f"{row.spec.tenant!r} has {left.of(row.spec):g} left of its quota",
                 )
             hoard = _memory(snapshot).hoards.get(job, ())
             nodes = " ".join(dict.fromkeys(device.node for device in hoard))
             where = f" on {nodes}" if nodes else ""
             return Reason(
                 "devices",
-                f"it is guaranteed and asks for {asked} devices without another guaranteed job; "
-                f"{len(hoard)} are set aside for it{where}",
+                f"it is guaranteed and asks for {devices(asked)} without another guaranteed job; "
+                f"{len(hoard)} {are(len(hoard))} set aside for it{where}",
             )
         closed = _closed(snapshot, OPPORTUNISTIC)
         room = sum(device not in closed for device in snapshot.emptied())
         return Reason(
             "devices",
-            f"it is opportunistic and asks for {asked} devices without another opportunistic job; "
+            f"it is opportunistic and asks for {devices(asked)} without another opportunistic job; "
             f"there are {room}",
         )
 

@@ -26,6 +26,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import are, devices, several, too_large
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.quotas import by_tenant
 from treadle.policies.base.why_waiting import why_waiting
@@ -116,7 +117,7 @@ class Philly(Policy):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if spec.asked > cluster.device_count:
-            return f"it asks for {spec.asked} devices and the cluster has {cluster.device_count}"
+            return too_large(spec.asked, cluster.device_count)
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
@@ -147,17 +148,18 @@ class Philly(Policy):
             over = "borrow what others want" if shares.allowed(tenant, size) else "hold too many"
             return Reason(
                 "fair share",
-                f"tenant {tenant or '(none)'} has {shares.used[tenant]} devices of a quota of "
+                f"tenant {tenant or '(none)'} has {devices(shares.used[tenant])} of a quota of "
                 f"{shares.quota(tenant):.4g}; with {size} more it would {over}",
             )
         level = self._rules.tries
         puts_up = "any place" if wait.tries >= level[1] else "up to twice the nodes it needs"
         puts_up = "as few nodes as it needs" if wait.tries < level[0] else puts_up
+        free = snapshot.free.total
         return Reason(
-            "devices" if size > snapshot.free.total else "fragmentation",
-            f"it asks for {size} devices and {snapshot.free.total} are free; {wait.tries} tries "
-            f"failed, it now looks for {puts_up} and tries again in "
-            f"{max(wait.next_try_at - snapshot.now, 0.0):g} s",
+            "devices" if size > free else "fragmentation",
+            f"it asks for {devices(size)} and {free} {are(free)} free; "
+            f"{several(wait.tries, 'try', 'tries')} failed, it now looks for {puts_up} and tries "
+            f"again in {max(wait.next_try_at - snapshot.now, 0.0):g} s",
         )
 
 

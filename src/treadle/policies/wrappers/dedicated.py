@@ -14,6 +14,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import are, several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes, free_after
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -58,20 +59,22 @@ class Dedicated(Wrapper):
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked
+        free = snapshot.free.total
         reason = self.inner.why(self.inside(snapshot), job)
-        if row.allocation is not None or size > snapshot.free.total or reason.cause == "order":
+        if row.allocation is not None or size > free or reason.cause == "order":
             return reason
         if size >= self._large and _empty(snapshot.free, size) is None:
             return Reason(
                 "fragmentation",
-                f"it asks for {size} devices and {snapshot.free.total} are free, but jobs from "
-                f"{self._large} devices on get nodes to themselves, and too few are empty",
+                f"it asks for {several(size, 'device')} and {free} {are(free)} free, but jobs from "
+                f"{several(self._large, 'device')} on get nodes to themselves, and too few are "
+                "empty",
             )
         beside = self._beside_large(snapshot)
-        if size > snapshot.free.total - len(beside):
+        if size > free - len(beside):
             return Reason(
                 "fragmentation",
-                f"it asks for {size} devices, and {len(beside)} of the {snapshot.free.total} free "
+                f"it asks for {several(size, 'device')}, and {len(beside)} of the {free} free "
                 f"ones are beside jobs that have their nodes to themselves",
             )
         return reason

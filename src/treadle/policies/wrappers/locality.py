@@ -15,6 +15,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import devices
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.wrappers.views import free_after, plain, starts
 from treadle.policies.wrappers.wrapper import Refusing
@@ -63,12 +64,12 @@ class Locality(Refusing):
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked
         until = self._patient_until(row)
         if row.allocation is None and until > snapshot.now and size <= snapshot.free.total:
-            devices = self._anywhere.place(snapshot.free, size)
-            nodes, needed = len({d.node for d in devices or ()}), nodes_needed(snapshot.free, size)
+            found = self._anywhere.place(snapshot.free, size)
+            nodes, needed = len({d.node for d in found or ()}), nodes_needed(snapshot.free, size)
             if nodes > needed:
                 return Reason(
                     "fragmentation",
-                    f"it asks for {size} devices, which are free on {nodes} nodes and would fit "
+                    f"it asks for {devices(size)}, which are free on {nodes} nodes and would fit "
                     f"on {needed}; it waits for that up to {until - snapshot.now:g} s more, "
                     f"{100 * self._share:g} % of its predicted run time, then takes any free "
                     "devices",

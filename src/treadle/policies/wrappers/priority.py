@@ -3,8 +3,8 @@
 The inner policy is asked once for each priority there is, from the highest down: about the jobs of
 that priority alone, on the devices that higher ones left. It first sees only what is free. If
 a job of that priority still waits, it sees the devices of lower priorities as well, as if those
-had let go; a job that loses devices that way waits for its own turn further down. A priority that
-asks for no more than is free therefore moves no other job.
+had released them; a job that loses devices that way waits for its own turn further down. A priority
+that asks for no more than is free therefore moves no other job.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -68,8 +69,8 @@ class Priorities(Remembering):
             return self.inner.why(snapshot._replace(memory=memory), job)
         higher = sum(1 for other in snapshot.waiting() if other.spec.priority > own)
         if higher:
-            jobs = "1 waiting job has" if higher == 1 else f"{higher} waiting jobs have"
-            return Reason("rank", f"{jobs} a higher priority than its {own}")
+            others = several(higher, "waiting job has", "waiting jobs have")
+            return Reason("rank", f"{others} a higher priority than its {own}")
         seen = self._view(snapshot, {}, own, taking=False)
         return self.inner.why(seen._replace(memory=memory), job)
 
@@ -155,7 +156,7 @@ def _as_changes(
     result: dict[JobId, Allocation | None] = {}
     for identity, row in seen.jobs.items():
         if row.allocation is None and snapshot.jobs[identity].allocation is not None:
-            result[identity] = None  # Let go in the view, unless the answer gives it something.
+            result[identity] = None  # Stopped in the view, unless the answer gives it something.
     return result | dict(changes)
 
 

@@ -17,6 +17,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import devices, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes, free_after, starts
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -68,16 +69,16 @@ class Elsewhere(Wrapper):
         if row.allocation is None and row.ready_at > now:
             return Reason(
                 "order",
-                f"it failed {_times(row.failures)} and is tried again in {row.ready_at - now:g} s, "
+                f"it failed {times(row.failures)} and is tried again in {row.ready_at - now:g} s, "
                 f"or as soon as a job of lower priority would start",
             )
         if row.allocation is None and self._patient(row, now):
-            devices = self._placement.place(snapshot.free, row.spec.asked)
+            usual = self._placement.place(snapshot.free, row.spec.asked)
             found = self._elsewhere(snapshot.free, row, row.spec.asked)
-            if devices is not None and found is None:
+            if usual is not None and found is None:
                 return Reason(
                     "fragmentation",
-                    f"it asks for {row.spec.asked} devices and failed on {', '.join(row.avoid)}; "
+                    f"it asks for {devices(row.spec.asked)} and failed on {', '.join(row.avoid)}; "
                     f"it waits for others up to {self._patient_until(row) - now:g} s more",
                 )
         return self.inner.why(snapshot, job)
@@ -117,10 +118,6 @@ class Elsewhere(Wrapper):
 
     def _patient_until(self, job: Job) -> float:
         return max(job.since_at, job.ready_at) + self._patience_s
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _suspected(device: Device, job: Job) -> bool:

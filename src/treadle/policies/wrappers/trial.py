@@ -17,6 +17,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import letting_go, plain
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -84,9 +85,9 @@ class TrySmall(Remembering):
         if row.allocation is None and _untried(row):
             return Reason(
                 "devices",
-                f"it asks for {asked} devices and is to be tried on 1 first; "
+                f"it asks for {several(asked, 'device')} and is to be tried on 1 first; "
                 f"{len(trials)} of {self._pool} trials are under way, "
-                f"{snapshot.free.total} devices are free",
+                f"{several(snapshot.free.total, 'device is', 'devices are')} free",
             )
         return self.inner.why(self.inside(snapshot), job)
 

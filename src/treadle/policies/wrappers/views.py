@@ -14,13 +14,13 @@ Changes = Mapping[JobId, Allocation | None]
 
 
 def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
-    """As if these had let go of their devices, which they share with no other job, and waited."""
+    """As if these jobs waited and their devices, which no other job shares, were free."""
     if not jobs:
         return snapshot
     free, ranking = snapshot.free.copy(), snapshot.ranking.copy()
     rows, tenants = dict(snapshot.jobs), dict(snapshot.tenants)
     for job in jobs:
-        assert job.allocation is not None, "only a job that holds devices can let go"
+        assert job.allocation is not None, "only a job that holds devices can release them"
         free.give(job.allocation.devices)
         for device in job.allocation.devices:
             del tenants[device]
