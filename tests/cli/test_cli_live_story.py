@@ -305,11 +305,7 @@ def test_what_was_recorded_can_be_studied(machine: Home) -> None:
     assert machine.treadle("wait", "a").code == 0
     machine.done("journal", "-o", "live.jsonl")
     assert machine.done("analyze", "live.jsonl").startswith("Analysis of live.jsonl\n1 job")
-<<<<<<< HEAD
-    assert "AttemptEnded" in machine.done("events", "--job", "1")
-=======
     assert "job 1 finished" in machine.done("events", "--job", "1")
->>>>>>> aea215b43f451343ec2d119699ede97fa7f8a0e1
     assert machine.done("usage", "--csv").splitlines()[0] == (
         "user,tenant,jobs,allocated_h,used_h,failed_h"
     )

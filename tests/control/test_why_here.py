@@ -216,11 +216,7 @@ def test_draining(tmp_path: Path) -> None:
             False,
             1,
         )
-<<<<<<< HEAD
-        with pytest.raises(ConflictError, match="is draining and takes no jobs"):
-=======
         with pytest.raises(ConflictError, match="the daemon is draining and takes no jobs"):
->>>>>>> aea215b43f451343ec2d119699ede97fa7f8a0e1
             await live.submit(ME, bash("true"))
         await live.cancel(ME, first)
         await asyncio.wait_for(live.stopped.wait(), 30)

@@ -1,17 +1,19 @@
 """The whole controller on an engine in memory: gates, reasons, ends, learning, adoption."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, OTHER, Desktop, play, play_on
+from tests.unit.control.memory import ME, OTHER, PATIENCE, Bench, play, play_on
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.loop import PLACEMENT, PolicyInCharge
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
+from treadle.core.errors import EngineError
 from treadle.core.scheduler import Scheduler
 from treadle.engines.memory_world import MemoryWorld
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
 from treadle.wire.jobs import JobChange, JobRequest, Report, State
 from treadle.wire.machine import Role, Who
@@ -24,7 +26,7 @@ RUNS, DONE = State.RUNNING, State.SUCCEEDED
 
 
 def test_a_job_starts_after_the_one_it_depends_on(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         first = await here.submit("forever")
         second = await here.submit("true", after=(first,))
         await here.reached(first, RUNS)
@@ -37,7 +39,7 @@ def test_a_job_starts_after_the_one_it_depends_on(tmp_path: Path) -> None:
 
 
 def test_a_dependency_that_failed_can_be_dropped(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         first = await here.submit("exit", "3", retries=0)
         await here.reached(first, State.FAILED)
         second = await here.submit("true", after=(first,))
@@ -52,7 +54,7 @@ def test_a_dependency_that_failed_can_be_dropped(tmp_path: Path) -> None:
 
 
 def test_an_array_keeps_to_its_limit(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         answer = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
         await here.reached(answer.jobs[1], RUNS)
         await here.settle()
@@ -69,7 +71,7 @@ def test_an_array_keeps_to_its_limit(tmp_path: Path) -> None:
 
 
 def test_an_end_becomes_a_record_with_its_verdict(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         text = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
         job = await here.submit(*text.split(), retries=3)
         await here.reached(job, State.FAILED)
@@ -90,7 +92,7 @@ def test_an_end_becomes_a_record_with_its_verdict(tmp_path: Path) -> None:
 def test_an_end_from_outside_keeps_its_name(
     tmp_path: Path, how: How, state: State, shown: str
 ) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever", retries=0)
         await here.reached(job, RUNS)
         here.memory.finish(job, 137, how)
@@ -101,7 +103,7 @@ def test_an_end_from_outside_keeps_its_name(
 
 
 def test_a_command_that_cannot_be_launched_is_not_tried_again(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("no-such-command", retries=3)
         await here.reached(job, State.FAILED)
         detail = here.live.job(job)
@@ -112,7 +114,7 @@ def test_a_command_that_cannot_be_launched_is_not_tried_again(tmp_path: Path) ->
 
 
 def test_a_cancelled_job_is_cancelled_however_its_attempt_ends(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever")
         await here.reached(job, RUNS)
         here.memory.hang(job)
@@ -128,7 +130,7 @@ def test_a_cancelled_job_is_cancelled_however_its_attempt_ends(tmp_path: Path) -
 def test_a_job_on_a_lost_node_starts_again_on_another(tmp_path: Path) -> None:
     world = MemoryWorld.of(Node("one", 1, "none"), Node("two", 1, "none"))
 
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever", retries=3)
         await here.reached(job, RUNS)
         (device,) = here.live.job(job).job.devices
@@ -148,7 +150,7 @@ def test_a_job_on_a_lost_node_starts_again_on_another(tmp_path: Path) -> None:
 
 
 def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit(
             "announce", "size", ";", "forever", devices="1..4", resumable=True, ranks="one"
         )
@@ -156,14 +158,25 @@ def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -
         other = await here.submit("forever", devices="2")
         await here.reached(other, RUNS)
         await here.settle()
-        view = here.live.job(job).job
+        detail = here.live.job(job)
+        view = detail.job
         assert (len(view.devices), view.attempts, view.resizes) == (2, 1, 1)
+        assert [attempt.devices for attempt in detail.attempts] == [view.devices]
+        gauge = here.live.context.learner.gauge(job)
+        assert gauge is not None
+        assert gauge.size == 2
+        before_s = here.live.context.jobs.records[job].device_s
+        assert before_s > 0  # the time on four devices is counted as such
+        here.memory.finish(job)
+        await here.reached(job, DONE)
+        ended = here.live.job(job).job
+        assert before_s <= ended.device_s <= before_s + 2 * ended.running_s
 
     play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
 
 
 def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever", devices="1..4", resumable=True, ranks="one")
         await here.reached(job, RUNS)
         other = await here.submit("forever", devices="2")
@@ -182,12 +195,12 @@ def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) 
 def test_an_avoided_device_is_the_reason_and_stays_so_over_a_restart(tmp_path: Path) -> None:
     world = MemoryWorld.of(Node("here", 1, "none"))
 
-    async def first(here: Desktop) -> None:
+    async def first(here: Bench) -> None:
         node = await here.live.manage(ME, "here:0", "avoid")
         assert node.devices[0].state == "avoided"
         await here.settle()
 
-    async def second(here: Desktop) -> None:
+    async def second(here: Bench) -> None:
         job = await here.submit("true")
         await here.settle()
         why = here.live.why(job)
@@ -201,7 +214,7 @@ def test_an_avoided_device_is_the_reason_and_stays_so_over_a_restart(tmp_path: P
 
 
 def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         device = Device("here", 0)
         here.memory.close_device(device, "foreign", "process 7 of anna is on device here:0")
         job = await here.submit("true")
@@ -217,7 +230,7 @@ def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         fresh = await here.live.dry_run(ME, JobRequest(command=("forever",)))
         assert fresh.notes[-1] == "no history; assuming 1 h"
         job = await here.submit("forever")
@@ -232,7 +245,7 @@ def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> N
 
 
 def test_printed_progress_and_reports_are_heard(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever", resumable=True)
         await here.reached(job, RUNS)
         here.memory.write(job, b"step 45/100 loss 0.5\n")
@@ -257,7 +270,7 @@ def test_printed_progress_and_reports_are_heard(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_or_an_admin_changes_a_job(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         job = await here.submit("forever")
         with pytest.raises(NotAllowedError, match=f"job {job} is me's"):
             await here.live.change(OTHER, job, JobChange(name="mine"))
@@ -273,13 +286,13 @@ def test_only_the_owner_or_an_admin_changes_a_job(tmp_path: Path) -> None:
 def test_a_new_controller_takes_over_what_runs_and_what_ended(tmp_path: Path) -> None:
     world = MemoryWorld.of(Node("here", 2, "none"))
 
-    async def first(here: Desktop) -> None:
+    async def first(here: Bench) -> None:
         for _ in range(3):
             await here.submit("forever")
         await here.reached("2", RUNS)
         await here.settle()
 
-    async def second(here: Desktop) -> None:
+    async def second(here: Bench) -> None:
         assert [here.state(job) for job in ("1", "2", "3")] == [RUNS, RUNS, State.PENDING]
         here.memory.finish("1")
         await here.reached("1", DONE)
@@ -290,28 +303,86 @@ def test_a_new_controller_takes_over_what_runs_and_what_ended(tmp_path: Path) ->
     play_on(world, second, tmp_path)
 
 
+def test_the_output_of_a_failed_job_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        async def broken(*_: object, **__: object) -> None:
+            raise EngineError("the node does not answer", retryable=True)
+
+        job = await here.submit("forever", retries=0)
+        await here.reached(job, RUNS)
+        here.memory.output = broken  # type: ignore[assignment]
+        here.memory.finish(job, 1)
+        await here.reached(job, State.FAILED)
+        assert not here.live.stopped.is_set()
+
+    play(story, tmp_path)
+
+
+def test_a_node_that_is_gone_at_a_restart_is_a_lost_node(tmp_path: Path) -> None:
+    nodes = Node("one", 1, "none"), Node("two", 1, "none")
+    world = MemoryWorld.of(*nodes)
+
+    async def first(here: Bench) -> None:
+        for _ in range(2):
+            await here.submit("forever", retries=3)
+        await here.reached("2", RUNS)
+        await here.settle()
+
+    async def second(here: Bench) -> None:
+        await here.settle()
+        states = sorted(str(here.state(job)) for job in ("1", "2"))
+        assert states == ["PENDING", "RUNNING"]
+        assert [event.kind for event in here.live.events(limit=1000).events].count("NodeLost") == 1
+
+    play_on(world, first, tmp_path)
+    del world.nodes["two"]
+    play_on(world, second, tmp_path)
+    play_on(world, second, tmp_path)  # It is told once.
+
+
 def test_the_journal_alone_gives_every_record(tmp_path: Path) -> None:
-    async def story(here: Desktop) -> None:
+    async def story(here: Bench) -> None:
         good = await here.submit("true")
         bad = await here.submit("exit", "3", retries=0)
+        words = ["echo", "NCCL", "error:", "unhandled", "system", "error", ";", "exit", "1"]
+        again_and_again = await here.submit(*words, retries=2)
         await here.reached(good, DONE)
         await here.reached(bad, State.FAILED)
+        await here.reached(again_and_again, State.FAILED)
         member = (await here.live.submit(ME, JobRequest(command=("true",), array="0-2%1"))).jobs[-1]
         await here.reached(member, DONE)
+        elastic = await here.submit("forever", devices="1..4", resumable=True, ranks="one")
+        await here.reached(elastic, RUNS)
+        await here.live.report(
+            Who(user="me", role=Role.VIEWER, job=elastic),
+            elastic,
+            Report(step=5, total=10, checkpoint=5),
+        )
+        high = await here.submit("forever", devices="3", priority=5)
+        await here.reached(high, RUNS)
         waiting = await here.submit("forever", held=True)
         await here.live.change(ME, waiting, JobChange(name="later", time_limit_s=60.0))
         await here.live.cancel(ME, await here.submit("forever"))
+        here.memory.finish(high)
+        await here.reached(high, DONE)
         await here.settle()
-        await asyncio.sleep(0)
-        context, store = here.live.context, here.live.context.store
-        policy = PolicyInCharge().make("backfill", PLACEMENT, context.belief)
-        empty = Scheduler(
-            policy, first_cluster(store, context.cluster), retry=context.scheduler.retry
-        )
-        again = Rebuilt(empty).apply(store.lines(0, limit=1000))
-        stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=100)}
-        assert {**again.ended, **again.jobs.records} == stored
-        rows = [row for job in stored for row in store.attempts(job)]
-        assert again.attempts == {(row.job, row.number): row for row in rows}
+        check_replay(here)
 
-    play(story, tmp_path)
+    play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+
+
+def check_replay(here: Bench) -> None:
+    """What the store holds follows from the journal and the rules, and from nothing else."""
+    context, store = here.live.context, here.live.context.store
+    policy = PolicyInCharge().make(context.charge.policy, PLACEMENT, context.belief)
+    retry = Classified(live_verdicts(shipped()), PATIENCE)
+    empty = Scheduler(policy, first_cluster(store, context.cluster), retry=retry)
+    again = Rebuilt(empty).apply(store.lines(0, limit=10_000))
+    stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=100)}
+    assert {**again.ended, **again.jobs.records} == stored
+    rows = [row for job in stored for row in store.attempts(job)]
+    assert len(rows) > len(stored) - 2
+    assert again.attempts == {(row.job, row.number): row for row in rows}
+    learned = {row.key: row.body for row in again.learner.profiles.changes(0.0)}
+    assert learned == {row.key: row.body for row in store.profiles(1000)}
+    assert learned

@@ -1,7 +1,6 @@
 """Why a job waits or holds what it holds, word for word."""
 
 import pytest
-from treadle.policies.base.why_waiting import why_waiting
 
 from tests.unit.stories import Story, Told
 from treadle.core.allocation import Allocation
@@ -9,6 +8,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import JobCancelled, JobSubmitted, NodeLost
 from treadle.core.snapshot import Reason, Schedule
 from treadle.policies.base.placement import placement
+from treadle.policies.base.why_waiting import why_waiting
 from treadle.testing.builders import job
 
 

@@ -1,7 +1,6 @@
 """Makes the parts of a live controller and connects them."""
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from treadle.control.jobs import (
     JobTable,
     Launcher,
     Restored,
-    check_nodes,
+    nodes_at_start,
     restore,
 )
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
@@ -30,6 +29,7 @@ from treadle.control.loop import (
     Inbox,
     MonotonicClock,
     PolicyInCharge,
+    Published,
     Stamp,
     belief_on,
     wall,
@@ -42,7 +42,6 @@ from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
-from treadle.store.rows import JournalRow
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 
@@ -82,10 +81,6 @@ class Parts:
     token_key: bytes
 
 
-# Called with new lines of the journal, once they are on disk.
-Published = Callable[[Sequence[JournalRow]], None]
-
-
 def assemble(store: Store, settings: LiveSettings, published: Published) -> Parts:
     """Everything, as the last controller left it, or fresh."""
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,10 +92,10 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     engine = settings.engine(
         EngineContext(controls=link, clock=clock, root=settings.root, options=settings.options)
     )
-    check_nodes(store, engine.nodes())
-    belief = belief_on(Cluster(engine.nodes()))
+    cluster = Cluster(nodes_at_start(store, engine.nodes()))
+    belief = belief_on(cluster)
     charge, condition = PolicyInCharge(), Condition()
-    state = _state(store, settings, charge, belief, Cluster(engine.nodes()))
+    state = _state(store, settings, charge, belief, cluster)
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
     ends = EndCompletion(

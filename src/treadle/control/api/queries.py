@@ -242,7 +242,7 @@ def _problem(context: Context) -> str:
         return f"the store cannot be written: {context.condition.store_error}"
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
-    return context.condition.machine_error
+    return ""
 
 
 def _passes(record: JobRecord, state: State, wanted: JobFilter) -> bool:

@@ -56,7 +56,8 @@ class Life:
             loop.create_task(self._controller.run(), name="controller"),
             loop.create_task(self._look_after(), name="looking after jobs"),
         ]
-        self._tasks[0].add_done_callback(self._controller_ended)
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
@@ -75,16 +76,15 @@ class Life:
         """The nodes as the store keeps them; changes since the last time become facts."""
         context = self._context
         nodes = context.engine.nodes()
-        now = text_of(nodes)
         before = context.store.setting(NODES)
         if before is None:
+            now = text_of(nodes)
             return {NODES: now, FIRST_NODES: now}
-        if before != now:  # The journal must say so.
-            names = {node.name for node in nodes}
-            old = nodes_of(before)
-            context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
-            context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
-        return {NODES: now}
+        old, names = nodes_of(before), {node.name for node in nodes}
+        # The store follows when these are committed, so that the journal never misses one.
+        context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
+        context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
+        return {}
 
     async def _look_after(self) -> None:
         context = self._context
@@ -95,9 +95,9 @@ class Life:
                 tidy_at += TIDY_EVERY_S
                 await context.commit.tidy()
                 await self._accounts.write_used()
+            context.learner.device_use.see(context.engine.measurements())
             try:
                 await self._parts.progress.look()
-                context.learner.device_use.see(context.engine.measurements())
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
             context.inbox.tell(*context.gates.look_again(context.jobs.records))
@@ -109,10 +109,10 @@ class Life:
         jobs = self._context.scheduler.jobs.values()
         return any(job.allocation is not None for job in jobs)
 
-    def _controller_ended(self, task: "asyncio.Task[None]") -> None:
-        """A controller that cannot go on leaves, so that the next one takes over."""
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        """A controller that cannot continue leaves, so that the next one takes over."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the controller ended: %s", error, exc_info=error)
+            logger.error("%s ended: %s", task.get_name(), error, exc_info=error)
             self.stopped.set()
 
     def _policy_failed(self, now: float, error: Exception) -> None:

@@ -64,7 +64,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         submitted_at=record.submitted_at,
         started_at=record.started_at,
         running_s=record.ran_s + held_s,
-        device_s=record.device_s + held_s * len(devices),
+        device_s=record.device_s + max(0.0, held_s - record.counted_s) * len(devices),
         attempts=record.attempts,
         resizes=record.resizes,
         failures=record.failures,

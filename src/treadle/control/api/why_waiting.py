@@ -190,6 +190,10 @@ def _opening(context: Context, device: Device) -> str:
     match _cause(context, device):
         case "avoided":
             return f"treadle device {device} manage (for admins) opens it again"
+        case "excluded":
+            return f"treadle device {device} manage (for admins) opens it for this run"
+        case "unseen":
+            return f"{device} opens again as soon as its driver answers"
         case "quarantined":
             return f"treadle device {device} unquarantine (for admins), once it is clean"
         case _:

@@ -33,6 +33,12 @@ def started(row: AttemptRow, at: float) -> AttemptRow:
     return row._replace(started_at=at, body=attempt_body(view))
 
 
+def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
+    """An attempt that changed its devices without a restart."""
+    view = AttemptView(number=row.number, devices=devices, started_at=row.started_at or 0.0)
+    return row._replace(devices=devices, body=attempt_body(view))
+
+
 def closed(
     row: AttemptRow, ended: AttemptEnded, failure: FailureView | None, at: float
 ) -> AttemptRow:

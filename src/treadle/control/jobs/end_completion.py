@@ -4,15 +4,16 @@ An engine reports what it saw. What only the controller knows is added here: the
 classifier on the end of the output, the last progress, and what the next attempt can build on.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import JobLearner
+from treadle.control.learning import JobLearner, output_tail
 from treadle.core.attempt import How, Verdict
-from treadle.core.errors import InvalidInputError
-from treadle.core.events import AttemptEnded
+from treadle.core.events import AttemptEnded, Event, JobUpdated
+from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
@@ -22,12 +23,13 @@ from treadle.failures.retry import LAUNCHING, UNKNOWN
 from treadle.failures.rules import RuleTable
 from treadle.failures.tail import LIMIT_BYTES
 from treadle.failures.verdict import Exit
-from treadle.failures.verdict import Verdict as Classified
+from treadle.failures.verdict import Verdict as RuleVerdict
+from treadle.journal.facts import RecordFact
 from treadle.store.rows import AttemptRow
 
 RANKS_MAX = 1024  # whose output is read for a verdict
 # Ends from outside, in the words of the classifier.
-_TOLD = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
+_KNOWN_REASONS = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
 
 
 class EndCompletion:
@@ -52,8 +54,13 @@ class EndCompletion:
         self._clock = clock
         self._wall = wall
 
-    async def complete(self, ended: AttemptEnded) -> AttemptEnded:
-        """The whole fact; as it is if nothing is known of the attempt any more."""
+    async def complete(
+        self, ended: AttemptEnded, earlier: Sequence[Event | RecordFact] = ()
+    ) -> AttemptEnded:
+        """The whole fact; as it is if nothing is known of the attempt any more.
+
+        earlier: facts that the scheduler will take before this one.
+        """
         record = self._jobs.records.get(ended.job)
         if record is None:
             return ended
@@ -62,18 +69,25 @@ class EndCompletion:
         newest = not ended.attempt or not self._jobs.overtaken(attempt)
         verdict = await self._verdict(ended)
         safe = self._safe_share(record, ended) if newest else record.safe
-        job = self._scheduler.jobs.get(ended.job)
         return replace(
             ended,
             started_at=ended.started_at or (row.started_at if row else None),
             ran_s=self._ran_s(record, row, ended, newest=newest),
             ended_at=self._wall() if ended.ended_at is None else ended.ended_at,
-            iterations_done=0.0 if job is None else safe * job.spec.iterations,
+            iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
             progress=self._learner.progress(ended.job) if newest and ended.attempt else None,
             busy=self._learner.device_use.mean(attempt),
         )
+
+    def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
+        """The work of a job, as the scheduler will count it when it takes the end."""
+        changed = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
+        specs = [spec.iterations for spec in changed if spec.id == job]
+        row = self._scheduler.jobs.get(job)
+        known = [] if row is None else [row.spec.iterations]
+        return [0.0, *known, *specs][-1]
 
     def _safe_share(self, record: JobRecord, ended: AttemptEnded) -> float:
         """The share of the work that the next attempt can build on."""
@@ -108,7 +122,7 @@ class EndCompletion:
         ended_at = self._wall() if ended.ended_at is None else ended.ended_at
         return min(most_s, max(0.0, ended_at - started_at))
 
-    async def _verdict(self, ended: AttemptEnded) -> Classified | None:
+    async def _verdict(self, ended: AttemptEnded) -> RuleVerdict | None:
         """Why it failed; None if it did not."""
         if ended.how in (How.STOPPED, How.REPLACED):
             return None
@@ -116,25 +130,20 @@ class EndCompletion:
             return None
         if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
             return LAUNCHING[ended.how.value]
-        texts = {}
-        for rank in range(min(len(ended.codes), RANKS_MAX)):
-            if lines := await self._last_lines(AttemptId(ended.job, ended.attempt), rank):
-                texts[str(rank)] = lines
-        exits = {"": Exit.of(ended.code or 0, _TOLD.get(ended.how, ""))}
+        attempt, ranks = AttemptId(ended.job, ended.attempt), range(len(ended.codes))[:RANKS_MAX]
+        found = await asyncio.gather(*(self._last_lines(attempt, rank) for rank in ranks))
+        texts = {str(rank): lines for rank, lines in zip(ranks, found, strict=True) if lines}
+        exits = {"": Exit.of(ended.code or 0, _KNOWN_REASONS.get(ended.how, ""))}
         verdict = classify_ranks(texts, exits, self._rules)
         return verdict if verdict.rule != "finished" else UNKNOWN
 
     async def _last_lines(self, attempt: AttemptId, rank: int) -> list[str]:
-        try:
-            end = await self._engine.output(attempt, rank, offset=-LIMIT_BYTES, limit=LIMIT_BYTES)
-        except InvalidInputError:
-            return []  # It wrote nothing.
-        data = end.data
-        if end.offset > 0 and b"\n" in data[:-1]:
-            data = data[data.index(b"\n") + 1 :]  # The first line is cut.
+        data, cut = await output_tail(self._engine, attempt, rank, LIMIT_BYTES)
+        if cut and b"\n" in data[:-1]:
+            data = data[data.index(b"\n") + 1 :]  # The first line is not whole.
         return clean(data.decode("utf-8", errors="replace"))
 
 
-def _plain(verdict: Classified) -> Verdict:
+def _plain(verdict: RuleVerdict) -> Verdict:
     evidence = "" if verdict.evidence is None else verdict.evidence.text
     return Verdict(str(verdict.kind), verdict.rule, verdict.sentence, str(verdict.advice), evidence)

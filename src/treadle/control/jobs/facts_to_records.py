@@ -7,7 +7,7 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.attempts import called_off, closed, opened, started
+from treadle.control.jobs.attempts import called_off, closed, moved, opened, started
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.learning import JobLearner, keys_of
@@ -34,6 +34,7 @@ from treadle.journal.facts import (
     JobEdited,
     RecordFact,
 )
+from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import FailureView, Progress, State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
@@ -92,20 +93,38 @@ class Reducer:
                 _asked(record, fact)
 
     def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
-        number = record.launched.get(fact.action, 0)
+        number = fact.attempt or record.launched.get(fact.action, 0)
         attempt = self._jobs.open.get(AttemptId(record.id, number))
         if attempt is None:
             return
-        record.changes = fact.changes
-        self._learner.begin(
-            record.id, fact.action, len(attempt.devices), share=record.safe, now=now
-        )
+        record.changes, record.running, record.resizing = fact.changes, number, False
+        for row in self._jobs.open_of(record.id):
+            # Ordered for a change that this attempt made itself.
+            if row.number > number and row.started_at is None and row.action <= fact.action:
+                self._jobs.put_attempt(called_off(row, at))
         if attempt.started_at is None:
             # A clock that was set back must not make a job start before it was submitted.
             record.started_at = record.started_at or max(at, record.submitted_at)
-            record.began_s = now
-            record.resizing = False
-            self._jobs.put_attempt(started(attempt, at))
+            record.began_s, record.counted_s = now, 0.0
+            record.starts += 1
+            attempt = started(attempt, at)
+            self._jobs.put_attempt(attempt)
+        self._changed_live(record, attempt, now)
+        size = len(self._jobs.open[AttemptId(record.id, number)].devices)
+        self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
+
+    def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
+        """If the attempt itself moved to other devices: count those it had until now."""
+        job = self._scheduler.jobs.get(record.id)
+        if job is None or job.allocation is None or job.phase is not Phase.RUNNING:
+            return
+        devices = tuple(map(str, job.allocation.devices))
+        if devices == attempt.devices or record.began_s is None:
+            return
+        passed_s = max(0.0, now - record.began_s - record.counted_s)
+        record.device_s += passed_s * len(attempt.devices)
+        record.counted_s += passed_s
+        self._jobs.put_attempt(moved(attempt, devices))
 
     def _progressed(self, record: JobRecord, fact: JobProgressed) -> None:
         said = fact.progress
@@ -129,13 +148,14 @@ class Reducer:
             if row.started_at is not None:
                 ran_s = fact.ran_s or 0.0
                 record.started_at = record.started_at or max(row.started_at, record.submitted_at)
+                record.starts += attempt.started_at is None  # It ended before its start was seen.
                 record.ran_s += ran_s
-                record.device_s += ran_s * len(attempt.devices)
+                record.device_s += max(0.0, ran_s - record.counted_s) * len(attempt.devices)
         elif fact.attempt:
             return
         if fact.attempt and self._jobs.overtaken(key):
             return
-        record.began_s, record.changes = None, ()
+        record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
         self._learner.end(record.id)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown
@@ -149,7 +169,7 @@ class Reducer:
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
         keys = keys_of(record.owner, record.model, record.command)
-        self._learner.learn(keys, fact, size=size, only=record.attempts == 1)
+        self._learner.learn(keys, fact, size=size, only=record.starts <= 1)
         self._learner.device_use.forget(AttemptId(record.id, fact.attempt))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
@@ -208,9 +228,8 @@ class Reducer:
 
     def _call_off(self, record: JobRecord, at: float) -> None:
         """Close attempts that were ordered and never launched."""
-        for number in record.launched.values():
-            attempt = self._jobs.open.get(AttemptId(record.id, number))
-            if attempt is not None and attempt.started_at is None:
+        for attempt in self._jobs.open_of(record.id):
+            if attempt.started_at is None:
                 self._jobs.put_attempt(called_off(attempt, at))
 
 

@@ -78,14 +78,17 @@ class JobTable:
 
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)
-        return AttemptId(identity, record.attempts) if record and record.attempts else None
+        number = 0 if record is None else record.running or record.attempts
+        return AttemptId(identity, number) if number else None
+
+    def open_of(self, identity: JobId) -> list[AttemptRow]:
+        """Attempts of a job that have not ended, in order."""
+        return [row for (job, _), row in sorted(self.open.items()) if job == identity]
 
     def overtaken(self, attempt: AttemptId) -> bool:
         """Whether a later attempt of the job has started since."""
-        return any(
-            job == attempt.job and number > attempt.number and row.started_at is not None
-            for (job, number), row in self.open.items()
-        )
+        later = (row for row in self.open_of(attempt.job) if row.number > attempt.number)
+        return any(row.started_at is not None for row in later)
 
     def shown_state(self, record: JobRecord) -> State:
         """The state as people see it: an end only once it is on disk, because they act on it."""

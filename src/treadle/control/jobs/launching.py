@@ -67,7 +67,7 @@ class Launcher:
             stop_signal=record.stop_signal,
             grace_s=record.grace_s,
             time_limit_s=left_s,
-            resumed=record.attempts > 1,
+            resumed=record.starts > 0,
             iterations_done=record.safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )

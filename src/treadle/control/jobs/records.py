@@ -58,6 +58,8 @@ class JobRecord:
     started_at: float | None = None  # first
     ended_at: float | None = None
     attempts: int = 0  # orders to launch so far
+    starts: int = 0  # attempts of which anything ran
+    running: int = 0  # the attempt that runs now; 0: none
     launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
     size: int = 0  # devices of the newest attempt
@@ -66,6 +68,7 @@ class JobRecord:
     began_s: float | None = None  # when the newest attempt began, by the run's own clock
     ran_s: float = 0.0  # seconds of attempts that have ended
     device_s: float = 0.0  # the same of device-seconds
+    counted_s: float = 0.0  # of the running attempt, seconds that device_s has already
     failures: int = 0
     exit: int | None = None
     cancelled: bool = False  # a user asked for that

@@ -63,26 +63,38 @@ def restore(
     return Restored(gates.restore(jobs.records, scheduler.blocked), closed)
 
 
-def check_nodes(store: Store, nodes: Sequence[Node]) -> None:
-    """Refuse to start without the devices that jobs hold."""
+def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes that the restored state needs: those of now, and lost ones that jobs hold.
+
+    Refuses to start where jobs would lose their devices by a mistake: the machine has another name
+    or other devices than before.
+    """
     text = store.setting(NODES)
     held = _held(kept_of(row) for row in store.active())
     if text is None or not held:
-        return
+        return tuple(nodes)
     before = {node.name: node for node in nodes_of(text)}
     now = {node.name: node for node in nodes}
     for device in sorted(held):
         was, there = before.get(device.node), now.get(device.node)
-        if was is None:
-            continue
-        kind = there is not None and there.device_type == was.device_type
-        if there is None or not kind or device.number >= there.device_count:
-            found = "not there" if there is None else f"{there.device_count} x {there.device_type}"
-            raise TreadleError(
-                f"jobs of this store hold devices of node {was.name} ({was.device_count} x "
-                f"{was.device_type}), which is now {found}; start with the same devices, or "
-                "cancel these jobs first"
-            )
+        if was is not None and there is not None and not _has(there, was, device):
+            raise _unlike(was, f"{there.device_count} x {there.device_type}")
+    lost = [before[name] for name in sorted({device.node for device in held} - now.keys())]
+    if lost and not before.keys() & now.keys():
+        raise _unlike(lost[0], "not there")
+    return (*nodes, *lost)
+
+
+def _has(there: Node, was: Node, device: Device) -> bool:
+    return there.device_type == was.device_type and device.number < there.device_count
+
+
+def _unlike(was: Node, found: str) -> TreadleError:
+    return TreadleError(
+        f"jobs of this store hold devices of node {was.name} ({was.device_count} x "
+        f"{was.device_type}), which is now {found}; start with the same devices and cancel these "
+        "jobs first"
+    )
 
 
 def text_of(nodes: Sequence[Node]) -> str:

@@ -1,21 +1,21 @@
 """Rebuilds records, attempts and what was learned from the journal alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import get_args
 
-from treadle.control.jobs.facts_to_records import Reducer
+from treadle.control.jobs.facts_to_records import Reducer, core_facts
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner
 from treadle.core.actions import Action
 from treadle.core.events import Event
 from treadle.core.scheduler import Scheduler
-from treadle.journal.codec import Decided, decode
+from treadle.journal.codec import Decided, Line, decode
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import AttemptRow, JournalRow
 
-_RECORD_FACTS = get_args(RecordFact)
-_EVENTS = get_args(Event)
+_FACTS = (*get_args(RecordFact), *get_args(Event))
 _ACTIONS = get_args(Action)
 
 
@@ -32,26 +32,18 @@ class Rebuilt:
         self._reducer = Reducer(self.jobs, self.learner, scheduler)
 
     def apply(self, lines: Iterable[JournalRow]) -> "Rebuilt":
-        """Apply lines in order."""
-        for line in lines:
-            self._apply(line)
+        """Apply lines in order. Those of one commit have the same moments."""
+        for (now, at), group in groupby(lines, key=lambda line: (line.at, line.wall_at)):
+            self._apply([decode(line.body)[1] for line in group], now, at)
             for row in self.jobs.take_changed_attempts():
                 self.attempts[row.job, row.number] = row
         return self
 
-    def _apply(self, line: JournalRow) -> None:
-        now, value = decode(line.body)
-        moments = {"now": now, "at": line.wall_at}
-        if isinstance(value, Decided):
-            self.scheduler.replay((), (), now, wake_at=value.moment)
-        elif isinstance(value, _RECORD_FACTS):
-            self.scheduler.replay((), (), now, wake_at=None)
-            self._reducer.apply([value], (), **moments)
-        elif isinstance(value, _EVENTS):
-            self.scheduler.replay([value], (), now, wake_at=None)
-            for record in self._reducer.apply([value], (), **moments):
-                self.jobs.drop(record)
-                self.ended[record.id] = record
-        elif isinstance(value, _ACTIONS):
-            self.scheduler.replay((), [value], now, wake_at=None)
-            self._reducer.apply((), [value], **moments)
+    def _apply(self, values: Sequence[Line], now: float, at: float) -> None:
+        facts = [value for value in values if isinstance(value, _FACTS)]
+        actions = [value for value in values if isinstance(value, _ACTIONS)]
+        wake_at = next((value.moment for value in values if isinstance(value, Decided)), None)
+        self.scheduler.replay(core_facts(facts), actions, now, wake_at=wake_at)
+        for record in self._reducer.apply(facts, actions, now=now, at=at):
+            self.jobs.drop(record)
+            self.ended[record.id] = record

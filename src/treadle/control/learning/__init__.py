@@ -2,6 +2,15 @@
 
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
+from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 
-__all__ = ["PROFILES_MAX", "Expectation", "JobLearner", "Profiles", "ProgressWatch", "keys_of"]
+__all__ = [
+    "PROFILES_MAX",
+    "Expectation",
+    "JobLearner",
+    "Profiles",
+    "ProgressWatch",
+    "keys_of",
+    "output_tail",
+]

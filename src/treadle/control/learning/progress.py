@@ -9,8 +9,8 @@ from dataclasses import replace
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.metering import Gauge
+from treadle.control.learning.output_tail import output_tail
 from treadle.core.attempt import LastProgress
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, JobProgressed, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.launch import AttemptId
@@ -68,12 +68,8 @@ class ProgressWatch:
             del self._told_at[name]
 
     async def _read(self, job: Job, attempt: AttemptId) -> None:
-        size = progress_lines.TAIL_BYTES
-        try:
-            end = await self._engine.output(attempt, 0, offset=-size, limit=size)
-        except InvalidInputError:
-            return  # It wrote nothing yet.
-        seen = progress_lines.read(end.data.decode("utf-8", errors="replace"))
+        data, _ = await output_tail(self._engine, attempt, 0, progress_lines.TAIL_BYTES)
+        seen = progress_lines.read(data.decode("utf-8", errors="replace"))
         row = self._scheduler.jobs.get(job.id)
         # While its output was read, the job may have ended or been started again.
         if seen is not None and row is not None and self._attempt(job.id) == attempt:

@@ -1,7 +1,7 @@
 """The live loop: gather facts, decide, commit, carry out."""
 
 from treadle.control.loop.clock import MonotonicClock, Stamp, wall
-from treadle.control.loop.commit import Commit, Committed, Rider
+from treadle.control.loop.commit import Commit, Committed, Published, Rider
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.controller import Controller
 from treadle.control.loop.engine_link import EngineLink
@@ -25,6 +25,7 @@ __all__ = [
     "Inbox",
     "MonotonicClock",
     "PolicyInCharge",
+    "Published",
     "Resting",
     "Rider",
     "Stamp",

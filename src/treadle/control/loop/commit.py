@@ -119,9 +119,9 @@ class Commit:
         self._riders[id(facts[-1])] = rider
         self._inbox.tell(*facts)
 
-    async def complete(self, ended: AttemptEnded) -> AttemptEnded:
+    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> AttemptEnded:
         """The end of an attempt with everything that the controller knows of it."""
-        return await self._ends.complete(ended)
+        return await self._ends.complete(ended, earlier)
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""

@@ -9,4 +9,3 @@ class Condition:
 
     draining: bool = False  # it is about to leave and starts nothing
     store_error: str = ""  # why the store cannot be written now
-    machine_error: str = ""  # why progress or devices cannot be looked at now

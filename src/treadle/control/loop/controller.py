@@ -40,7 +40,7 @@ class Facts(Protocol):
 class Steps(Protocol):
     """Makes steps durable."""
 
-    async def complete(self, ended: AttemptEnded) -> AttemptEnded:
+    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> AttemptEnded:
         """Add what the controller knows to an end that an engine reported."""
         ...
 
@@ -140,9 +140,13 @@ class Controller:
         steps = self._steps
         if steps is None:
             return facts
-        return [
-            await steps.complete(fact) if isinstance(fact, AttemptEnded) else fact for fact in facts
-        ]
+        whole: list[Fact] = []
+        for fact in facts:
+            if isinstance(fact, AttemptEnded):
+                whole.append(await steps.complete(fact, whole))
+            else:
+                whole.append(fact)
+        return whole
 
     async def _arrivals(self) -> list[Fact]:
         """Everything in the inbox. None is no fact: it only wakes the loop."""

@@ -1,0 +1,37 @@
+"""The end of what a rank wrote, through the engine; unreadable output is empty output."""
+
+import asyncio
+
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.launch import AttemptId
+from treadle.core.ports import Engine
+
+READ_WITHIN_S = 10.0  # a node that does not answer must not stop the controller
+PIECES_MAX = 8  # an output may be in several files
+
+
+async def output_tail(
+    engine: Engine, attempt: AttemptId, rank: int, limit: int
+) -> tuple[bytes, bool]:
+    """The last bytes within the limit, and whether something before them was left out."""
+    try:
+        return await asyncio.wait_for(_read(engine, attempt, rank, limit), READ_WITHIN_S)
+    except (InvalidInputError, EngineError, OSError, TimeoutError):
+        return b"", False
+
+
+async def _read(engine: Engine, attempt: AttemptId, rank: int, limit: int) -> tuple[bytes, bool]:
+    found = await engine.output(attempt, rank, offset=-limit, limit=limit)
+    data, begins = found.data, found.offset
+    for _ in range(PIECES_MAX):
+        end = begins + len(data)
+        if end >= found.size:
+            break
+        found = await engine.output(attempt, rank, offset=end, limit=limit)
+        if not found.data:
+            break
+        if found.offset > end:  # Something between was dropped.
+            data, begins = b"", found.offset
+        data += found.data
+    cut = data[-limit:]
+    return cut, begins + len(data) - len(cut) > 0

@@ -1,0 +1,82 @@
+"""Facts and orders become records: sequences that no engine of ours gives today, one by one."""
+
+from treadle.control.jobs import JobRecord, JobTable, Reducer, accepted
+from treadle.control.learning import JobLearner
+from treadle.core.actions import Action, Change, Start
+from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import AttemptEnded, JobStarted, JobSubmitted
+from treadle.core.scheduler import Scheduler
+from treadle.testing import builders
+from treadle.testing.builders import job
+from treadle.wire.jobs import State
+
+
+class Story:
+    """A scheduler that is told its orders, and the records that follow."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 4))
+        self.jobs = JobTable()
+        self.reducer = Reducer(self.jobs, JobLearner(), self.scheduler)
+        record = JobRecord(
+            id="a", number=1, name="a", owner="me", command=("x",), submitted_at=1.0, resumable=True
+        )
+        self.record = record
+        self.jobs.add(record)
+        self.facts(0.0, accepted([record]), JobSubmitted(job("a", size=2, sizes=(1, 2, 4))))
+
+    def facts(self, now: float, *facts: object) -> None:
+        core = [fact for fact in facts if type(fact).__name__ != "JobAccepted"]
+        self.scheduler.replay(core, (), now, wake_at=None)  # type: ignore[arg-type]
+        over = self.reducer.apply(list(facts), (), now=now, at=100.0 + now)  # type: ignore[arg-type]
+        for record in over:
+            self.jobs.drop(record)
+
+    def order(self, now: float, action: Action) -> None:
+        self.scheduler.replay((), [action], now, wake_at=None)
+        self.reducer.apply((), [action], now=now, at=100.0 + now)
+
+
+def on(*numbers: int, turn: int = 0) -> Allocation:
+    return Allocation(tuple(Device("n0", number) for number in numbers), turn=turn)
+
+
+def test_changes_that_an_attempt_makes_itself_leave_no_attempt_open() -> None:
+    """1. It announces that its size can change. 2. Its turn is changed, which needs a restart, and
+    before that is answered its size. 3. The engine makes the last change in the first attempt."""
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, ("size",), attempt=1))
+    story.order(2.0, Change(1, "a", on(0, 1, turn=1)))
+    story.order(2.0, Change(2, "a", on(0, 1, 2, 3, turn=1)))
+    assert [key.number for key in story.jobs.open] == [1, 2]
+    story.facts(3.0, JobStarted("a", 2, 0.0, 1.0, ("size",), attempt=1))
+    assert [key.number for key in story.jobs.open] == [1]
+    assert story.jobs.newest_attempt("a") == ("a", 1)
+    story.facts(5.0, AttemptEnded("a", 2, 1, How.EXITED, code=0, ran_s=4.0))
+    assert not story.jobs.open
+    assert story.record.state is State.SUCCEEDED
+    assert story.record.device_s == 2 * 2.0 + 2 * 4.0
+
+
+def test_a_repeated_end_changes_nothing() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    stopped = AttemptEnded("a", 0, 1, How.STOPPED, code=143, ran_s=3.0, safe=0.5)
+    story.facts(4.0, stopped)
+    once = (story.record.ran_s, story.record.device_s, story.record.safe, story.record.starts)
+    story.facts(5.0, stopped)
+    again = (story.record.ran_s, story.record.device_s, story.record.safe, story.record.starts)
+    assert again == once == (3.0, 6.0, 0.5, 1)
+
+
+def test_an_attempt_that_was_called_off_does_not_count_as_a_start() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, AttemptEnded("a", 0, 0, How.STOPPED))
+    assert (story.record.attempts, story.record.starts) == (1, 0)
+    assert not story.jobs.open
+    assert story.record.state is State.PENDING

@@ -1,0 +1,113 @@
+"""What the end of an attempt means to the scheduler, and what an allocation changes."""
+
+import pytest
+
+from treadle.core.allocation import Allocation, Host
+from treadle.core.attempt import How, LastProgress, Verdict
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import (
+    AttemptEnded,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    NodeJoined,
+)
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.testing import builders
+from treadle.testing.builders import job
+
+OOM = Verdict("resource", "gpu-out-of-memory", "It ran out of memory.", "do not retry")
+
+
+@pytest.mark.parametrize(
+    ("ended", "meaning"),
+    [
+        (AttemptEnded("a", 3, 1, How.EXITED, code=0), JobFinished("a", 3)),
+        (AttemptEnded("a", 3, 1, How.EXITED, code=1), JobFailed("a", 3, 0.0, "")),
+        (
+            AttemptEnded("a", 3, 1, How.EXITED, code=1, iterations_done=4.0, verdict=OOM),
+            JobFailed("a", 3, 4.0, "gpu-out-of-memory"),
+        ),
+        (AttemptEnded("a", 3, 1, How.EXITED), JobFailed("a", 3, 0.0, "")),
+        (AttemptEnded("a", 3, 1, How.LOST, code=0), JobFailed("a", 3, 0.0, "")),
+        (AttemptEnded("a", 3, 0, How.STOPPED, iterations_done=2.0), JobStopped("a", 3, 2.0)),
+        (AttemptEnded("a", 3, 1, How.REPLACED, code=143), None),
+    ],
+)
+def test_an_end_means_one_thing_to_the_scheduler(ended: AttemptEnded, meaning: object) -> None:
+    assert ended.meaning == meaning
+
+
+def test_what_ended_an_attempt_from_outside_has_a_name() -> None:
+    assert {how: how.shown for how in How} == {
+        How.EXITED: "",
+        How.STOPPED: "stopped",
+        How.REPLACED: "stopped",
+        How.TIME_LIMIT: "time-limit",
+        How.OOM_KILLED: "oom-killed",
+        How.LOST: "lost",
+        How.NOT_LAUNCHED: "not-launched",
+        How.ENGINE_ERROR: "engine-error",
+    }
+
+
+def test_progress_claims_nothing_that_was_not_said() -> None:
+    said = LastProgress(5.0)
+    assert (said.share, said.measured_s, said.source) == (0.0, 0.0, "report")
+    assert (said.total, said.per_s, said.loss, said.checkpoint, said.share_per_s) == (None,) * 5
+
+
+def test_the_scheduler_takes_the_end_of_an_attempt_for_what_it_means() -> None:
+    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 2))
+    scheduler.step([JobSubmitted(job("a", size=2)), JobSubmitted(job("b"))], 0.0)
+    scheduler.step([JobStarted("a", 0, 0.0, 1.0)], 0.0)
+    scheduler.step([AttemptEnded("a", 0, 1, How.REPLACED)], 1.0)
+    assert scheduler.jobs["a"].phase is Phase.RUNNING
+    scheduler.step([AttemptEnded("a", 0, 1, How.EXITED, code=0)], 2.0)
+    assert scheduler.ended == {"a": Phase.FINISHED}
+    assert "a" not in scheduler.jobs
+
+
+def test_what_ended_is_said_of_the_facts_taken_last_only() -> None:
+    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 2))
+    scheduler.take([JobSubmitted(job("a")), JobSubmitted(job("b")), JobCancelled("a")], 0.0)
+    assert scheduler.ended == {"a": Phase.CANCELLED}
+    scheduler.take([JobCancelled("b")], 1.0)
+    assert scheduler.ended == {"b": Phase.CANCELLED}
+    scheduler.take([], 2.0)
+    assert scheduler.ended == {}
+
+
+def test_a_node_that_joins_twice_changes_nothing() -> None:
+    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 2))
+    scheduler.step([JobSubmitted(job("a", size=2))], 0.0)
+    cluster, held = scheduler.cluster, scheduler.jobs["a"]
+    assert scheduler.step([NodeJoined(cluster.nodes[0])], 1.0) == []
+    assert scheduler.cluster is cluster
+    assert scheduler.jobs["a"] == held
+    assert scheduler.tenancy.free.total == 0
+
+
+def on(*numbers: int, **rest: object) -> Allocation:
+    devices = tuple(Device("n", number) for number in numbers)
+    return Allocation(devices, **rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differences"),
+    [
+        (on(0), on(0), ()),
+        (on(0), on(0, 1), ("size",)),
+        (on(0, 1), on(1, 0), ("devices",)),
+        (on(0), on(1, turn=1), ("devices", "turn")),
+        (on(0), on(0, host=Host(2, 4.0)), ("host",)),
+    ],
+)
+def test_differences_have_names(
+    before: Allocation, after: Allocation, differences: tuple[str, ...]
+) -> None:
+    assert before.differences(after) == differences
