@@ -52,7 +52,13 @@ def engine_factory(name: str) -> EngineFactory:
         module, _, attribute = BUILT_IN[name].partition(":")
         factory: EngineFactory = getattr(import_module(module), attribute)
         return factory
-    loaded: EngineFactory = _plugins()[name].load()
+    point = _plugins()[name]
+    try:
+        loaded: EngineFactory = point.load()
+    except Exception as error:  # a third party's module may raise anything
+        raise InvalidInputError(
+            f"engine {name!r} cannot be loaded from {point.value}: {error or repr(error)}"
+        ) from None
     return loaded
 
 

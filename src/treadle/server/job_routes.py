@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from treadle.server.answers import answer
 from treadle.server.port import settled
-from treadle.server.privacy import may_read, shown
+from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, log_stream
 from treadle.wire.jobs import (
@@ -140,9 +140,11 @@ async def release_job(identity: Identity, service: Served, who: Asking) -> Respo
 
 
 @router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
-async def why_job(identity: Identity, service: Served) -> Response:
+async def why_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Explain why a job is pending, and the smallest change that would let it run."""
-    return await answer(service.why(identity))
+    why = await settled(service.why(identity))
+    job = (await settled(service.job(why.id))).job
+    return await answer(shown_why(who, job, why))
 
 
 @router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))

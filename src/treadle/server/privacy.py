@@ -6,7 +6,7 @@ The rest may be private.
 
 from dataclasses import replace
 
-from treadle.wire.jobs import JobDetail, JobView
+from treadle.wire.jobs import JobDetail, JobView, Why
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError
 
@@ -35,6 +35,13 @@ def shown(who: Who, detail: JobDetail) -> JobDetail:
     )
     env = dict.fromkeys(detail.env, HIDDEN)
     return replace(detail, env=env, code=code, failure=failure, attempts=attempts)
+
+
+def shown_why(who: Who, job: JobView, why: Why) -> Why:
+    """The same for the reasons of a job: how it failed is quoted from its output."""
+    if _private_to(who, job) or not job.state.ended:
+        return why
+    return replace(why, evidence=())
 
 
 def _private_to(who: Who, job: JobView) -> bool:

@@ -1,5 +1,6 @@
 """The whole controller on an engine in memory: gates, reasons, ends, learning, adoption."""
 
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from treadle.control.loop import PLACEMENT, PolicyInCharge
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
+from treadle.core.events import AttemptEnded, Event, JobFinished, JobProgressed
+from treadle.core.launch import AttemptId
 from treadle.core.scheduler import Scheduler
 from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
@@ -189,6 +192,30 @@ def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) 
     play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
 
 
+def test_a_resized_job_keeps_its_time_limit_and_its_progress(tmp_path: Path) -> None:
+    """The next attempt is launched before the end of the last one is a record."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit(
+            "forever", devices="1..4", resumable=True, ranks="one", time_limit_s=100.0
+        )
+        await here.reached(job, RUNS)
+        own = Who(user="me", role=Role.VIEWER, job=job)
+        await here.live.report(own, job, Report(step=40, total=100))
+        other = await here.submit("forever", devices="2")
+        await here.reached(other, RUNS)
+        await here.reached(job, RUNS)
+        launches = [here.world.attempts[AttemptId(job, number)].launch for number in (1, 2)]
+        assert launches[0].time_limit_s == 100.0
+        assert launches[1].time_limit_s is not None
+        assert launches[1].time_limit_s < 100.0
+        assert launches[1].resumed
+        spec = here.live.context.scheduler.jobs[job].spec
+        assert launches[1].iterations_done == pytest.approx(0.4 * spec.iterations)
+
+    play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+
+
 # -- reasons --------------------------------------------------------------------------------------
 
 
@@ -316,6 +343,38 @@ def test_the_output_of_a_failed_job_that_cannot_be_read_stops_nothing(tmp_path: 
         assert not here.live.stopped.is_set()
 
     play(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        AttemptEnded("1", 0, 1, How.EXITED, code=0, ran_s=nan),
+        AttemptEnded("1", 0, 1, How.EXITED, code=0, ended_at=inf, started_at=-inf),
+        AttemptEnded("1", 0, 1, How.EXITED, code=0, error="\ud800"),
+        AttemptEnded("1", 0, 99, How.EXITED, code=0),
+        JobProgressed("1", 0, nan, inf),
+        JobFinished("1", 0),
+        "not a fact",
+    ],
+)
+def test_what_a_faulty_engine_reports_can_be_read_back(tmp_path: Path, wrong: Event) -> None:
+    world = MemoryWorld.of(Node("here", 1, "none"))
+
+    async def first(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, RUNS)
+        here.memory._controls.tell(wrong)
+        await here.settle()
+        assert not here.live.stopped.is_set()
+
+    async def second(here: Bench) -> None:
+        (view,) = here.live.jobs(ended=True).jobs
+        assert view.state in (DONE, RUNS)
+        still_open = [key for key in here.live.context.jobs.open if key.job == view.id]
+        assert len(still_open) == (view.state is RUNS)
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
 
 
 def test_a_node_that_is_gone_at_a_restart_is_a_lost_node(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from treadle.control.api.tokens import digest, fresh, is_persons, job_of
 from treadle.control.jobs import JobRecord, JobTable, Person
-from treadle.control.loop import Commit, wall
+from treadle.control.loop import Commit, on_disk, wall
 from treadle.store.rows import Batch, TokenRow
 from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
@@ -90,7 +90,7 @@ class Accounts:
         row = TokenRow(
             made.id, made.digest, request.name, user, request.role, now, expires_at, None
         )
-        await self._commit.note(Batch(tokens=[row]))
+        await on_disk(self._commit.note(Batch(tokens=[row])), self._commit.condition)
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
 
@@ -103,7 +103,8 @@ class Accounts:
         if row is None or (row.owner != who.user and who.role is not Role.ADMIN):
             raise NotFoundError(f"there is no token {identity!r} of yours")
         del self._rows[row.digest]  # From now on, whatever becomes of the store.
-        await self._commit.note(Batch(tokens=[row._replace(expires_at=0.0)]))
+        gone = Batch(tokens=[row._replace(expires_at=0.0)])
+        await on_disk(self._commit.note(gone), self._commit.condition)
 
 
 def person(who: Who) -> Person:

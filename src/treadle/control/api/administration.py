@@ -10,7 +10,7 @@ from treadle.control.api.commands import Commands
 from treadle.control.api.context import Context
 from treadle.control.api.history import History
 from treadle.control.api.queries import Queries
-from treadle.control.loop import Resting
+from treadle.control.loop import Resting, on_disk
 from treadle.core.cluster import Device
 from treadle.core.machine import DeviceOrder, NodeView
 from treadle.journal.codec import Noted
@@ -40,7 +40,7 @@ class Administration:
             raise InvalidRequestError(f"order is {order[:40]!r}; expected manage or avoid")
         await self._context.engine.order_device(device, DeviceOrder(order))
         note = Noted("devices", f"{who.user} ordered {order} for device {device}")
-        await self._context.commit.note(Batch(), note)
+        await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in self._context.engine.view() if node.name == device.node)
 
     async def shut_down(self, who: Who, mode: str) -> Status:

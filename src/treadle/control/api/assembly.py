@@ -105,7 +105,16 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     commit.closed = dict(restored.closed)
     token_key = seal.derive("tokens of jobs")
     token, address = partial(job_token, token_key), settings.address
-    link.launcher = Launcher(jobs, scheduler, belief, seal=seal, token=token, address=address)
+    link.launcher = Launcher(
+        jobs,
+        scheduler,
+        belief,
+        seal=seal,
+        ends=ends,
+        pending_end=inbox.pending_end,
+        token=token,
+        address=address,
+    )
     context = Context(
         scheduler=scheduler,
         belief=belief,

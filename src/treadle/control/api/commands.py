@@ -25,10 +25,11 @@ from treadle.control.jobs import (
     accepted,
     prepare,
 )
-from treadle.control.loop import Rider, wall
+from treadle.control.loop import Rider, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
 from treadle.core.lifecycle import Phase
+from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
 from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
@@ -45,7 +46,6 @@ from treadle.wire.problems import (
 
 JOBS_MAX = 100_000  # active jobs of all users
 JOBS_OF_ONE_MAX = 20_000  # of one user
-PATIENCE_S = 20  # how long a request waits for the store
 
 
 Answer = TypeVar("Answer")
@@ -219,14 +219,20 @@ class Commands:
         self._check_open()
         place = change.placement or context.charge.placement
         try:
-            made = context.charge.make(change.policy, place, context.belief)
+            made = context.charge.prepare(change.policy, place, context.belief)
         except (InvalidInputError, PolicyError) as error:
             raise InvalidRequestError(str(error)) from None
-        context.scheduler.set_policy(made, context.clock.now())
-        settings = {"policy": change.policy, "placement": place}
-        await context.commit.note(Batch(settings=settings), PolicySet(change.policy, place))
-        context.inbox.wake()
+        await self._settled(self._switch(made, change.policy, place))
         return self._queries.policy()
+
+    async def _switch(self, made: Policy, policy: str, place: str) -> None:
+        """Put a policy in charge, once that is on disk."""
+        context = self._context
+        settings = {"policy": policy, "placement": place}
+        await context.commit.note(Batch(settings=settings), PolicySet(policy, place))
+        context.charge.take_over(policy, place)
+        context.scheduler.set_policy(made, context.clock.now())
+        context.inbox.wake()
 
     # -- leaves ---------------------------------------------------------------------------------
 
@@ -295,23 +301,7 @@ class Commands:
     async def _settled(
         self, wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
     ) -> Answer:
-        """Wait until it is on disk, but not for as long as a store may be down.
-
-        A request with the same idempotency key learns what became of it.
-        """
-        task = asyncio.ensure_future(wanted)
-        for _ in range(PATIENCE_S):
-            await asyncio.wait({task}, timeout=1.0)
-            if task.done() or self._context.condition.store_error:
-                break
-        if task.done():
-            return task.result()
-        task.add_done_callback(_look_at)
-        why = self._context.condition.store_error or "the store is slow"
-        raise UnavailableError(
-            f"it is not on disk yet, and may still be carried out: {why}",
-            hint="ask again with the same idempotency key",
-        )
+        return await on_disk(wanted, self._context.condition)
 
     async def _keep_diff(self, text: str) -> str:
         try:
@@ -328,12 +318,6 @@ class Commands:
 
     def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
         return tuple(listed(self._context, records))
-
-
-def _look_at(task: "asyncio.Future[Answer]") -> None:
-    """No request waits for it any more; mark its error as seen."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _other_request(key: str) -> ConflictError:

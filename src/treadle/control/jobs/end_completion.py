@@ -5,14 +5,14 @@ classifier on the end of the output, the last progress, and what the next attemp
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, output_tail
-from treadle.core.attempt import How, Verdict
-from treadle.core.events import AttemptEnded, Event, JobUpdated
+from treadle.core.attempt import How, LastProgress, Verdict
+from treadle.core.events import AttemptEnded, Event, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
@@ -27,7 +27,8 @@ from treadle.failures.verdict import Verdict as RuleVerdict
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import AttemptRow
 
-RANKS_MAX = 1024  # whose output is read for a verdict
+RANKS_MAX = 64  # whose output is read for a verdict
+READ_BYTES_MAX = 4 << 20  # of all of them together
 # Ends from outside, in the words of the classifier.
 _KNOWN_REASONS = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
 
@@ -65,10 +66,18 @@ class EndCompletion:
         if record is None:
             return ended
         attempt = AttemptId(ended.job, ended.attempt)
+        if ended.attempt > record.attempts:
+            # No such attempt was ordered: a mistake of the engine, which ends nothing.
+            return replace(ended, how=How.REPLACED)
         row = self._jobs.open.get(attempt)
         newest = not ended.attempt or not self._jobs.overtaken(attempt)
         verdict = await self._verdict(ended)
+        own = [fact for fact in earlier if isinstance(fact, AttemptEnded | JobStarted)]
+        own = [fact for fact in own if fact.job == ended.job]
         safe = self._safe_share(record, ended) if newest else record.safe
+        fresh = any(isinstance(fact, JobStarted) for fact in own)
+        if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
+            safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
         return replace(
             ended,
             started_at=ended.started_at or (row.started_at if row else None),
@@ -77,9 +86,24 @@ class EndCompletion:
             iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
-            progress=self._learner.progress(ended.job) if newest and ended.attempt else None,
+            progress=None if fresh or not newest else self._heard(ended),
             busy=self._learner.device_use.mean(attempt),
         )
+
+    def expected(self, ended: AttemptEnded) -> tuple[float, float]:
+        """Seconds that an attempt ran, and the share of the work that the next can build on.
+
+        For an end that was reported and is not a record yet: the next attempt may be launched
+        before that.
+        """
+        record = self._jobs.records[ended.job]
+        row = self._jobs.open.get(AttemptId(ended.job, ended.attempt))
+        if row is None:
+            return 0.0, record.safe
+        return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
+
+    def _heard(self, ended: AttemptEnded) -> LastProgress | None:
+        return self._learner.progress(ended.job) if ended.attempt else None
 
     def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
         """The work of a job, as the scheduler will count it when it takes the end."""
@@ -130,18 +154,35 @@ class EndCompletion:
             return None
         if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
             return LAUNCHING[ended.how.value]
-        attempt, ranks = AttemptId(ended.job, ended.attempt), range(len(ended.codes))[:RANKS_MAX]
-        found = await asyncio.gather(*(self._last_lines(attempt, rank) for rank in ranks))
-        texts = {str(rank): lines for rank, lines in zip(ranks, found, strict=True) if lines}
+        attempt, ranks = AttemptId(ended.job, ended.attempt), _telling_ranks(ended.codes)
+        limit = min(LIMIT_BYTES, READ_BYTES_MAX // max(1, len(ranks)))
+        tails = await asyncio.gather(
+            *(output_tail(self._engine, attempt, rank, limit) for rank in ranks)
+        )
         exits = {"": Exit.of(ended.code or 0, _KNOWN_REASONS.get(ended.how, ""))}
-        verdict = classify_ranks(texts, exits, self._rules)
+        # In a thread: a megabyte of tracebacks takes a second, and others wait for the loop.
+        verdict = await asyncio.to_thread(
+            _classified, dict(zip(ranks, tails, strict=True)), exits, self._rules
+        )
         return verdict if verdict.rule != "finished" else UNKNOWN
 
-    async def _last_lines(self, attempt: AttemptId, rank: int) -> list[str]:
-        data, cut = await output_tail(self._engine, attempt, rank, LIMIT_BYTES)
-        if cut and b"\n" in data[:-1]:
-            data = data[data.index(b"\n") + 1 :]  # The first line is not whole.
-        return clean(data.decode("utf-8", errors="replace"))
+
+def _telling_ranks(codes: Sequence[int | None]) -> list[int]:
+    """The ranks to read: those that failed first, if there are too many."""
+    order = sorted(range(len(codes)), key=lambda rank: (not codes[rank], rank))
+    return sorted(order[:RANKS_MAX])
+
+
+def _classified(
+    tails: Mapping[int, tuple[bytes, bool]], exits: Mapping[str, Exit], rules: RuleTable
+) -> RuleVerdict:
+    texts = {}
+    for rank, (data, cut) in tails.items():
+        # A first line that is not whole is left out.
+        whole = data[data.index(b"\n") + 1 :] if cut and b"\n" in data[:-1] else data
+        if lines := clean(whole.decode("utf-8", errors="replace")):
+            texts[str(rank)] = lines
+    return classify_ranks(texts, exits, rules)
 
 
 def _plain(verdict: RuleVerdict) -> Verdict:

@@ -18,8 +18,10 @@ from treadle.core.events import (
     Event,
     JobCancelled,
     JobFailed,
+    JobFinished,
     JobProgressed,
     JobStarted,
+    JobStopped,
     JobSubmitted,
     JobUpdated,
 )
@@ -57,8 +59,10 @@ class Reducer:
 
         now: the run's own clock. at: seconds since 1970.
         """
-        for fact in facts:
-            self._happened(fact, now=now, at=at)
+        ends = self._ending_facts(facts)
+        for place, fact in enumerate(facts):
+            if place <= ends.get(job_of(fact), place):  # What came after the end changes nothing.
+                self._happened(fact, now=now, at=at)
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
@@ -70,6 +74,23 @@ class Reducer:
         for identity in touched:
             self._follow_phase(identity, at)
         return over if facts else []
+
+    def _ending_facts(self, facts: Sequence[Fact]) -> dict[JobId, int]:
+        """Which of these facts ended a job, by their place."""
+        found: dict[JobId, int] = {}
+        for place, fact in enumerate(facts):
+            phase = self._scheduler.ended.get(job_of(fact))
+            if phase is None:
+                continue
+            meaning = fact.meaning if isinstance(fact, AttemptEnded) else fact
+            done = isinstance(meaning, JobFinished) and phase is Phase.FINISHED
+            failed = isinstance(meaning, JobFailed) and phase is Phase.FAILED
+            cancelled = phase is Phase.CANCELLED and isinstance(
+                meaning, JobCancelled | JobStopped | JobFailed
+            )
+            if done or failed or cancelled:
+                found[job_of(fact)] = place
+        return found
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -173,7 +194,9 @@ class Reducer:
         self._learner.device_use.forget(AttemptId(record.id, fact.attempt))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
-        """The job has ended."""
+        """The job has ended, and so has every attempt at it."""
+        for row in self._jobs.open_of(record.id):
+            self._jobs.put_attempt(called_off(row, at))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0

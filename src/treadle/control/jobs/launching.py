@@ -5,9 +5,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
+from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.ports import PerformanceModel
@@ -32,14 +34,20 @@ class Launcher:
         belief: PerformanceModel,
         *,
         seal: Seal,
+        ends: EndCompletion,
+        pending_end: Callable[[JobId], AttemptEnded | None],
         token: Callable[[JobId], str],
         address: str,
     ) -> None:
-        """token: what a job reports with. address: where it reports."""
+        """pending_end: an end that was reported and is not a record yet.
+        token: what a job reports with. address: where it reports.
+        """
         self._jobs = jobs
         self._scheduler = scheduler
         self._belief = belief
         self._seal = seal
+        self._ends = ends
+        self._pending_end = pending_end
         self._token = token
         self._address = address
 
@@ -48,9 +56,13 @@ class Launcher:
         mode, count = record.ranks, len(allocation.devices)
         launcher = mode == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
+        ran_s, safe = record.ran_s, record.safe
+        if (ended := self._pending_end(job)) is not None:
+            more_s, safe = self._ends.expected(ended)
+            ran_s += more_s
         left_s = None
         if record.time_limit_s is not None:
-            left_s = max(0.01, record.time_limit_s - record.ran_s)
+            left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
         return Launch(
             job=job,
@@ -67,8 +79,8 @@ class Launcher:
             stop_signal=record.stop_signal,
             grace_s=record.grace_s,
             time_limit_s=left_s,
-            resumed=record.starts > 0,
-            iterations_done=record.safe * spec.iterations if spec.resumable else 0.0,
+            resumed=record.starts > 0 or ended is not None,
+            iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
 

@@ -6,7 +6,7 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Engine
 
-READ_WITHIN_S = 10.0  # a node that does not answer must not stop the controller
+READ_WITHIN_S = 5.0  # a node that does not answer must not stop the controller
 PIECES_MAX = 8  # an output may be in several files
 
 

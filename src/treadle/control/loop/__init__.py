@@ -13,6 +13,7 @@ from treadle.control.loop.live_policy import (
     Resting,
     belief_on,
 )
+from treadle.control.loop.patience import on_disk
 
 __all__ = [
     "DEFAULT",
@@ -30,5 +31,6 @@ __all__ = [
     "Rider",
     "Stamp",
     "belief_on",
+    "on_disk",
     "wall",
 ]

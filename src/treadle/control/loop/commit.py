@@ -97,7 +97,7 @@ class Commit:
         self._clock = clock
         self._inbox = inbox
         self._ends = ends
-        self._condition = condition
+        self.condition = condition
         self._published = published
         self._reducer = Reducer(state.jobs, state.learner, state.scheduler)
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
@@ -162,9 +162,9 @@ class Commit:
                         raise
                     self._failed_to_write(error)
                     await asyncio.sleep(RETRY_S)
-        if self._condition.store_error:
+        if self.condition.store_error:
             logger.warning("the store can be written again")
-            self._condition.store_error = ""
+            self.condition.store_error = ""
         rows = [row._replace(id=number) for row, number in zip(batch.journal, ids, strict=True)]
         if rows:
             self.last_line = rows[-1].id
@@ -183,9 +183,9 @@ class Commit:
                 await loop.run_in_executor(self._thread, prune)
 
     def _failed_to_write(self, error: StoreError) -> None:
-        if not self._condition.store_error:
+        if not self.condition.store_error:
             logger.error("%s; jobs run on, and it will be tried again", error)
-        self._condition.store_error = str(error)
+        self.condition.store_error = str(error)
 
     async def note(self, batch: Batch, line: PolicySet | Noted | None = None) -> None:
         """Write something that is not a fact."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from treadle.control.jobs import Fact
-from treadle.core.events import JobUpdated
+from treadle.core.events import AttemptEnded, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec
 
 
@@ -12,6 +12,7 @@ class Inbox(asyncio.Queue[Fact | None]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._ends: dict[JobId, AttemptEnded] = {}  # the newest end that is not a record yet
         self._specs: dict[JobId, JobSpec] = {}  # changed specs that are still in the queue
 
     def tell(self, *facts: Fact) -> None:
@@ -19,6 +20,8 @@ class Inbox(asyncio.Queue[Fact | None]):
         for fact in facts:
             if isinstance(fact, JobUpdated):
                 self._specs[fact.spec.id] = fact.spec
+            elif isinstance(fact, AttemptEnded) and fact.attempt:
+                self._ends[fact.job] = fact
             self.put_nowait(fact)
 
     def wake(self) -> None:
@@ -28,7 +31,15 @@ class Inbox(asyncio.Queue[Fact | None]):
         """The job's spec once all facts here are taken: changes build on this."""
         return self._specs.get(job.id, job.spec)
 
+    def pending_end(self, job: JobId) -> AttemptEnded | None:
+        """The end of an attempt that was reported and is not a record yet."""
+        return self._ends.get(job)
+
     def taken(self, fact: Fact) -> None:
-        """A fact has reached the scheduler."""
+        """A fact has reached the scheduler and the records."""
+        if isinstance(fact, AttemptEnded):
+            waiting = self._ends.get(fact.job)
+            if waiting is not None and waiting.attempt == fact.attempt:
+                del self._ends[fact.job]
         if isinstance(fact, JobUpdated) and self._specs.get(fact.spec.id) is fact.spec:
             del self._specs[fact.spec.id]

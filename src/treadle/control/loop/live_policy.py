@@ -47,12 +47,20 @@ class PolicyInCharge:
 
     def make(self, text: str, place: str, belief: InterleavingModel) -> Policy:
         """Put a policy in charge; raises InvalidInputError for unknown names."""
-        whole = wrapped(text)
-        made = Guarded(policy(whole, placement(place), belief), self)
-        self.policy, self.placement, self.wrapped, self.since_at = text, place, whole, wall()
+        made = self.prepare(text, place, belief)
+        self.take_over(text, place)
+        return made
+
+    def prepare(self, text: str, place: str, belief: InterleavingModel) -> Policy:
+        """The policy of that name, not yet in charge."""
+        return Guarded(policy(wrapped(text), placement(place), belief), self)
+
+    def take_over(self, text: str, place: str) -> None:
+        """The policy of that name is in charge from now on."""
+        self.policy, self.placement, self.wrapped = text, place, wrapped(text)
+        self.since_at = wall()
         self.error = self.trouble = ""
         self.last_s = self.longest_s = 0.0
-        return made
 
 
 def wrapped(text: str) -> str:

@@ -1,0 +1,40 @@
+"""How long a request waits for the store."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from treadle.control.loop.condition import Condition
+from treadle.wire.problems import UnavailableError
+
+PATIENCE_S = 20
+
+Answer = TypeVar("Answer")
+
+
+async def on_disk(
+    wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer], condition: Condition
+) -> Answer:
+    """Wait until it is on disk, but not for as long as a store may be down.
+
+    A request with the same idempotency key learns what became of it.
+    """
+    task = asyncio.ensure_future(wanted)
+    for _ in range(PATIENCE_S):
+        await asyncio.wait({task}, timeout=1.0)
+        if task.done() or condition.store_error:
+            break
+    if task.done():
+        return task.result()
+    task.add_done_callback(_seen)
+    why = condition.store_error or "the store is slow"
+    raise UnavailableError(
+        f"it is not on disk yet, and may still be carried out: {why}",
+        hint="ask again with the same idempotency key",
+    )
+
+
+def _seen(task: "asyncio.Future[Answer]") -> None:
+    """No request waits for it any more; mark its error as seen."""
+    if not task.cancelled():
+        task.exception()
