@@ -29,15 +29,19 @@ class ExcusedBench(BareBench):
 
 
 class BareContract(EngineContract):
-    def __init__(self, bench: type[EngineBench]) -> None:
-        self.bench = bench  # type: ignore[assignment,method-assign]
+    def bench(self) -> EngineBench:
+        return BareBench()
+
+
+class ExcusedContract(EngineContract):
+    def bench(self) -> EngineBench:
+        return ExcusedBench()
 
 
 def test_a_bare_end_breaks_rule_1():
-    contract = BareContract(BareBench)
     with pytest.raises(AssertionError, match=r"expected an AttemptEnded \(rule 1\), found JobFin"):
-        contract.test_1_a_job_that_is_left_alone_finishes()
+        BareContract().test_1_a_job_that_is_left_alone_finishes()
 
 
 def test_a_bare_end_is_excused_where_the_bench_says_why():
-    BareContract(ExcusedBench).test_1_a_job_that_is_left_alone_finishes()
+    ExcusedContract().test_1_a_job_that_is_left_alone_finishes()

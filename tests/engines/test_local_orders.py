@@ -124,7 +124,10 @@ def test_jobs_that_swap_devices_in_a_circle_are_untied_by_a_stop(tmp_path: Path)
         )
         seen = [await bench.event() for _ in range(3)]
         assert seen[0] == JobStopped("a", 2, 0.0)
-        assert set(seen[1:]) == {JobStarted("b", 3, 0.0, 1.0, attempt=2), JobStarted("a", 4, 0.0, 1.0, attempt=2)}
+        assert set(seen[1:]) == {
+            JobStarted("b", 3, 0.0, 1.0, attempt=2),
+            JobStarted("a", 4, 0.0, 1.0, attempt=2),
+        }
 
     tell(tmp_path, story)
 
