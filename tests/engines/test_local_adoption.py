@@ -66,7 +66,7 @@ def test_a_start_that_was_not_reported_is_reported(tmp_path: Path):
         await bench.event()
         await restart(bench)
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0))])
-        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
 
@@ -112,7 +112,7 @@ def test_an_order_that_was_never_carried_out_is_carried_out(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
-        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 3)
 
     tell(tmp_path, story)
@@ -136,7 +136,7 @@ def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp
         bench.job("a", "true")
         bench.engine.folders.make("a", 1, action=3)
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
-        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 3)
         assert bench.engine.folders.attempts("a") == [1]
 
@@ -159,7 +159,7 @@ def test_a_change_that_was_never_carried_out_is_carried_out(tmp_path: Path):
         await bench.event()
         await restart(bench)
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0, 1), action=1)])
-        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0, attempt=2)
         assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
 
     tell(tmp_path, story)
@@ -183,7 +183,7 @@ def test_a_change_whose_first_half_was_carried_out_is_completed(tmp_path: Path):
         ]
         await bench.engine.adopt(rows)
         assert await bench.event() == JobStopped("b", 3, 0.0)
-        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0, attempt=2)
 
     tell(tmp_path, story)
 
@@ -195,7 +195,7 @@ def test_attempts_of_an_earlier_hold_have_nothing_to_say(tmp_path: Path):
         assert isinstance(await bench.ended(), JobFailed)
         await restart(bench)
         await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=7, attempt=7)])
-        assert await bench.event() == JobStarted("a", 7, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 7, 0.0, 1.0, attempt=2)
         assert await bench.event() == JobFinished("a", 7)
 
     tell(tmp_path, story)
@@ -209,7 +209,7 @@ def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
         await bench.event()
         await restart(bench)
         await bench.engine.adopt([row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1)])
-        assert await bench.event() == JobStarted("b", 1, 0.0, 1.0)  # once a is gone
+        assert await bench.event() == JobStarted("b", 1, 0.0, 1.0, attempt=1)  # once a is gone
         assert not adoption.look(bench.engine.folders, "a", 1).alive
         assert await bench.event() == JobFinished("b", 1)
         assert [ended.job for ended in bench.ends] == ["b"]
@@ -281,7 +281,7 @@ def test_two_engines_that_launch_the_same_attempt_run_it_once(tmp_path: Path):
         await bench.event()
         await restart(bench)
         await bench.order(Start(0, "a", on(0)))
-        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
         assert (tmp_path / "runs").read_text() == "run\n"

@@ -49,7 +49,7 @@ def test_a_job_that_ends_well_is_reported_as_started_and_finished(tmp_path: Path
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         await bench.order(Start(4, "a", on(1)))
-        assert await bench.event() == JobStarted("a", 4, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 4, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 4)
         assert [ended.code for ended in bench.ends] == [0]
 

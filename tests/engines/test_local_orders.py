@@ -28,7 +28,7 @@ def test_a_start_waits_until_those_before_it_have_let_go(tmp_path: Path):
         await bench.until(lambda: "up" in bench.log("old"))
         await bench.order(Stop(1, "old"), Start(2, "new", on(0), ("old",)))
         assert await bench.event() == JobStopped("old", 1, 0.0)
-        assert await bench.event() == JobStarted("new", 2, 0.0, 1.0)
+        assert await bench.event() == JobStarted("new", 2, 0.0, 1.0, attempt=1)
         old, *_ = bench.ends
         await bench.event()
         _, new = bench.ends
@@ -62,7 +62,7 @@ def test_a_change_stops_the_job_and_launches_it_again(tmp_path: Path):
         await bench.event()
         await bench.until(lambda: bench.log("a"))
         await bench.order(Change(1, "a", on(0, 1)))
-        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0, attempt=2)
         await bench.until(lambda: bench.log("a", attempt=2))
         assert (bench.log("a"), bench.log("a", attempt=2)) == ("1 0\n", "2 1\n")
         assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
@@ -78,7 +78,7 @@ def test_a_newer_change_replaces_one_that_is_under_way(tmp_path: Path):
         await bench.until(lambda: "up" in bench.log("a"))
         await bench.order(Change(1, "a", on(1)))
         await bench.order(Change(2, "a", on(0, 1)))
-        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0)
+        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0, attempt=2)
         assert len(bench.jobs.numbers) == 2
 
     tell(tmp_path, story)
@@ -124,7 +124,10 @@ def test_jobs_that_swap_devices_in_a_circle_are_untied_by_a_stop(tmp_path: Path)
         )
         seen = [await bench.event() for _ in range(3)]
         assert seen[0] == JobStopped("a", 2, 0.0)
-        assert set(seen[1:]) == {JobStarted("b", 3, 0.0, 1.0), JobStarted("a", 4, 0.0, 1.0)}
+        assert set(seen[1:]) == {
+            JobStarted("b", 3, 0.0, 1.0, attempt=2),
+            JobStarted("a", 4, 0.0, 1.0, attempt=2),
+        }
 
     tell(tmp_path, story)
 

@@ -10,6 +10,7 @@ import pytest
 from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Change, Start
+from treadle.core.errors import EngineError
 from treadle.core.events import JobFailed, JobFinished
 from treadle.core.launch import AttemptId
 from treadle.engines.node import output as logs
@@ -61,6 +62,40 @@ def test_the_newest_half_to_quarter_of_the_limit_is_kept(tmp_path: Path):
     assert [piece[:2] for piece in logs.pieces(tmp_path, 0)] == [(0, 20), (80, 10), (90, 10)]
     assert (tmp_path / "rank-0.90.log").read_bytes() == b"%010d" % 9
     assert log.lost == 60
+
+
+def test_one_answer_goes_on_over_files_that_follow_each_other(tmp_path: Path):
+    """1. The newest piece has 3 bytes. 2. The last 8 bytes are asked for and given."""
+    log = Log(tmp_path, 0, 40)
+    for number in range(10):
+        log.write(b"%010d" % number)
+    log.write(b"end")
+    assert [piece[:2] for piece in logs.pieces(tmp_path, 0)] == [(0, 20), (90, 10), (100, 3)]
+    assert logs.read(tmp_path, 0, offset=-8, limit=8) == (95, b"00009end", 103, 0)
+    assert logs.read(tmp_path, 0, offset=-8, limit=6) == (95, b"00009e", 103, 0)
+    assert logs.read(tmp_path, 0, offset=85, limit=99) == (90, b"0000000009end", 103, 5)
+
+
+def test_one_answer_ends_where_bytes_were_dropped(tmp_path: Path):
+    log = Log(tmp_path, 0, 40)
+    for number in range(10):
+        log.write(b"%010d" % number)
+    assert logs.read(tmp_path, 0, offset=15, limit=99) == (15, b"00001", 100, 0)
+
+
+def test_a_file_that_cannot_be_read_gives_nothing(tmp_path: Path):
+    assert logs._bytes(tmp_path / "missing", 0, 8) == b""
+    assert logs._bytes(tmp_path, 0, 8) == b""  # A folder can be opened and not read.
+
+
+def test_output_that_the_disk_does_not_give_is_an_engine_error(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.folder("a").mkdir(parents=True)
+        too_long = AttemptId("a", 10**300)  # as the name of a folder
+        with pytest.raises(EngineError, match="the output of job a cannot be read: File name too"):
+            await bench.engine.output(too_long, 0)
+
+    tell(tmp_path, story)
 
 
 @pytest.mark.parametrize("cut", range(1, len(SECRET) + 8))

@@ -7,13 +7,21 @@ from typing import ClassVar
 
 import pytest
 
-from treadle.core.actions import Action, Start, Stop
+from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import How
-from treadle.core.cluster import Node
+from treadle.core.cluster import Device, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import AttemptEnded, JobStarted, NodeDrained, NodeJoined
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    JobStarted,
+    NodeDrained,
+    NodeJoined,
+)
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.core.machine import DeviceOrder
 from treadle.core.ports import Engine
 from treadle.engines import memory_world
 from treadle.engines.memory import MemoryEngine, memory_engine
@@ -69,6 +77,13 @@ class MemoryBench(EngineBench):
         self.memory.lose_node("n1")
         return "n1"
 
+    async def return_node(self, name: str) -> None:
+        self.memory.add_node(Node(name, 1))
+
+    async def drain_node(self) -> str:
+        self.memory.drain_node("n1")
+        return "n1"
+
 
 class TestMemoryEngine(EngineContract):
     __test__ = True
@@ -97,6 +112,10 @@ class Trial:
     async def start(self, number: int = 0) -> None:
         await self.engine.carry_out([Start(number, "a", on("n0", 0))])
         await self.settle()
+
+    def second(self) -> MemoryEngine:
+        """Another engine over the same world."""
+        return MemoryEngine(context(self.controls, self.clock), self.engine.world)
 
     async def settle(self) -> None:
         """Let programs run until they sleep."""
@@ -160,7 +179,7 @@ def test_a_sleep_goes_on_in_the_next_engine_as_if_it_had_not_paused():
         await trial.start()
         await trial.engine.close()
         trial.clock.advance(3.0)
-        second = MemoryEngine(context(trial.controls, trial.clock), trial.engine.world)
+        second = trial.second()
         await second.adopt([row("a", Phase.RUNNING, on("n0", 0))])
         await trial.settle()
         trial.clock.advance(5.0)
@@ -196,6 +215,100 @@ def test_a_drained_node_takes_no_new_work_until_it_joins_again():
         assert types == [NodeDrained, AttemptEnded, NodeJoined, JobStarted]
         await trial.engine.carry_out([Stop(2, "a")])
         assert trial.ends()[1:] == [(How.STOPPED, 143)]
+
+    tell(story)
+
+
+def test_a_drain_ends_with_the_node():
+    async def story() -> None:
+        trial = Trial("forever")
+        trial.engine.drain_node("n0")
+        trial.engine.lose_node("n0")
+        trial.controls.facts.clear()
+        await trial.second().adopt([])
+        assert trial.controls.facts == []
+
+    tell(story)
+
+
+def test_a_foreign_device_stays_closed_over_a_restart_while_it_is_foreign():
+    async def story() -> None:
+        trial = Trial("true")
+        device = Device("n0", 0)
+        trial.engine.close_device(device, "foreign", "process 7 is on device n0:0")
+        (closed,) = trial.controls.facts
+        assert isinstance(closed, DeviceClosed)
+        trial.controls.facts.clear()
+        second = trial.second()
+        await second.adopt([], closed={device: closed})
+        assert trial.controls.facts == []
+        assert second.view()[0].devices[0].state == "foreign"
+        await trial.second().adopt([])
+        assert trial.controls.facts == [closed]
+
+    tell(story)
+
+
+def test_manage_does_not_open_a_foreign_device():
+    async def story() -> None:
+        trial = Trial("true")
+        device = Device("n0", 0)
+        trial.engine.close_device(device, "foreign", "process 7 is on device n0:0")
+        await trial.engine.order_device(device, DeviceOrder.AVOID)
+        await trial.engine.order_device(device, DeviceOrder.MANAGE)
+        causes = [fact.cause for fact in trial.controls.facts if isinstance(fact, DeviceClosed)]
+        assert causes == ["foreign", "avoided", "foreign"]
+        trial.engine.open_device(device)
+        assert trial.controls.facts[3:] == [DeviceOpened(device)]
+
+    tell(story)
+
+
+def test_an_end_says_how_long_the_attempt_ran_since_its_start():
+    """1. The start hangs for 5 s. 2. The job runs for 3 s, over a restart. 3. It is stopped."""
+
+    async def story() -> None:
+        trial = Trial("forever")
+        trial.engine.hang("a")
+        await trial.start()
+        trial.clock.advance(5.0)
+        trial.engine.release("a")
+        await trial.settle()
+        await trial.engine.close()
+        trial.clock.advance(8.0)
+        second = trial.second()
+        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))])
+        await second.carry_out([Stop(1, "a")])
+        (ended,) = [fact for fact in trial.controls.facts if isinstance(fact, AttemptEnded)]
+        assert (ended.started_at, ended.ended_at, ended.ran_s) == (None, None, 3.0)
+
+    tell(story)
+
+
+def test_an_engine_keeps_nothing_about_a_job_that_has_ended():
+    async def story() -> None:
+        trial = Trial("true")
+        await trial.start()
+        assert trial.ends() == [(How.EXITED, 0)]
+        tables = [value for value in vars(trial.engine).values() if isinstance(value, dict | set)]
+        assert tables
+        assert not any("a" in table for table in tables)
+
+    tell(story)
+
+
+def test_an_end_answers_the_newest_order():
+    """1. A change waits for a start that hangs. 2. The job ends by itself."""
+
+    async def story() -> None:
+        trial = Trial("forever")
+        trial.engine.hang("a")
+        await trial.start()
+        await trial.engine.carry_out([Change(1, "a", on("n0", 1))])
+        trial.engine.finish("a", 3)
+        (ended,) = trial.controls.facts
+        assert isinstance(ended, AttemptEnded)
+        assert (ended.action, ended.code, ended.ran_s) == (1, 3, None)
 
     tell(story)
 

@@ -27,8 +27,9 @@ FAULTS = FaultSettings(seed=2, node_mtbf_s=40_000.0, checkpoint_every_s=inf)
 
 class SimulatedBench(EngineBench):
     cannot: ClassVar = {
-        "attempts": "a simulated job is not launched anew for each attempt",
+        "attempts": "the simulator does not number attempts and reports no AttemptEnded for them",
         "changes while it runs": "the simulator restarts a job for every change",
+        "drains": "simulated nodes are lost and return, and are not drained",
         "exit codes": "simulated jobs have no exit codes",
         "launches": "the simulator knows its jobs and does not ask how to launch them",
         "measurements": "the simulator reports progress instead",
@@ -72,6 +73,9 @@ class SimulatedBench(EngineBench):
         await self.order(Start(0, "long", on(self.first_lost.node, 0)))
         await self.started("long", 0)
         return self.first_lost.node
+
+    async def return_node(self, name: str) -> None:
+        """It returns by itself, after its repair."""
 
 
 class TestSimulatedEngine(EngineContract):

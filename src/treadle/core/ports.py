@@ -139,7 +139,8 @@ class Engine(Protocol):
     ) -> Output:
         """Bytes that a rank wrote, from an offset on; below 0 it counts from the end.
 
-        Raises InvalidInputError if there is no such rank or attempt.
+        One answer has no gap: it ends where bytes were dropped. Raises InvalidInputError if there
+        is no such rank or attempt, EngineError if the output cannot be read now, and nothing else.
         """
         ...
 

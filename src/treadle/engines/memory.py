@@ -43,6 +43,7 @@ DEVICES = 4
 FOLLOW_BYTES = 1 << 16  # of one piece
 NO_SUCH_COMMAND = "no-such-command"
 NOT_FOUND_CODE, NOT_LAUNCHED_CODE = 127, 126  # as shells write them
+ORDERED_CAUSES = ("avoided", "quarantined")  # closed until ordered otherwise, also over a restart
 _GOES_ON = (How.STOPPED, How.REPLACED)
 
 
@@ -73,8 +74,7 @@ class MemoryEngine:
         self.world = world
         self._controls, self._clock, self._root = context.controls, context.clock, context.root
         self._pending: dict[JobId, _Pending] = {}
-        self._newest: dict[JobId, int] = {}  # order about each job
-        self._closed: dict[Device, DeviceClosed] = {}
+        self._ordered: dict[Device, DeviceClosed] = {}  # devices closed for an ordered cause
         self._left = False
 
     # -- the controller's side ------------------------------------------------------------------
@@ -83,7 +83,7 @@ class MemoryEngine:
         return tuple(self.world.nodes.values())
 
     def view(self) -> tuple[NodeView, ...]:
-        return self.world.view(self._closed)
+        return self.world.view({**self.world.closed, **self._ordered})
 
     async def adopt(
         self,
@@ -91,7 +91,7 @@ class MemoryEngine:
         attempts: Sequence[AttemptId] = (),
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
     ) -> None:
-        self._closed.update(closed)
+        self._restore(closed)
         known = [attempt for job in jobs if (attempt := self._of_hold(job)) is not None]
         for attempt in self.world.running():
             if attempt not in known:
@@ -135,8 +135,8 @@ class MemoryEngine:
             raise InvalidInputError(f"there is no device {device}")
         if order is DeviceOrder.AVOID:
             self.close_device(device, "avoided", f"an admin avoids device {device}")
-        else:
-            self.open_device(device)
+        elif self._ordered.pop(device, None) is not None:
+            self._tell(self.world.closed.get(device, DeviceOpened(device)))
 
     def measurements(self) -> Sequence[Measurement]:
         busy = self.world.busy
@@ -174,11 +174,14 @@ class MemoryEngine:
         self._go_on()
 
     def close_device(self, device: Device, cause: str, reason: str) -> None:
-        self._closed[device] = DeviceClosed(device, reason, cause)
-        self._tell(self._closed[device])
+        closures = self._ordered if cause in ORDERED_CAUSES else self.world.closed
+        closures[device] = DeviceClosed(device, reason, cause)
+        self._tell(closures[device])
 
     def open_device(self, device: Device) -> None:
-        if self._closed.pop(device, None) is not None:
+        """Open a device, whatever closed it."""
+        closures = [self._ordered.pop(device, None), self.world.closed.pop(device, None)]
+        if any(closures):
             self._tell(DeviceOpened(device))
 
     def add_node(self, node: Node) -> None:
@@ -193,6 +196,7 @@ class MemoryEngine:
     def lose_node(self, name: str) -> None:
         """Lose a node and all that runs there."""
         del self.world.nodes[name]
+        self.world.drained.discard(name)
         self._tell(NodeLost(name))
         for attempt in self.world.running():
             if name in attempt.allocation.nodes():
@@ -204,7 +208,6 @@ class MemoryEngine:
     def _take(self, action: Action) -> None:
         job, live = action.job, self.world.live(action.job)
         pending = self._pending.pop(job, None)
-        self._newest[job] = max(action.id, self._newest.get(job, -1))
         if isinstance(action, Stop):
             if live is None:
                 self._nothing_runs(action)
@@ -229,9 +232,21 @@ class MemoryEngine:
         self._tell(replace(ended, action=order.id))
         return True
 
+    def _restore(self, closed: Mapping[Device, DeviceClosed]) -> None:
+        """Report what the controller does not know of its devices and nodes after a restart."""
+        ordered = {d: closure for d, closure in closed.items() if closure.cause in ORDERED_CAUSES}
+        self._ordered.update(ordered)
+        for device in {**closed, **self.world.closed}:
+            closure = self._ordered.get(device) or self.world.closed.get(device)
+            if closure is None and self.world.has(device):
+                self._tell(DeviceOpened(device))
+            elif closure is not None and closure != closed.get(device):
+                self._tell(closure)
+        for name in sorted(self.world.drained):
+            self._tell(NodeDrained(name))
+
     def _adopt(self, job: Job, attempt: MemoryAttempt | None) -> None:
         """Carry out the newest order about a job, as far as that has not been done."""
-        self._newest[job.id] = job.action
         ended = None if attempt is None else attempt.ended
         if ended is not None:
             leaves = job.allocation is None and ended.how is How.REPLACED
@@ -265,15 +280,28 @@ class MemoryEngine:
         elif pending is not None and not attempt.can_become(pending.order):
             self._finish(attempt, How.REPLACED)
         elif not attempt.started and pending is None:
-            attempt.started = True
-            attempt.announced = attempt.announces
-            launch = attempt.launch
-            done, speed = launch.iterations_done, launch.iterations_per_s
-            self._tell(JobStarted(launch.job, attempt.action, done, speed, attempt.announced))
+            self._report_start(attempt)
             self._resume(attempt)
         else:
             return False
         return True
+
+    def _report_start(self, attempt: MemoryAttempt) -> None:
+        attempt.started = True
+        attempt.announced = attempt.announces
+        if attempt.begun_at is None:
+            attempt.begun_at = self._clock.now()
+        launch = attempt.launch
+        self._tell(
+            JobStarted(
+                launch.job,
+                attempt.action,
+                launch.iterations_done,
+                launch.iterations_per_s,
+                attempt.announced,
+                launch.attempt,
+            )
+        )
 
     def _begin(self, pending: _Pending) -> bool:
         """Launch or change an attempt, if the devices are free; whether that was done."""
@@ -306,8 +334,7 @@ class MemoryEngine:
             sentence = f"the command {NO_SUCH_COMMAND} cannot be executed"
             self._fail(order, launch.attempt, How.NOT_LAUNCHED, NOT_FOUND_CODE, sentence)
         else:
-            attempt = MemoryAttempt(launch, order.id, order.allocation, self._clock.now())
-            self.world.begin(attempt)
+            self.world.begin(MemoryAttempt(launch, order.id, order.allocation))
 
     # -- programs -------------------------------------------------------------------------------
 
@@ -332,18 +359,22 @@ class MemoryEngine:
         action: int | None = None,
         tell: bool = True,
     ) -> None:
-        """End an attempt. If it ended by itself, that answers the orders that came meanwhile."""
-        job = attempt.launch.job
+        """End an attempt. If it ended by itself, that answers the orders that came meanwhile.
+
+        The clock is the run's own, so the end says how long it ran and not when.
+        """
+        job, begun_at = attempt.launch.job, attempt.begun_at
+        newest = self._newest_order(attempt)
         if how not in _GOES_ON:
             self._pending.pop(job, None)
         ended = AttemptEnded(
             job,
-            self._newest.get(job, attempt.action) if action is None else action,
+            newest if action is None else action,
             attempt.launch.attempt,
             how,
             code,
             codes=(code,) * attempt.launch.ranks,
-            ran_s=self._clock.now() - attempt.begun_at,
+            ran_s=None if begun_at is None else self._clock.now() - begun_at,
         )
         self.world.end(attempt, ended)
         if tell:
@@ -367,6 +398,13 @@ class MemoryEngine:
         assert live is not None, f"nothing runs of job {job}"
         return live
 
+    def _newest_order(self, attempt: MemoryAttempt) -> int:
+        """The id of the newest order about the job of an attempt that runs."""
+        pending = self._pending.get(attempt.launch.job)
+        if pending is not None:
+            return pending.order.id
+        return attempt.action if attempt.stop is None else attempt.stop
+
     def _of_hold(self, job: Job) -> MemoryAttempt | None:
         """The newest attempt of a job, if it belongs to the present hold."""
         newest = self.world.newest(job.id)
@@ -374,4 +412,5 @@ class MemoryEngine:
         return None if is_over else newest
 
     def _takes_nothing(self, device: Device) -> bool:
-        return device in self._closed or device.node in self.world.drained
+        is_closed = device in self._ordered or device in self.world.closed
+        return is_closed or device.node in self.world.drained

@@ -33,7 +33,7 @@ class MemoryAttempt:
     launch: Launch
     action: int  # the newest order that it answers
     allocation: Allocation
-    begun_at: float
+    begun_at: float | None = None  # by the run's clock; None until its start was first reported
     announced: tuple[str, ...] = ()  # what it can change while it runs, once it has said so
     started: bool = False  # its start was reported
     stop: int | None = None  # a stop that was ordered and has no answer yet
@@ -60,7 +60,8 @@ class MemoryAttempt:
     async def run(self, clock: Clock) -> tuple[How, int]:
         """Do what the command says, from where it was; how it ends, and its exit code."""
         limit_s = self.launch.time_limit_s
-        limit_at = inf if limit_s is None else self.begun_at + limit_s
+        begun_at = clock.now() if self.begun_at is None else self.begun_at
+        limit_at = inf if limit_s is None else begun_at + limit_s
         while self._next_step < len(self._steps):
             word, *rest = self._steps[self._next_step]
             if word == "echo":
@@ -103,6 +104,7 @@ class MemoryWorld:
 
     nodes: dict[str, Node]
     attempts: dict[AttemptId, MemoryAttempt] = field(default_factory=dict)
+    closed: dict[Device, DeviceClosed] = field(default_factory=dict)  # by what is seen there
     drained: set[str] = field(default_factory=set)
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
     busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives

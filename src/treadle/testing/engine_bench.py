@@ -116,6 +116,14 @@ class EngineBench(ABC):
         """Lose a node on which `long` runs; return its name."""
         raise NotImplementedError
 
+    async def return_node(self, name: str) -> None:
+        """Let a node return that was lost."""
+        raise NotImplementedError
+
+    async def drain_node(self) -> str:
+        """Drain a node on which nothing runs; return its name."""
+        raise NotImplementedError
+
     async def more(self) -> None:
         """Wait until more facts may have been reported."""
         self.controls.arrived.clear()
@@ -151,11 +159,21 @@ class EngineBench(ABC):
         assert isinstance(fact, JobStarted)
         return fact
 
+    def meaning(self, fact: Event) -> End | None:
+        """What an end is to the scheduler; None for other facts.
+
+        Rule 1 asks for an AttemptEnded. Only engines that cannot number attempts may do without.
+        """
+        if isinstance(fact, JobFinished | JobFailed | JobStopped):
+            assert "attempts" in self.cannot, f"expected an AttemptEnded (rule 1), found {fact}"
+            return fact
+        return fact.meaning if isinstance(fact, AttemptEnded) else None
+
     async def end(self, name: JobId, action: int) -> Event:
         """The end of a job that answers this order."""
         return await self.fact(
             lambda fact: (
-                (end := meaning(fact)) is not None and (end.job, end.action) == (name, action)
+                (end := self.meaning(fact)) is not None and (end.job, end.action) == (name, action)
             )
         )
 
@@ -169,7 +187,7 @@ class EngineBench(ABC):
 
     def meanings(self, name: JobId) -> list[End]:
         """What the ends of a job are to the scheduler."""
-        return [end for fact in self.facts if (end := meaning(fact)) and end.job == name]
+        return [end for fact in self.facts if (end := self.meaning(fact)) and end.job == name]
 
     def held(self) -> set[JobId]:
         """The jobs that hold devices."""
@@ -198,16 +216,12 @@ class EngineBench(ABC):
         return found
 
 
-def meaning(fact: Event) -> End | None:
-    """What an end is to the scheduler; None for other facts."""
-    if isinstance(fact, AttemptEnded):
-        return fact.meaning
-    return fact if isinstance(fact, JobFinished | JobFailed | JobStopped) else None
-
-
 def on(node: str, *numbers: int, turn: int = 0) -> Allocation:
     """An allocation of devices of one node."""
     return Allocation(tuple(Device(node, number) for number in numbers), turn=turn)
+
+
+HERE, THERE, BOTH = on("n0", 0), on("n0", 1), on("n0", 0, 1)
 
 
 def row(

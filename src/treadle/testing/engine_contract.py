@@ -2,33 +2,23 @@
 
 It holds an engine to every rule of docs/add-an-engine.md; tests are named by the number of the
 rule. A rule that an engine cannot be put to is skipped with the reason that its bench gives in
-`cannot`. Rules 1 to 7 are in engine_order_rules.py.
+`cannot`. Rules 1 to 7 are in engine_order_rules.py, rules 10 to 12 in engine_machine_rules.py.
 """
 
 import pytest
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.attempt import How
-from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import (
-    AttemptEnded,
-    DeviceClosed,
-    DeviceOpened,
-    JobFinished,
-    JobStopped,
-    NodeLost,
-)
+from treadle.core.events import AttemptEnded, JobFinished, JobStopped
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder
-from treadle.testing.engine_bench import DONE, PER_S, EngineBench, meaning, row
-from treadle.testing.engine_order_rules import BOTH, HERE, THERE, OrderRules
-
-DEVICE = Device("n0", 0)
+from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, row
+from treadle.testing.engine_machine_rules import MachineRules
+from treadle.testing.engine_order_rules import OrderRules
 
 
-class EngineContract(OrderRules):
+class EngineContract(OrderRules, MachineRules):
     """What every engine promises. Subclasses set `__test__` and override `bench`."""
 
     # -- rule 8: adoption -----------------------------------------------------------------------
@@ -41,7 +31,7 @@ class EngineContract(OrderRules):
             await bench.engine.adopt([row("long", Phase.RUNNING, HERE)], [AttemptId("long", 1)])
             assert bench.held() == {"long"}
             await bench.order(Stop(1, "long"))
-            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+            assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
             assert len(bench.facts) == 1  # the start was known before
 
         self.tell(story)
@@ -54,6 +44,7 @@ class EngineContract(OrderRules):
             await bench.engine.adopt([row("long", Phase.STARTING, HERE)], [AttemptId("long", 1)])
             started = await bench.started("long", 0)
             assert (started.iterations_done, started.iterations_per_s) == (DONE, PER_S)
+            assert started.attempt == 1
             assert bench.controls.attempts == {("long", 0): 1}
 
         self.tell(story, "launches")
@@ -78,7 +69,7 @@ class EngineContract(OrderRules):
             await bench.end("short", 0)
             await bench.crash()
             await bench.engine.adopt([row("short", Phase.RUNNING, HERE)], [AttemptId("short", 1)])
-            assert meaning(await bench.end("short", 0)) == JobFinished("short", 0)
+            assert bench.meaning(await bench.end("short", 0)) == JobFinished("short", 0)
 
         self.tell(story)
 
@@ -112,7 +103,7 @@ class EngineContract(OrderRules):
             await bench.started("long", 0)
             await bench.crash()
             await bench.engine.adopt([row("long", phase, action=1)], [AttemptId("long", 1)])
-            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+            assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
 
         self.tell(story)
 
@@ -202,72 +193,6 @@ class EngineContract(OrderRules):
 
         self.tell(story, "output")
 
-    # -- rule 10: devices -----------------------------------------------------------------------
-
-    def test_10_an_avoided_device_takes_no_new_work_until_it_is_managed(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
-            closed = await bench.closed(DEVICE)
-            assert closed.cause == "avoided"
-            assert closed.reason
-            await bench.order(Start(0, "short", HERE))
-            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
-            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
-            assert DeviceOpened(DEVICE) in bench.facts
-            await bench.order(Start(1, "short", HERE))
-            assert meaning(await bench.end("short", 1)) == JobFinished("short", 1)
-
-        self.tell(story)
-
-    def test_10_what_runs_on_an_avoided_device_runs_on(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
-            await bench.order(Start(1, "short", THERE))
-            await bench.end("short", 1)
-            assert bench.held() == {"long"}
-
-        self.tell(story)
-
-    @pytest.mark.parametrize("cause", ["avoided", "quarantined"])
-    def test_10_a_device_stays_closed_over_a_restart(self, cause: str) -> None:
-        async def story(bench: EngineBench) -> None:
-            closed = DeviceClosed(DEVICE, "it smells of smoke", cause)
-            await bench.engine.adopt([], closed={DEVICE: closed})
-            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
-            assert (node.devices[0].state, node.devices[0].because) == (cause, closed.reason)
-            await bench.order(Start(0, "short", HERE))
-            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
-            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
-            assert DeviceOpened(DEVICE) in bench.facts
-
-        self.tell(story)
-
-    def test_10_an_order_about_an_unknown_device_is_refused(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            for device in (Device("n0", 99), Device("elsewhere", 0)):
-                with pytest.raises(InvalidInputError, match=str(device)):
-                    await bench.engine.order_device(device, DeviceOrder.AVOID)
-
-        self.tell(story)
-
-    # -- rule 11: node loss ---------------------------------------------------------------------
-
-    def test_11_a_lost_node_is_reported_before_the_ends_of_its_attempts(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            name = await bench.lose_node()
-            lost = await bench.fact(lambda fact: fact == NodeLost(name))
-            await bench.order(Stop(9, "long"))  # as the scheduler orders it
-            await bench.end("long", 9)
-            end = await bench.fact(lambda fact: meaning(fact) in bench.meanings("long"))
-            assert bench.index(lost) < bench.index(end)
-            launched = [end for end in bench.ends("long") if end.attempt]
-            assert [end.how for end in launched] in ([], [How.LOST])
-            assert name not in [node.name for node in bench.engine.nodes()]
-
-        self.tell(story, "node loss")
-
     # -- the rest of the port -------------------------------------------------------------------
 
     def test_nodes_and_views_agree(self) -> None:
@@ -298,8 +223,3 @@ class EngineContract(OrderRules):
             assert bench.engine.checkpoints("long").startswith("/")
 
         self.tell(story)
-
-
-def held(bench: EngineBench) -> set[str]:
-    """The jobs that hold devices."""
-    return {job for node in bench.engine.view() for device in node.devices for job in device.jobs}

@@ -7,14 +7,24 @@ from treadle.core.events import (
     AttemptEnded,
     JobFailed,
     JobFinished,
+    JobHeld,
+    JobReleased,
     JobStopped,
     JobSubmitted,
 )
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.testing.builders import job, policy
-from treadle.testing.engine_bench import DONE, PER_S, BenchTests, EngineBench, meaning, on
-
-HERE, THERE, BOTH = on("n0", 0), on("n0", 1), on("n0", 0, 1)
+from treadle.testing.engine_bench import (
+    BOTH,
+    DONE,
+    HERE,
+    PER_S,
+    THERE,
+    BenchTests,
+    EngineBench,
+    on,
+)
 
 
 class OrderRules(BenchTests):
@@ -30,6 +40,17 @@ class OrderRules(BenchTests):
 
         self.tell(story)
 
+    def test_1_a_start_says_which_attempt_runs(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            assert (await bench.started("long", 0)).attempt == 1
+            await bench.order(Stop(1, "long"))
+            await bench.end("long", 1)
+            await bench.order(Start(2, "long", HERE))
+            assert (await bench.started("long", 2)).attempt == 2
+
+        self.tell(story, "attempts")
+
     def test_1_a_start_repeats_what_the_controller_believes(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "long", HERE))
@@ -42,7 +63,7 @@ class OrderRules(BenchTests):
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "short", HERE))
             end = await bench.end("short", 0)
-            assert meaning(end) == JobFinished("short", 0)
+            assert bench.meaning(end) == JobFinished("short", 0)
             assert bench.index(await bench.started("short", 0)) < bench.index(end)
 
         self.tell(story)
@@ -65,8 +86,9 @@ class OrderRules(BenchTests):
             await bench.started("long", 0)
             await bench.order(Stop(1, "long"))
             end = await bench.end("long", 1)
-            assert isinstance(meaning(end), JobStopped)
-            assert not isinstance(end, AttemptEnded) or end.attempt == 1
+            assert isinstance(bench.meaning(end), JobStopped)
+            launched = [(end.attempt, end.how) for end in bench.ends("long")]
+            assert "attempts" in bench.cannot or launched == [(1, How.STOPPED)]
 
         self.tell(story)
 
@@ -82,7 +104,7 @@ class OrderRules(BenchTests):
             await bench.order(Start(0, "long", HERE))
             await bench.started("long", 0)
             await bench.order(Stop(1, "long"))
-            stopped = meaning(await bench.end("long", 1))
+            stopped = bench.meaning(await bench.end("long", 1))
             await bench.order(Start(2, "long", THERE))
             resumed = await bench.started("long", 2)
             assert isinstance(stopped, JobStopped)
@@ -170,7 +192,7 @@ class OrderRules(BenchTests):
     def test_3_a_stop_supersedes_a_start_that_has_not_run(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "long", HERE), Stop(1, "long"))
-            assert isinstance(meaning(await bench.end("long", 1)), JobStopped)
+            assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
             await bench.order(Start(2, "short", HERE))
             await bench.end("short", 2)
 
@@ -216,6 +238,7 @@ class OrderRules(BenchTests):
             assert (await bench.started("long", 0)).changes == ()
             await bench.order(Change(1, "long", BOTH))
             started = await bench.started("long", 1)
+            assert started.attempt == 2
             (ended,) = bench.ends("long")
             assert (ended.attempt, ended.how, ended.meaning) == (1, How.REPLACED, None)
             assert bench.index(ended) < bench.index(started)
@@ -230,7 +253,7 @@ class OrderRules(BenchTests):
             await bench.order(Start(0, "flexible", HERE))
             assert (await bench.started("flexible", 0)).changes == ("size",)
             await bench.order(Change(1, "flexible", BOTH))
-            await bench.started("flexible", 1)
+            assert (await bench.started("flexible", 1)).attempt == 1
             assert bench.ends("flexible") == []
             await bench.order(Stop(2, "flexible"))
             await bench.end("flexible", 2)
@@ -258,7 +281,7 @@ class OrderRules(BenchTests):
             end = await bench.end("held", 0)
             await bench.order(Change(1, "held", BOTH))
             answer = await bench.end("held", 1)
-            assert meaning(end) == JobFinished("held", 0)
+            assert bench.meaning(end) == JobFinished("held", 0)
             assert answer == AttemptEnded("held", 1, 0, How.STOPPED)
             assert 1 not in bench.starts("held")
             assert bench.held() == set()
@@ -274,7 +297,7 @@ class OrderRules(BenchTests):
             await bench.release("held")
             await bench.end("held", 0)
             await bench.order(Stop(1, "held"), Start(2, "held", THERE, ("held",)))
-            assert meaning(await bench.end("held", 2)) == JobFinished("held", 2)
+            assert bench.meaning(await bench.end("held", 2)) == JobFinished("held", 2)
             assert bench.held() == set()
 
         self.tell(story)
@@ -339,5 +362,28 @@ class OrderRules(BenchTests):
                 given += len(again)
                 await bench.order(*again)
             assert given == 2
+
+        self.tell(story)
+
+    def test_7_late_reports_of_an_earlier_attempt_change_nothing(self) -> None:
+        """1. A job starts, is stopped and starts again. 2. Its first reports arrive once more."""
+
+        async def story(bench: EngineBench) -> None:
+            scheduler = Scheduler(policy("fifo"), Cluster((Node("n0", 2),)))
+            (start,) = scheduler.step([JobSubmitted(job("long", length_s=86_400.0))], 0.0)
+            await bench.order(start)
+            await bench.started("long", start.id)
+            (stop,) = scheduler.step([*bench.facts, JobHeld("long", "test")], 1.0)
+            await bench.order(stop)
+            await bench.end("long", stop.id)
+            late = list(bench.facts)
+            (again,) = scheduler.step([*late, JobReleased("long", "test")], 2.0)
+            await bench.order(again)
+            await bench.started("long", again.id)
+            scheduler.step(bench.facts[len(late) :], 3.0)
+            before = scheduler.jobs["long"]
+            assert (before.phase, before.action) == (Phase.RUNNING, again.id)
+            assert scheduler.step(late, 3.0) == []
+            assert scheduler.jobs["long"] == before
 
         self.tell(story)

@@ -34,6 +34,7 @@ from treadle.core.ports import Controls
 from treadle.sim.engine import SimulatedEngine
 
 End = JobFinished | JobFailed | JobStopped
+ORDERED_CAUSES = ("avoided", "quarantined")  # closed until ordered otherwise, also over a restart
 
 
 class SimulatedWorld:
@@ -110,7 +111,11 @@ class SimulatedWorld:
 
         attempts: a simulated job has no attempts that end one by one, so none has to be reported.
         """
-        self._closed.update(closed)
+        for device, closure in closed.items():
+            if closure.cause in ORDERED_CAUSES:
+                self._closed[device] = closure
+            elif self._has(device):  # Nothing else closes a simulated device.
+                self._report(DeviceOpened(device))
         running = self._engine.running()
         known = {job.id for job in jobs if job.phase is not Phase.WAITING}
         # Their JobStopped is about no job that the scheduler knows, and it ignores that.

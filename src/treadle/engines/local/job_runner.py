@@ -187,7 +187,13 @@ class JobRunner:
             live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
         launch = live.launch
         self._machine.tell(
-            JobStarted(self.job, live.action, launch.iterations_done, launch.iterations_per_s)
+            JobStarted(
+                self.job,
+                live.action,
+                launch.iterations_done,
+                launch.iterations_per_s,
+                attempt=live.number,
+            )
         )
 
     # -- ends -----------------------------------------------------------------------------------

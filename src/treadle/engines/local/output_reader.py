@@ -27,8 +27,12 @@ class OutputReader:
         self._begins = begins
 
     async def read(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
-        begins = self._begins(attempt)
-        return await asyncio.to_thread(self._read, attempt, rank, offset, limit, begins)
+        try:
+            begins = self._begins(attempt)
+            return await asyncio.to_thread(self._read, attempt, rank, offset, limit, begins)
+        except OSError as error:
+            sentence = f"the output of job {attempt.job} cannot be read: {error.strerror}"
+            raise EngineError(sentence, retryable=True) from None
 
     async def follow(self, attempt: AttemptId, rank: int, *, offset: int) -> AsyncIterator[Output]:
         while True:

@@ -6,6 +6,8 @@ first offset (output_capture.py). An offset into the part that was dropped conti
 
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +34,9 @@ def pieces(folder: Path, rank: int) -> list[Piece]:
             for entry in entries:
                 name = _NAME.fullmatch(entry.name)
                 if name and int(name[1]) == rank and entry.is_file(follow_symlinks=False):
-                    size = entry.stat(follow_symlinks=False).st_size
-                    found.append(Piece(int(name[2] or 0), size, Path(entry.path)))
+                    with suppress(FileNotFoundError):  # The supervisor drops old pieces meanwhile.
+                        size = entry.stat(follow_symlinks=False).st_size
+                        found.append(Piece(int(name[2] or 0), size, Path(entry.path)))
     except OSError:
         return []
     return sorted(found)
@@ -49,7 +52,7 @@ def ranks(folder: Path) -> list[int]:
 
 
 def read(folder: Path, rank: int, *, offset: int, limit: int, ranks_min: int = 1) -> Output:
-    """Bytes from an offset on, of one piece at most; below 0 it counts from the end.
+    """Bytes from an offset on, up to the next gap; an offset below 0 counts from the end.
 
     ranks_min: ranks that exist, also if they have no file yet.
     """
@@ -61,20 +64,34 @@ def read(folder: Path, rank: int, *, offset: int, limit: int, ranks_min: int = 1
     end = there[-1].begins + there[-1].size
     if offset < 0:
         offset = max(0, end + offset)
-    for piece in there:
+    for place, piece in enumerate(there):
         if offset < piece.begins + piece.size:
             start = max(offset, piece.begins)
-            data = _bytes(piece.path, start - piece.begins, min(limit, PIECE_MAX))
+            data = _contiguous(there[place:], start, min(limit, PIECE_MAX))
             return Output(start, data, end, start - offset)
     return Output(min(offset, end), b"", end, 0)
 
 
+def _contiguous(there: Sequence[Piece], start: int, limit: int) -> bytes:
+    """Bytes from an offset in the first piece on, over all pieces that follow without a gap."""
+    found = bytearray()
+    for piece in there:
+        here = start + len(found)
+        if len(found) >= limit or not piece.begins <= here <= piece.begins + piece.size:
+            break
+        found += _bytes(piece.path, here - piece.begins, limit - len(found))
+    return bytes(found)
+
+
 def _bytes(path: Path, start: int, limit: int) -> bytes:
+    """What can be read of a file; nothing if it cannot be read now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
         return os.pread(descriptor, limit, start)
+    except OSError:
+        return b""
     finally:
         os.close(descriptor)

@@ -1,0 +1,152 @@
+"""Rules 10 to 12 of docs/add-an-engine.md: devices and nodes. Part of EngineContract."""
+
+import pytest
+
+from treadle.core.actions import Start, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    JobFinished,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+)
+from treadle.core.machine import DeviceOrder
+from treadle.testing.engine_bench import HERE, THERE, BenchTests, EngineBench, on
+
+DEVICE = Device("n0", 0)
+
+
+class MachineRules(BenchTests):
+    """How devices and nodes close, open, drain, are lost and return."""
+
+    # -- rule 10: devices -----------------------------------------------------------------------
+
+    def test_10_an_avoided_device_takes_no_new_work_until_it_is_managed(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
+            closed = await bench.closed(DEVICE)
+            assert closed.cause == "avoided"
+            assert closed.reason
+            await bench.order(Start(0, "short", HERE))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
+            assert DeviceOpened(DEVICE) in bench.facts
+            await bench.order(Start(1, "short", HERE))
+            assert bench.meaning(await bench.end("short", 1)) == JobFinished("short", 1)
+
+        self.tell(story)
+
+    def test_10_what_runs_on_an_avoided_device_runs_on(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
+            await bench.order(Start(1, "short", THERE))
+            await bench.end("short", 1)
+            assert bench.held() == {"long"}
+
+        self.tell(story)
+
+    @pytest.mark.parametrize("cause", ["avoided", "quarantined"])
+    def test_10_a_device_stays_closed_over_a_restart(self, cause: str) -> None:
+        async def story(bench: EngineBench) -> None:
+            closed = DeviceClosed(DEVICE, "it smells of smoke", cause)
+            await bench.engine.adopt([], closed={DEVICE: closed})
+            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
+            assert (node.devices[0].state, node.devices[0].because) == (cause, closed.reason)
+            assert DeviceOpened(DEVICE) not in bench.facts
+            await bench.order(Start(0, "short", HERE))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+            await bench.engine.order_device(DEVICE, DeviceOrder.MANAGE)
+            assert DeviceOpened(DEVICE) in bench.facts
+
+        self.tell(story)
+
+    @pytest.mark.parametrize("cause", ["foreign", "unseen", "excluded"])
+    def test_10_a_device_opens_after_a_restart_if_nothing_closes_it_now(self, cause: str) -> None:
+        async def story(bench: EngineBench) -> None:
+            closed = DeviceClosed(DEVICE, "it was closed before the restart", cause)
+            await bench.engine.adopt([], closed={DEVICE: closed})
+            await bench.fact(lambda fact: fact == DeviceOpened(DEVICE))
+            (node,) = [node for node in bench.engine.view() if node.name == "n0"]
+            assert (node.devices[0].state, node.devices[0].because) == ("free", "")
+            await bench.order(Start(0, "short", HERE))
+            assert bench.meaning(await bench.end("short", 0)) == JobFinished("short", 0)
+
+        self.tell(story)
+
+    def test_10_an_order_about_an_unknown_device_is_refused(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            for device in (Device("n0", 99), Device("elsewhere", 0)):
+                with pytest.raises(InvalidInputError, match=str(device)):
+                    await bench.engine.order_device(device, DeviceOrder.AVOID)
+
+        self.tell(story)
+
+    # -- rule 11: node loss ---------------------------------------------------------------------
+
+    def test_11_a_lost_node_is_reported_before_the_ends_of_its_attempts(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.lose_node()
+            lost = await bench.fact(lambda fact: fact == NodeLost(name))
+            await bench.order(Stop(9, "long"))  # as the scheduler orders it
+            await bench.end("long", 9)
+            end = await bench.fact(lambda fact: bench.meaning(fact) in bench.meanings("long"))
+            assert bench.index(lost) < bench.index(end)
+            assert name not in [node.name for node in bench.engine.nodes()]
+
+        self.tell(story, "node loss")
+
+    def test_11_attempts_on_a_lost_node_end_as_lost(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.lose_node()
+            await bench.fact(lambda fact: fact == NodeLost(name))
+            await bench.end("long", 0)
+            assert [(end.attempt, end.how) for end in bench.ends("long")] == [(1, How.LOST)]
+
+        self.tell(story, "node loss", "attempts")
+
+    def test_11_a_node_that_returns_is_reported_and_takes_work(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.lose_node()
+            lost = await bench.fact(lambda fact: fact == NodeLost(name))
+            await bench.order(Stop(9, "long"))
+            await bench.end("long", 9)
+            await bench.return_node(name)
+            joined = await bench.fact(
+                lambda fact: isinstance(fact, NodeJoined) and fact.node.name == name
+            )
+            assert bench.index(lost) < bench.index(joined)
+            assert isinstance(joined, NodeJoined)
+            assert joined.node in bench.engine.nodes()
+            await bench.order(Start(10, "short", on(name, 0)))
+            assert bench.meaning(await bench.end("short", 10)) == JobFinished("short", 10)
+
+        self.tell(story, "node loss")
+
+    # -- rule 12: drains ------------------------------------------------------------------------
+
+    def test_12_a_drained_node_takes_no_new_work(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.drain_node()
+            await bench.fact(lambda fact: fact == NodeDrained(name))
+            await bench.order(Start(0, "short", on(name, 0)))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+
+        self.tell(story, "drains")
+
+    def test_12_a_drain_is_reported_again_after_a_restart(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            name = await bench.drain_node()
+            await bench.crash()
+            await bench.engine.adopt([])
+            assert bench.facts == [NodeDrained(name)]
+            await bench.order(Start(0, "short", on(name, 0)))
+            assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+
+        self.tell(story, "drains")
