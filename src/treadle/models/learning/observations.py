@@ -6,8 +6,7 @@ job takes at its size (`of_end`); this is what the live controller uses, because
 report nothing. There, the unit of work is the whole job.
 
 The learner ignores what was seen on shared devices. Live attempts do not say yet whether they
-shared; issue 14 measures that, and also counts work in steps, so that the number of steps and the
-seconds of a step are learned apart.
+shared, and their work is not yet counted in steps.
 """
 
 from math import inf
