@@ -10,7 +10,7 @@ from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
-from treadle.core.errors import InvalidInputError
+from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
@@ -18,7 +18,7 @@ from treadle.store.rows import JobFilter
 from treadle.version import __version__
 from treadle.wire.jobs import JobDetail, JobPage, LogPiece, State, Why
 from treadle.wire.machine import PolicyView, Status
-from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 
 PAGE_MAX = 10_000
 
@@ -118,6 +118,8 @@ class Queries:
             return await self._context.engine.output(attempt, rank, offset=offset, limit=limit)
         except InvalidInputError as error:
             raise NotFoundError(str(error)) from None
+        except EngineError as error:
+            raise UnavailableError(f"the output cannot be read now: {error}") from None
 
     def nodes(self) -> tuple[NodeView, ...]:
         return self._context.engine.view()
