@@ -1,8 +1,7 @@
 """The local engine on a machine with a real GPU: `python -m tests.engines.on_gpu`.
 
-Needs nvidia-ml-py and torch and nothing else of Treadle's dependencies. It runs jobs on the first
-GPU, puts a foreign process there, and prints what it sees; it fails at the first thing that is not
-so.
+Needs torch beside Treadle. It runs jobs on the first GPU, puts a foreign process there, and prints
+what it sees; it fails at the first thing that is not so.
 """
 
 import asyncio
