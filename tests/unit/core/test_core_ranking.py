@@ -283,3 +283,16 @@ def test_several_jobs_on_each_of_several_lines_stand_by_their_value_now() -> Non
         board.runs(name, value, slope)
     assert board.back(10.0) == "b=15 a=10 d=9 c=2"
     assert board.back(1.0) == "d=9 b=6 c=2 a=1"
+
+
+def test_the_more_jobs_are_ranked_the_more_expiries_may_wait() -> None:
+    board = Board()
+    for number in range(100):
+        board.waits(f"w{number}", 0.0, 0.0, 5000.0)
+    most = 0
+    for moment in range(1000):
+        board.runs("a", 1.0, 0.0, 2000.0 + moment)
+        board.ranking.expired(0.0)
+        most = max(most, len(board.ranking._expiries))
+    assert most <= 2 * 101 + 64
+    assert board.ranking.expired(2999.0) == ["a"]

@@ -386,3 +386,15 @@ def test_an_update_keeps_the_share_that_is_done() -> None:
     row = story.scheduler.jobs["a"]
     assert (row.iterations_done, row.iterations_per_s) == (5.0, 0.5)
     assert row.remaining_at(10.0) / row.iterations_per_s == 90.0
+
+
+def test_the_end_of_a_cancelled_job_is_news_to_the_policy() -> None:
+    policy = Told(Schedule({"a": on(0)}))
+    story = Story(policy, "1x1")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    assert story.tell(1.0, JobCancelled("a")) == [Stop(1, "a")]
+    policy.asked_at.clear()
+    story.tell(3.0, JobStopped("a", 1, 2.0))
+    assert story.scheduler.ended == {"a": Phase.CANCELLED}
+    assert policy.asked_at == [3.0]
