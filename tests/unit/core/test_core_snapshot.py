@@ -90,7 +90,9 @@ def test_keeping_a_job_that_waits_changes_nothing_for_the_others_kept() -> None:
     world = scheduler("a", "b", "c")
     seen = world.snapshot(0.0)
     holder, waits = world.jobs["a"], world.jobs["c"]
-    kept = seen.keeping([holder, waits])
+    asked = [holder, waits]
+    kept = seen.keeping(asked)
+    assert asked == [holder, waits], "the caller's list is its own"
     assert (list(kept.tenants), [row.id for row in kept.holding()]) == ([], [])
     assert [row.id for row in kept.waiting()] == ["b", "c"]
     assert seen.keeping([waits]) is seen
