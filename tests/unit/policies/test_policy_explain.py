@@ -123,6 +123,24 @@ def test_a_policy_that_decides_sizes_counts_the_least_that_an_elastic_job_can_us
     )
 
 
+def test_a_policy_that_decides_sizes_lets_jobs_overtake() -> None:
+    story = Story("max-min", "1x4")
+    story.scheduler.take([JobSubmitted(job("a")), JobSubmitted(job("b"))], 0.0)
+    assert why(story, "b", 0.0)[0] == "rank"
+
+
+def test_a_job_that_finds_no_node_hears_of_the_emptiest() -> None:
+    """One device is free on n0 and two on n1."""
+    story = Story("fifo", "2x4")
+    story.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=2)))
+    story.tell(1.0, JobSubmitted(job("c", size=3)))
+    assert why(story, "c", 1.0) == (
+        "fragmentation",
+        "it asks for 3 devices and 3 are free, but not where it needs them: "
+        "the emptiest node has 2 free",
+    )
+
+
 def test_a_job_that_never_fits() -> None:
     story = Story("srtf", "2x4")
     story.tell(0.0, JobSubmitted(job("a", size=9)))

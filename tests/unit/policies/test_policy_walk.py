@@ -237,13 +237,14 @@ def test_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None
 
 
 def test_equals_that_give_way_stop_in_the_order_in_which_they_ran() -> None:
+    """They ran in another order than that of their names."""
     ranks = {"a": 5.0, "b": 5.0, "c": 5.0, "new": 0.0}
     policy = Ordered(lambda row, now: Rank(ranks[row.id]), Count(), preemptive=True)
     story = Story(policy, "1x3")
-    story.tell(0.0, *(JobSubmitted(job(name)) for name in "abc"))
-    story.runs(0.0, "a", "b", "c")
+    story.tell(0.0, *(JobSubmitted(job(name)) for name in "cba"))
+    story.runs(0.0, "c", "b", "a")
     orders = story.tell(1.0, JobSubmitted(job("new", size=2)))
-    assert [order.job for order in orders] == ["b", "c", "new"]
+    assert [order.job for order in orders] == ["b", "a", "new"]
 
 
 def test_a_whole_node_and_one_more_device_are_made_free_step_by_step() -> None:
