@@ -134,10 +134,11 @@ def test_a_job_that_finds_no_node_hears_of_the_emptiest() -> None:
     story = Story("fifo", "2x4")
     story.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=2)))
     story.tell(1.0, JobSubmitted(job("c", size=3)))
-    assert why(story, "c", 1.0) == (
-        "fragmentation",
+    cause, sentence = why(story, "c", 1.0)
+    assert cause == "fragmentation"
+    assert sentence == (
         "it asks for 3 devices and 3 are free, but not where it needs them: "
-        "the emptiest node has 2 free",
+        "the emptiest node has 2 free"
     )
 
 
