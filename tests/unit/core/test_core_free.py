@@ -193,3 +193,34 @@ def test_devices_are_picked_from_the_lowest_number_and_never_one_that_is_held() 
     free.take(devices("n0", 3))
     assert free.pick(0, 1) == devices("n0", 0)
     assert free.pick(0, 2) == devices("n0", 0, 2)
+
+
+def test_a_node_that_returns_larger_is_unknown_to_an_earlier_copy(free: FreeDevices) -> None:
+    twin = free.copy()
+    free.add(Node("n0", 6))
+    assert free.knows(devices("n0", 5))
+    assert not twin.knows(devices("n0", 5))
+    assert (free.capacity[0], twin.capacity[0]) == (6, 4)
+    assert twin.pick(0, 4) == devices("n0", 0, 1, 2, 3)
+
+
+def test_a_node_that_returns_stays_gone_for_an_earlier_copy(free: FreeDevices) -> None:
+    free.remove("n0")
+    twin = free.copy()
+    free.add(Node("n0", 4))
+    assert (free.largest, twin.largest) == (4, 4)
+    assert (free.total, twin.total) == (9, 5)
+    assert list(free.whole(4)) == [0]
+    assert list(twin.whole(4)) == []
+    assert not twin.knows(devices("n0", 0))
+    twin.give(devices("n0", 0))
+    assert twin.total == 5, "what is given back on a gone node stays gone"
+
+
+def test_a_copy_takes_and_gives_for_itself(free: FreeDevices) -> None:
+    twin = free.copy()
+    twin.take(devices("n0", 0, 1))
+    assert (free.count_on("n0"), twin.count_on("n0")) == (4, 2)
+    assert (free.tightest(3), twin.tightest(3)) == (0, None)
+    twin.give(devices("n0", 0, 1))
+    assert list(twin) == list(free)

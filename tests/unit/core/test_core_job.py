@@ -212,3 +212,10 @@ def test_a_policy_that_says_nothing_knows_running_from_waiting() -> None:
     scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
     assert scheduler.why("a", 1.0) == Reason("running", "it runs")
     assert scheduler.why("b", 1.0) == Reason("rank", "it waits for its turn")
+
+
+def test_an_iteration_that_takes_no_time_is_refused() -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        Profile(compute_s=0.0)
+    assert str(refusal.value) == "the stages take 0 seconds; expected at least one to take longer"
+    assert Profile(compute_s=0.5).iteration_s == 0.5

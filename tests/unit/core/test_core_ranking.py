@@ -12,7 +12,7 @@ from treadle.core.errors import PolicyError
 from treadle.core.events import JobSubmitted
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.ranking import Rank, Ranking
+from treadle.core.ranking import Rank, Ranking, check_rank
 from treadle.core.scheduler import Scheduler
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import placement
@@ -283,3 +283,26 @@ def test_several_jobs_on_each_of_several_lines_stand_by_their_value_now() -> Non
         board.runs(name, value, slope)
     assert board.back(10.0) == "b=15 a=10 d=9 c=2"
     assert board.back(1.0) == "d=9 b=6 c=2 a=1"
+
+
+def test_the_more_jobs_are_ranked_the_more_expiries_may_wait() -> None:
+    board = Board()
+    for number in range(100):
+        board.waits(f"w{number}", 0.0, 0.0, 5000.0)
+    most = 0
+    for moment in range(1000):
+        board.runs("a", 1.0, 0.0, 2000.0 + moment)
+        board.ranking.expired(0.0)
+        most = max(most, len(board.ranking._expiries))
+    assert most <= 2 * 101 + 64
+    assert board.ranking.expired(2999.0) == ["a"]
+
+
+def test_a_rank_is_refused_only_if_it_moves_while_the_job_waits() -> None:
+    waits = _row("a")
+    holds = waits._replace(allocation=Allocation((Device("n", 0),)))
+    assert check_rank(Rank(1.0), waits) == Rank(1.0)
+    assert check_rank(Rank(1.0, 0.5), holds) == Rank(1.0, 0.5)
+    assert check_rank(Rank(1.0), holds) == Rank(1.0)
+    with pytest.raises(PolicyError, match=r"^job a waits and was ranked with slope 0\.5;"):
+        check_rank(Rank(1.0, 0.5), waits)

@@ -28,7 +28,7 @@ from treadle.core.events import (
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.ranking import Rank
-from treadle.core.retry import Answer, Failure
+from treadle.core.retry import Answer, Failure, fixed
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.core.state import Counters, Kept, SchedulerState
@@ -386,3 +386,40 @@ def test_an_update_keeps_the_share_that_is_done() -> None:
     row = story.scheduler.jobs["a"]
     assert (row.iterations_done, row.iterations_per_s) == (5.0, 0.5)
     assert row.remaining_at(10.0) / row.iterations_per_s == 90.0
+
+
+def test_the_end_of_a_cancelled_job_is_news_to_the_policy() -> None:
+    policy = Told(Schedule({"a": on(0)}))
+    story = Story(policy, "1x1")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    assert story.tell(1.0, JobCancelled("a")) == [Stop(1, "a")]
+    policy.asked_at.clear()
+    story.tell(3.0, JobStopped("a", 1, 2.0))
+    assert story.scheduler.ended == {"a": Phase.CANCELLED}
+    assert policy.asked_at == [3.0]
+
+
+def test_a_start_waits_once_for_a_job_that_leaves_two_of_its_devices() -> None:
+    """`x` has not reported its move from 0 to 1 when it is stopped and `y` gets both devices."""
+    moves = Schedule({"x": on(0)}), Schedule({"x": on(1)}), Schedule({"x": None, "y": on(0, 1)})
+    story = Story(Told(*moves), "1x2")
+    story.tell(0.0, JobSubmitted(job("x")))
+    story.runs(0.0, "x")
+    assert story.tell(1.0, JobSubmitted(job("other"))) == [Change(1, "x", on(1))]
+    orders = story.tell(2.0, JobSubmitted(job("y", size=2)))
+    assert orders == [Stop(2, "x"), Start(3, "y", on(0, 1), ("x",))]
+
+
+def test_the_retry_rule_can_be_read_and_replaced() -> None:
+    def never(failure: Failure) -> Answer:
+        return Answer(again=False)
+
+    story = Story("fifo", "1x1")
+    assert story.scheduler.retry is fixed
+    story.scheduler.retry = never
+    assert story.scheduler.retry is never
+    story.tell(0.0, JobSubmitted(job("a", retries=3)))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobFailed("a", 0, 0.0))
+    assert story.scheduler.ended == {"a": Phase.FAILED}

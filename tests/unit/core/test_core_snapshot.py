@@ -83,3 +83,16 @@ def test_a_value_has_slots_and_is_compared_and_hashed_by_its_fields() -> None:
     assert not hasattr(JobFinished("a", 0), "__dict__")
     assert {JobFinished("a", 0), JobFinished("a", 0)} == {JobFinished("a", 0)}
     assert JobFinished("a", 0) != JobFinished("a", 1)
+
+
+def test_keeping_a_job_that_waits_changes_nothing_for_the_others_kept() -> None:
+    """Of the jobs to keep, the last holds nothing: the first is still out of the policy's reach."""
+    world = scheduler("a", "b", "c")
+    seen = world.snapshot(0.0)
+    holder, waits = world.jobs["a"], world.jobs["c"]
+    asked = [holder, waits]
+    kept = seen.keeping(asked)
+    assert asked == [holder, waits], "the caller's list is its own"
+    assert (list(kept.tenants), [row.id for row in kept.holding()]) == ([], [])
+    assert [row.id for row in kept.waiting()] == ["b", "c"]
+    assert seen.keeping([waits]) is seen

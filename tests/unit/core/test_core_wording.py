@@ -81,8 +81,9 @@ def test_a_wait_has_its_range(earliest_s: float | None, latest_s: float | None, 
 
 
 def test_numbers_and_names_in_a_row() -> None:
-    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112, 1001)] == [
-        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th", "1,001st")
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112, 121, 1001, 1011)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th", "121st"),
+        *("1,001st", "1,011th"),
     ]
     assert [times(n) for n in (1, 2, 3)] == ["once", "twice", "3 times"]
     assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
@@ -103,7 +104,7 @@ def test_less_similar_words_are_offered_if_wished() -> None:
 
 
 def test_only_the_beginning_of_a_long_word_is_compared() -> None:
-    assert closest("a" * 60 + "z" * 10_000, ["a" * 60]) == "a" * 60
+    assert closest("a" * 60 + "z" * 10_000, ["a" * 60], similar=1.0) == "a" * 60
 
 
 def test_jobs_are_named_up_to_a_number() -> None:

@@ -103,6 +103,45 @@ def test_a_job_that_is_on_its_way_out_ranks_behind_every_other() -> None:
     )
 
 
+def test_a_policy_that_decides_sizes_counts_the_size_that_a_rigid_job_asks_for() -> None:
+    story = Story("max-min", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=2)))
+    story.tell(1.0, JobSubmitted(job("b", size=3)))
+    assert why(story, "b", 1.0) == (
+        "devices",
+        "it asks for 3 devices and 2 of 4 are free; no job waits ahead of it",
+    )
+
+
+def test_a_policy_that_decides_sizes_counts_the_least_that_an_elastic_job_can_use() -> None:
+    story = Story("max-min", "1x4")
+    story.tell(0.0, JobSubmitted(job("a", size=3)))
+    story.tell(1.0, JobSubmitted(job("b", size=4, sizes=(2, 4))))
+    assert why(story, "b", 1.0) == (
+        "devices",
+        "it needs at least 2 devices and 1 of 4 is free; no job waits ahead of it",
+    )
+
+
+def test_a_policy_that_decides_sizes_lets_jobs_overtake() -> None:
+    story = Story("max-min", "1x4")
+    story.scheduler.take([JobSubmitted(job("a")), JobSubmitted(job("b"))], 0.0)
+    assert why(story, "b", 0.0)[0] == "rank"
+
+
+def test_a_job_that_finds_no_node_hears_of_the_emptiest() -> None:
+    """One device is free on n0 and two on n1."""
+    story = Story("fifo", "2x4")
+    story.tell(0.0, JobSubmitted(job("a", size=3)), JobSubmitted(job("b", size=2)))
+    story.tell(1.0, JobSubmitted(job("c", size=3)))
+    cause, sentence = why(story, "c", 1.0)
+    assert cause == "fragmentation"
+    assert sentence == (
+        "it asks for 3 devices and 3 are free, but not where it needs them: "
+        "the emptiest node has 2 free"
+    )
+
+
 def test_a_job_that_never_fits() -> None:
     story = Story("srtf", "2x4")
     story.tell(0.0, JobSubmitted(job("a", size=9)))

@@ -169,3 +169,10 @@ def test_what_never_fits_is_said_with_its_reason_and_only_of_this_cluster() -> N
         "even on the empty cluster of 3 nodes"
     )
     assert fit.never(7, Cluster.grid(2, 4)) is None
+
+
+@pytest.mark.parametrize("name", sorted(PLACEMENTS))
+def test_everything_that_is_free_can_be_given_to_one_job(name: str) -> None:
+    found = placed(name, TWO, 8)
+    assert found is not None
+    assert sorted(found.split()) == [f"n{node}:{number}" for node in (0, 1) for number in range(4)]

@@ -2,6 +2,7 @@
 
 from tests.unit.stories import Story, on, play
 from treadle.core.actions import Start, Stop
+from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device, Node
 from treadle.core.events import (
     JobHeld,
@@ -236,10 +237,59 @@ def test_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None
 
 
 def test_equals_that_give_way_stop_in_the_order_in_which_they_ran() -> None:
+    """They ran in another order than that of their names."""
     ranks = {"a": 5.0, "b": 5.0, "c": 5.0, "new": 0.0}
     policy = Ordered(lambda row, now: Rank(ranks[row.id]), Count(), preemptive=True)
     story = Story(policy, "1x3")
-    story.tell(0.0, *(JobSubmitted(job(name)) for name in "abc"))
-    story.runs(0.0, "a", "b", "c")
+    story.tell(0.0, *(JobSubmitted(job(name)) for name in "cba"))
+    story.runs(0.0, "c", "b", "a")
     orders = story.tell(1.0, JobSubmitted(job("new", size=2)))
-    assert [order.job for order in orders] == ["b", "c", "new"]
+    assert [order.job for order in orders] == ["b", "a", "new"]
+
+
+def test_a_whole_node_and_one_more_device_are_made_free_step_by_step() -> None:
+    """`new` needs three devices; every device is held by a job of its own.
+
+    1. The last three in order are on three nodes: three devices, but no whole node.
+    2. `b`, the next, makes n0 whole. `e`, on n2, is not in the way of `new`.
+    3. `b` ranks before `e` and takes its place.
+    """
+    ranks = {"a": 9.0, "c": 8.0, "e": 7.0, "b": 6.0, "d": 1.0, "f": 1.0, "new": 0.0}
+    policy = Ordered(
+        lambda row, now: Rank(ranks[row.id]), placement("consolidate"), preemptive=True
+    )
+    story = Story(policy, "3x2")
+    for name in "abcdef":
+        story.tell(0.0, JobSubmitted(job(name)))
+    story.runs(0.0, *"abcdef")
+    orders = story.tell(1.0, JobSubmitted(job("new", size=3)))
+    assert [(type(order).__name__, order.job) for order in orders] == [
+        ("Stop", "e"),
+        ("Stop", "c"),
+        ("Stop", "a"),
+        ("Change", "b"),
+        ("Start", "new"),
+    ]
+    held = {row.id: row.allocation for row in story.scheduler.jobs.values()}
+    assert held["b"] == on(0, node="n2")
+    assert held["new"] == Allocation((*on(0, 1).devices, *on(0, node="n1").devices))
+
+
+def test_repacking_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None:
+    """At 5 s `first` has as much left as `second`, which came earlier and may start now."""
+    story = Story("srtf?repack=on", "1x1")
+    story.tell(0.0, JobSubmitted(job("first", length_s=10.0)))
+    story.runs(0.0, "first")
+    assert story.tell(1.0, JobSubmitted(job("second", length_s=5.0)), JobHeld("second", "x")) == []
+    orders = story.tell(5.0, JobReleased("second", "x"))
+    assert orders == [Stop(1, "first"), Start(2, "second", on(0), ("first",))]
+
+
+def test_repacking_at_a_tie_a_job_whose_value_stands_keeps_its_devices() -> None:
+    policy = Ordered(lambda row, now: Rank(1.0), Count(), repack=True)
+    story = Story(policy, "1x1")
+    story.tell(0.0, JobSubmitted(job("first")))
+    story.runs(0.0, "first")
+    story.tell(1.0, JobSubmitted(job("second")), JobHeld("second", "x"))
+    assert story.tell(5.0, JobReleased("second", "x")) == []
+    assert story.phases() == "first:running second:waiting"
