@@ -4,10 +4,16 @@ Markers: `engine` starts real processes, `browser` drives one, `slow` takes long
 the inner loop. `make test-fast` leaves all three out; `make test` runs everything.
 """
 
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+
+# A command in the background of a shell ignores Ctrl-C, and so would every program that a test
+# starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 # Folders and files of one kind, by the beginning of their path.
