@@ -1,6 +1,7 @@
 """Tokens of people and of jobs: made, used, run out, revoked, and kept over a restart."""
 
 import asyncio
+import pwd
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from treadle.control.api.tokens import job_token
 from treadle.wire.machine import Role, TokenRequest, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
-USER = Who(user="other", role=Role.USER, uid=12345)
+# A user that every machine has: under root, tokens are only for such.
+USER = Who(user="nobody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 
 
 def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> None:
@@ -24,7 +26,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         made["token"], made["id"] = answer.token, answer.view.id
         who = live.who_of_token(answer.token)
         assert who is not None
-        assert (who.user, who.role, who.job) == ("other", Role.USER, "")
+        assert (who.user, who.role, who.job) == ("nobody", Role.USER, "")
         assert live.who_of_token(answer.token[:-1] + "x") is None
         assert live.who_of_token("") is None
 

@@ -9,7 +9,13 @@ from treadle.control.jobs import JobRecord, JobTable, Person
 from treadle.control.loop import Commit, on_disk, wall
 from treadle.store.rows import Batch, TokenRow
 from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
-from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotFoundError,
+    NotKnownError,
+)
 
 DAY_S = 86_400.0
 TOKENS_MAX = 1000
@@ -39,7 +45,15 @@ class Accounts:
         self._used: set[str] = set()  # digests of tokens whose use is not written down yet
 
     def who_of_uid(self, uid: int) -> Who:
+        """The peer of a Unix socket. Raises under root if the machine does not know that user."""
         name = _name(uid)
+        if name is None:
+            if uid != os.geteuid() and os.geteuid() == 0:
+                raise NotKnownError(
+                    f"this machine has no user with the id {uid}, and Treadle, which runs as "
+                    "root here, serves only users that it has"
+                )
+            name = f"uid{uid}"
         own = uid in (0, os.geteuid())
         role = Role.ADMIN if own or name in self._admins else Role.USER
         return Who(user=name, role=role, uid=uid)
@@ -56,10 +70,12 @@ class Accounts:
         row = self._rows.get(digest(token))
         if row is None or (row.expires_at is not None and row.expires_at <= wall()):
             return None
+        if os.geteuid() == 0 and not _is_user(row.owner, row.uid):
+            return None  # Their name or id may be another user's by now.
         if row.used_at is None or wall() - row.used_at > USED_EVERY_S:
             self._rows[row.digest] = row._replace(used_at=wall())
             self._used.add(row.digest)
-        return Who(user=row.owner, role=Role(row.role), uid=_uid(row.owner))
+        return Who(user=row.owner, role=Role(row.role), uid=row.uid)
 
     async def write_used(self) -> None:
         """Write when tokens were last used; no request waits for that."""
@@ -85,14 +101,30 @@ class Accounts:
             raise InvalidRequestError(f"days is {request.days:g}; expected above 0, at most 3650")
         if len(self._rows) >= TOKENS_MAX:
             raise ConflictError(f"there are {TOKENS_MAX} tokens already; revoke some first")
+        uid = self._uid_for(who, user)
         made, now = fresh(), wall()
         expires_at = None if request.days is None else now + request.days * DAY_S
         row = TokenRow(
-            made.id, made.digest, request.name, user, request.role, now, expires_at, None
+            made.id, made.digest, request.name, user, request.role, now, expires_at, None, uid
         )
         await on_disk(self._commit.note(Batch(tokens=[row])), self._commit.condition)
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
+
+    @staticmethod
+    def _uid_for(who: Who, user: str) -> int | None:
+        """The user id that a token is bound to; under root there must be one."""
+        uid = who.uid if user == who.user else _uid(user)
+        if os.geteuid() != 0:
+            return uid
+        if uid is None or not _is_user(user, uid):
+            raise InvalidRequestError(
+                f"this machine has no user {user}, and Treadle, which runs as root here, makes "
+                "tokens only for users that it has"
+            )
+        if uid == 0 and who.uid != 0:
+            raise NotAllowedError("only root makes tokens for root")
+        return uid
 
     def tokens(self, who: Who) -> tuple[TokenView, ...]:
         rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
@@ -108,7 +140,12 @@ class Accounts:
 
 
 def person(who: Who) -> Person:
-    """The user who asks, as the machine knows them."""
+    """The user who asks, as the machine knows them. Raises under root if it does not."""
+    if os.geteuid() == 0 and who.uid != 0 and (who.uid is None or _name(who.uid) is None):
+        raise NotAllowedError(
+            f"this machine has no user {who.user}, and Treadle, which runs as root here, runs "
+            "jobs only for users that it has"
+        )
     try:
         entry = pwd.getpwuid(who.uid) if who.uid is not None else pwd.getpwnam(who.user)
     except KeyError:
@@ -125,11 +162,11 @@ def may_touch(who: Who, record: JobRecord) -> None:
     )
 
 
-def _name(uid: int) -> str:
+def _name(uid: int) -> str | None:
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid{uid}"
+    except (KeyError, OverflowError):
+        return None
 
 
 def _uid(name: str) -> int | None:
@@ -137,6 +174,11 @@ def _uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
+
+
+def _is_user(name: str, uid: int | None) -> bool:
+    """Whether the user of that name has that id now."""
+    return uid is not None and _uid(name) == uid
 
 
 def _view(row: TokenRow) -> TokenView:
