@@ -1,8 +1,10 @@
 """A controller that runs as root: jobs run as their owners and reach their owners' files."""
 
 import asyncio
+import grp
 import os
 import pwd
+import stat
 import subprocess
 import sys
 import tempfile
@@ -142,6 +144,28 @@ def test_a1_a_token_is_bound_to_the_user_id(tmp_path: Path, owner: str, uid: int
         assert live.who_of_token(made.token) is None
 
     told(story, tmp_path)
+
+
+def test_a2_a_socket_shared_with_a_group_is_only_for_its_members() -> None:
+    """1. The socket has the group and lets no others in. 2. A member is served. 3. Others are
+    refused even if somebody opens the socket to all. 4. Root is served."""
+    group = next(found for found in grp.getgrall() if found.gr_gid not in {0, SPARE_UID, NOBODY})
+    with daemon("--devices", "1", "--share-group", group.gr_name) as served:
+        served.socket.parent.chmod(0o755)
+        found = served.socket.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, group.gr_gid)
+        body = '{"command": ["true"], "workdir": "/"}'
+        words = [sys.executable, "-c", ASK, str(NOBODY), str(served.socket), body]
+        outside = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert "PermissionError" in outside.stderr
+        inside = _said([*words, str(group.gr_gid)])
+        assert inside.startswith("201 "), inside
+        served.socket.chmod(0o666)
+        outside_still = _said(words)
+        assert outside_still.startswith("403 "), outside_still
+        assert "only for members of the group that it is shared with" in outside_still
+        served.ended("1")
+        assert len(served.client.job_page(ended=True).jobs) == 1
 
 
 def _said(words: list[str]) -> str:
