@@ -18,7 +18,7 @@ from treadle.wire.problems import (
 )
 
 DAY_S = 86_400.0
-TOKENS_MAX = 1000
+TOKENS_OF_ONE_MAX = 100  # that have not expired
 USED_EVERY_S = 300.0  # how often it is written down that a token was used
 
 
@@ -40,7 +40,7 @@ class Accounts:
         self._admins = admins
         now = wall()
         self._rows: dict[str, TokenRow] = {
-            row.digest: row for row in rows if row.expires_at is None or row.expires_at > now
+            row.digest: row for row in rows if not _has_expired(row, now)
         }
         self._used: set[str] = set()  # digests of tokens whose use is not written down yet
 
@@ -68,7 +68,7 @@ class Accounts:
         if not is_persons(token):
             return None
         row = self._rows.get(digest(token))
-        if row is None or (row.expires_at is not None and row.expires_at <= wall()):
+        if row is None or _has_expired(row, wall()):
             return None
         if os.geteuid() == 0 and not _is_user(row.owner, row.uid):
             return None  # Their name or id may be another user's by now.
@@ -99,8 +99,7 @@ class Accounts:
             raise InvalidRequestError("user must be a name of up to 64 printable characters")
         if request.days is not None and not 0 < request.days <= 3650:
             raise InvalidRequestError(f"days is {request.days:g}; expected above 0, at most 3650")
-        if len(self._rows) >= TOKENS_MAX:
-            raise ConflictError(f"there are {TOKENS_MAX} tokens already; revoke some first")
+        self._check_room(user)
         uid = self._uid_for(who, user)
         made, now = fresh(), wall()
         expires_at = None if request.days is None else now + request.days * DAY_S
@@ -110,6 +109,16 @@ class Accounts:
         await on_disk(self._commit.note(Batch(tokens=[row])), self._commit.condition)
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
+
+    def _check_room(self, user: str) -> None:
+        """Each user has a limit of their own, so that no user can use up what others need."""
+        now = wall()
+        self._rows = {key: row for key, row in self._rows.items() if not _has_expired(row, now)}
+        if sum(1 for row in self._rows.values() if row.owner == user) >= TOKENS_OF_ONE_MAX:
+            raise ConflictError(
+                f"{user} has {TOKENS_OF_ONE_MAX} tokens already; revoke some first",
+                hint="treadle token revoke ID revokes one",
+            )
 
     @staticmethod
     def _uid_for(who: Who, user: str) -> int | None:
@@ -174,6 +183,10 @@ def _uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
+
+
+def _has_expired(row: TokenRow, now: float) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
 
 
 def _is_user(name: str, uid: int | None) -> bool:
