@@ -72,6 +72,87 @@ def test_a_repository_cannot_have_its_own_programs_run(repository: Path) -> None
     assert not sprung.exists()
 
 
+@pytest.fixture
+def sprung(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that appears when the program `trap` beside it is run."""
+    folder = tmp_path_factory.mktemp("trap")
+    (folder / "trap").write_text(f"#!/bin/sh\ntouch {folder / 'sprung'}\ncat\n")
+    (folder / "trap").chmod(0o755)
+    return folder / "sprung"
+
+
+@pytest.mark.parametrize("kind", ["clean", "process", "smudge"])
+@pytest.mark.parametrize("attributes", [".gitattributes", ".git/info/attributes"])
+def test_a14_no_filter_of_the_repository_is_run(
+    repository: Path, sprung: Path, kind: str, attributes: str
+) -> None:
+    git(repository, "config", f"filter.x.{kind}", str(sprung.with_name("trap")))
+    git(repository, "config", "filter.x.required", "true")
+    (repository / attributes).parent.mkdir(exist_ok=True)
+    (repository / attributes).write_text("*.txt filter=x\n")
+    (repository / "a.txt").write_text("two\n")
+    state = git_state(repository)
+    assert state is not None
+    assert "-one\n+two\n" in state.diff
+    assert not sprung.exists()
+
+
+def test_a14_missing_objects_are_not_fetched_by_the_repositorys_command(
+    repository: Path, sprung: Path
+) -> None:
+    blob = git(repository, "rev-parse", "HEAD:a.txt")
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": "ssh://nowhere.invalid/x",
+        "core.sshCommand": str(sprung.with_name("trap")),
+    }.items():
+        git(repository, "config", key, value)
+    (repository / "a.txt").write_text("two\n")
+    state = git_state(repository)
+    assert state is not None
+    assert not sprung.exists()
+
+
+def test_a14_the_index_is_read_and_not_written(repository: Path) -> None:
+    """A change that was added, in a linked work tree with a split index and old times."""
+    linked = repository / "linked"
+    git(repository, "worktree", "add", "-q", "-b", "side", str(linked))
+    git(linked, "update-index", "--split-index")
+    (linked / "a.txt").write_text("two\n")
+    git(linked, "add", "a.txt")
+    index = repository / ".git" / "worktrees" / "linked" / "index"
+    before = index.read_bytes()
+    (linked / "a.txt").touch()
+    state = git_state(linked)
+    assert state is not None
+    assert (state.branch, state.dirty) == ("side", True)
+    assert "-one\n+two\n" in state.diff
+    assert index.read_bytes() == before
+
+
+def test_a14_how_files_are_compared_is_still_the_repositorys_choice(repository: Path) -> None:
+    git(repository, "config", "core.fileMode", "false")
+    (repository / "a.txt").chmod(0o755)
+    state = git_state(repository)
+    assert state is not None
+    assert not state.dirty
+
+
+def test_a14_a_repository_with_longer_names_of_objects_is_read(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "a.txt").write_text("one\n")
+    git(tmp_path, "add", "a.txt")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    (tmp_path / "a.txt").write_text("two\n")
+    state = git_state(tmp_path)
+    assert state is not None
+    assert len(state.commit) == 64
+    assert "-one\n+two\n" in state.diff
+
+
 def test_another_repository_named_by_the_environment_is_not_asked(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from tests.control.living import ME, bash, ended, living, local, text_of, until,
 from tests.store.test_store_faults import small_disk
 from treadle.control.api import LiveService
 from treadle.control.loop import clock
+from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
@@ -176,7 +177,7 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
             ):
                 await live.submit(ME, bash("true", name="late"))
             with pytest.raises(UnavailableError):
-                await live.cancel(ME, first)
+                await live.release(ME, first)
             with pytest.raises(UnavailableError):  # The same request, under way still.
                 await live.submit(ME, bash("true", name="early"), "key")
             (tmp_path / "go").touch()
@@ -192,6 +193,79 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
         assert again.repeated
 
     told(story, tmp_path, store_patience_s=0.2)
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.CANCELLING])
+def test_u18_cancel_works_while_the_store_cannot_be_written(tmp_path: Path, phase: Phase) -> None:
+    """1. One job runs, one waits. 2. The store is locked, perhaps with another step before the
+    cancel. 3. Both are cancelled, one of them twice; what runs is stopped at once. 4. The store is
+    free again: both are cancelled, and the one that waited has never run."""
+
+    async def story(live: LiveService) -> None:
+        first = await runs(live, "echo $$; exec sleep 60", devices="4", retries=0)
+        (pid,) = await printed(live, first)
+        second = await waits(live, f"touch {tmp_path}/ran", devices="4")
+        while live.context.commit.writing:
+            await asyncio.sleep(0.01)
+        async with locked(tmp_path / "treadle.db"):
+            if phase is Phase.RUNNING:
+                with pytest.raises(UnavailableError):
+                    await live.submit(ME, bash("true", held=True))
+            for job in (first, second, first):
+                (view,) = await live.cancel(ME, job)
+                assert not view.state.ended, "that is not on disk yet"
+            row = live.context.row(first)
+            assert row is not None
+            assert row.phase is phase
+            await gone(int(pid), supervisor_of(live, first))
+            assert not view_of(live, first).state.ended
+            assert "locked" in live.status().problem
+        views = await ended(live, first, second)
+        assert [view.state for view in views] == [State.CANCELLED] * 2
+        assert [view.attempts for view in views] == [1, 0]
+        assert not (tmp_path / "ran").exists()
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_job_that_ends_by_itself_before_its_cancel_is_kept_is_no_cancelled_one(
+    tmp_path: Path,
+) -> None:
+    async def story(live: LiveService) -> None:
+        body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
+        job = await runs(live, body, retries=0)
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnavailableError):
+                await live.submit(ME, bash("true"))
+            (tmp_path / "go").touch()
+            await gone(supervisor_of(live, job))
+            while live.context.inbox.pending_end(job) is None:
+                await asyncio.sleep(0.01)
+            await live.cancel(ME, job)
+        (view,) = await ended(live, job)
+        assert (view.state, view.code) == (State.FAILED, 4)
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_job_that_fills_the_disk_of_the_store_can_be_cancelled(tmp_path: Path) -> None:
+    async def story(disk: Path) -> None:
+        url = f"sqlite:///{disk}/treadle.db"
+        async with living(tmp_path, url=url, store_patience_s=0.1) as live:
+            ballast = disk / "ballast"
+            job = await runs(live, f"cat /dev/zero > {ballast}; exec sleep 60", retries=0)
+            with pytest.raises(UnavailableError):
+                await submit_for_ever(live)
+            await live.cancel(ME, job)
+            await gone(supervisor_of(live, job))
+            ballast.unlink()
+            (view,) = await ended(live, job)
+            assert view.state is State.CANCELLED
+            await end_all(live)
+            check(live.context.scheduler)
+
+    with small_disk(tmp_path) as disk:
+        asyncio.run(asyncio.wait_for(story(disk), 60))
 
 
 def fill(path: Path) -> None:

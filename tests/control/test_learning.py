@@ -1,6 +1,7 @@
 """What is learned from jobs that ran, and how far those that run say they are."""
 
 import asyncio
+import pwd
 import sys
 from math import inf, nan
 from pathlib import Path
@@ -20,7 +21,7 @@ from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
 
-OTHER = Who(user="somebody", role=Role.USER, uid=12345)
+OTHER = Who(user="somebody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 
 
 async def expected(live: LiveService, request: JobRequest, who: Who = ME) -> tuple[float, str]:

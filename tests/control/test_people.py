@@ -1,6 +1,7 @@
 """Tokens of people and of jobs: made, used, run out, revoked, and kept over a restart."""
 
 import asyncio
+import pwd
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from treadle.control.api.tokens import job_token
 from treadle.wire.machine import Role, TokenRequest, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
-USER = Who(user="other", role=Role.USER, uid=12345)
+# A user that every machine has: under root, tokens are only for such.
+USER = Who(user="nobody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
+
+DAEMON = Who(user="daemon", role=Role.USER, uid=pwd.getpwnam("daemon").pw_uid)
 
 
 def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> None:
@@ -24,7 +28,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         made["token"], made["id"] = answer.token, answer.view.id
         who = live.who_of_token(answer.token)
         assert who is not None
-        assert (who.user, who.role, who.job) == ("other", Role.USER, "")
+        assert (who.user, who.role, who.job) == ("nobody", Role.USER, "")
         assert live.who_of_token(answer.token[:-1] + "x") is None
         assert live.who_of_token("") is None
 
@@ -60,7 +64,7 @@ def test_no_user_grants_a_role_above_their_own(tmp_path: Path) -> None:
 def test_tokens_that_were_revoked_make_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(people_module, "TOKENS_MAX", 2)
+    monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
 
     async def story(live: LiveService) -> None:
         for _ in range(5):
@@ -68,8 +72,39 @@ def test_tokens_that_were_revoked_make_room_for_others(
             await live.revoke_token(USER, answer.view.id)
         for _ in range(2):
             await live.make_token(USER, TokenRequest(name="x"))
-        with pytest.raises(ConflictError, match="revoke some first"):
+        with pytest.raises(ConflictError, match="nobody has 2 tokens already; revoke some first"):
             await live.make_token(USER, TokenRequest(name="x"))
+
+    told(story, tmp_path)
+
+
+def test_a13_the_limit_on_tokens_is_each_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
+
+    async def story(live: LiveService) -> None:
+        for _ in range(2):
+            await live.make_token(USER, TokenRequest(name="x"))
+        with pytest.raises(ConflictError):
+            await live.make_token(USER, TokenRequest(name="x"))
+        assert (await live.make_token(DAEMON, TokenRequest(name="x"))).view.user == "daemon"
+        with pytest.raises(ConflictError, match="nobody has 2 tokens"):
+            await live.make_token(ME, TokenRequest(name="x", user="nobody"))
+
+    told(story, tmp_path)
+
+
+def test_a13_expired_tokens_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
+
+    async def story(live: LiveService) -> None:
+        for _ in range(3):  # Each lasts for less than a microsecond.
+            made = await live.make_token(USER, TokenRequest(name="x", days=1e-12))
+            assert live.who_of_token(made.token) is None
+        for _ in range(2):
+            await live.make_token(USER, TokenRequest(name="x"))
+        assert len(live.tokens(USER)) == 2
 
     told(story, tmp_path)
 

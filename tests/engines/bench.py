@@ -1,6 +1,7 @@
 """A bench for stories about the local engine: jobs, their facts, and waiting for facts."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
@@ -85,7 +86,8 @@ class Story:
 
     def job(self, name: str, *command: str, **details: Any) -> None:
         """A job that runs a command; `python` is this one, `-c` code may follow."""
-        details = {"workdir": str(self.root), "ranks": 1, "grace_s": 5.0, **details}
+        own = {"workdir": str(self.root), "ranks": 1, "grace_s": 5.0, "uid": os.geteuid()}
+        details = {**own, **details}
         words = (sys.executable if word == "python" else word for word in command)
         self.jobs.jobs[name] = Launch(job=name, attempt=0, command=tuple(words), **details)
 

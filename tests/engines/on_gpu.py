@@ -60,7 +60,15 @@ class Jobs:
     def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
         number = self.attempts.setdefault((job, action), 1 + len(self.attempts))
         command = (sys.executable, "-c", HOLD, *self.commands[job])
-        return Launch(job=job, attempt=number, command=command, workdir="/", ranks=1, grace_s=5.0)
+        return Launch(
+            job=job,
+            attempt=number,
+            command=command,
+            workdir="/",
+            ranks=1,
+            uid=os.geteuid(),
+            grace_s=5.0,
+        )
 
     def tell(self, *facts: Event) -> None:
         for fact in facts:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Change, Start
@@ -104,6 +106,60 @@ def test_a_secret_is_masked_wherever_a_read_cuts_it(cut: int):
     text = f"a {SECRET} tin tiny b".encode()
     shown = mask.hide(text[:cut]) + mask.hide(text[cut:]) + mask.rest()
     assert shown == b"a *** tin *** b"
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        ("password", "my-password-1234"),  # contains it
+        ("password", "password-1234"),  # begins with it
+        ("password", "my-password"),  # ends with it
+        ("abcdefgh", "efghijkl"),  # overlap: the text has both in one
+        ("aaaa", "aaaaaa"),
+    ],
+)
+def test_a15_of_secrets_that_contain_one_another_nothing_is_shown(secrets: tuple[str, str]):
+    """However two reads cut the text, and also if each byte is read alone."""
+    short, long = secrets
+    joined = "abcdefghijkl" if short == "abcdefgh" else long
+    text = f"x {joined} y {short} z".encode()
+    cuts = [(text[:at], text[at:]) for at in range(len(text) + 1)]
+    for pieces in (*cuts, [text[at : at + 1] for at in range(len(text))]):
+        mask = Mask(secrets)
+        shown = b"".join(map(mask.hide, pieces)) + mask.rest()
+        assert shown == b"x *** y *** z", pieces
+
+
+def test_a15_a_short_secret_is_shown_as_masked_when_the_longer_one_does_not_follow():
+    mask = Mask(["password", "password-1234"])
+    assert mask.hide(b"x password") == b"x "
+    assert mask.hide(b"-12") == b""
+    assert mask.hide(b"99") == b"***-1299"
+    assert mask.hide(b"password") + mask.rest() == b"***"
+
+
+@given(
+    secrets=st.lists(st.text("ab", min_size=4, max_size=7), min_size=1, max_size=3),
+    text=st.text("abc", max_size=40),
+    sizes=st.lists(st.integers(1, 9), max_size=12),
+)
+def test_a15_reads_make_no_difference_and_no_secret_is_left(
+    secrets: list[str], text: str, sizes: list[int]
+):
+    """Compared with each byte of the text marked on its own."""
+    data, covered = text.encode(), [False] * len(text)
+    for secret in secrets:
+        for at in range(len(text)):
+            if text.startswith(secret, at):
+                covered[at : at + len(secret)] = [True] * len(secret)
+    open_bytes = bytes(byte for byte, hidden in zip(data, covered, strict=True) if not hidden)
+    mask, shown, at = Mask(secrets), b"", 0
+    for size in (*sizes, len(data)):
+        shown += mask.hide(data[at : at + size])
+        at += size
+    # A mark at the end, which belongs to no secret, leaves nothing kept back.
+    shown += mask.hide(b"|") + mask.rest()
+    assert shown.replace(b"***", b"") == open_bytes + b"|"
 
 
 def test_what_only_looks_like_a_secret_is_shown_in_the_end():

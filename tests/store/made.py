@@ -41,6 +41,7 @@ TOKEN = TokenRow(
     created_at=1000.0,
     expires_at=None,
     used_at=None,
+    uid=1000,
 )
 KEY = KeyRow(owner="ada", key="k1", digest="d", body=b'{"id":"a"}', made_at=1000.0)
 

@@ -59,7 +59,7 @@ attempts = st.builds(
 lines = st.builds(JournalRow, moments, moments, words, few, bodies, st.just(0))
 tokens = st.builds(
     lambda identity, *rest: TokenRow(identity, f"digest {identity}", *rest),
-    identities, words, few, words, moments, maybe, maybe,
+    identities, words, few, words, moments, maybe, maybe, st.none() | wholes,
 )  # fmt: skip
 batches = st.builds(
     Batch,

@@ -1,7 +1,9 @@
 """The git state of a folder at submission: commit, branch and uncommitted changes.
 
-git runs nothing that a repository could name: no hooks, no pager, no external diff, no
-text conversion, no file-system monitor. A folder outside git, a git that is not installed or one
+git runs nothing that a repository could name: no hooks, no pager, no external diff, no text
+conversion, no file-system monitor, no filter, no fetch of missing objects. The changes are found
+without the repository's configuration at all: git is given another, empty git folder, with the
+objects and the index of the repository. A folder outside git, a git that is not installed or one
 that takes too long gives no answer, and the job is submitted without.
 """
 
@@ -9,7 +11,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +29,8 @@ _QUIET = (
     *("-c", "diff.external="),
 )
 _DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty")
+# Settings that say how files are compared and name no program; the rest is left out.
+_HARMLESS = r"^(core\.(filemode|symlinks|ignorecase|autocrlf|eol)|extensions\.objectformat)$"
 
 
 class _Answer(NamedTuple):
@@ -32,16 +38,24 @@ class _Answer(NamedTuple):
     cut: bool
 
 
+class _Limits(NamedTuple):
+    bytes_max: int
+    time_s: float
+
+
 def git_state(
     folder: str | Path, *, diff_bytes_max: int = DIFF_BYTES_MAX, time_limit_s: float = TIME_LIMIT_S
 ) -> Code | None:
     """The state of the repository that holds the folder; None outside git."""
-    limits = (diff_bytes_max, time_limit_s)
-    commit = _git(folder, ("rev-parse", "--verify", "--quiet", "HEAD"), *limits)
+    limits = _Limits(diff_bytes_max, time_limit_s)
+    commit = _git(folder, ("rev-parse", "--verify", "--quiet", "HEAD"), limits)
     if commit is None or not commit.text.strip():
         return None
-    branch = _git(folder, ("symbolic-ref", "--short", "--quiet", "HEAD"), *limits)
-    diff = _git(folder, (*_DIFF, "HEAD", "--"), *limits)
+    branch = _git(folder, ("symbolic-ref", "--short", "--quiet", "HEAD"), limits)
+    try:
+        diff = _diff(folder, commit.text.strip(), limits)
+    except OSError:  # There is no room for an empty git folder.
+        diff = None
     return Code(
         commit=commit.text.strip(),
         branch=branch.text.strip() if branch else "",
@@ -51,20 +65,66 @@ def git_state(
     )
 
 
+def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
+    """The changes to tracked files since the commit."""
+    paths = ("--show-toplevel", "--git-dir", "--git-path", "index", "--git-path", "objects")
+    found = _git(folder, ("rev-parse", "--path-format=absolute", *paths), limits)
+    lines = found.text.splitlines() if found else []
+    if len(lines) != 4:  # A bare repository, or a path with a line break.
+        return None
+    top, git_dir, index, objects = lines
+    settings = _git(folder, ("config", "--get-regexp", _HARMLESS), limits)
+    with _empty_git_dir(Path(git_dir), settings.text if settings else "") as empty:
+        instead = {
+            "GIT_DIR": str(empty),
+            "GIT_WORK_TREE": top,
+            "GIT_INDEX_FILE": index,
+            "GIT_OBJECT_DIRECTORY": objects,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+        return _git(top, (*_DIFF, commit, "--"), limits, env=instead)
+
+
+@contextlib.contextmanager
+def _empty_git_dir(git_dir: Path, settings: str) -> Iterator[Path]:
+    """A git folder that holds nothing but harmless settings."""
+    with tempfile.TemporaryDirectory(prefix="treadle-git-") as name:
+        empty = Path(name)
+        (empty / "refs").mkdir()
+        (empty / "HEAD").write_text("ref: refs/heads/none\n")
+        sections = ["[core]\n\trepositoryformatversion = 1\n"]
+        for line in settings.splitlines():
+            key, _, value = line.partition(" ")
+            section, _, setting = key.partition(".")
+            if value.isalnum():
+                sections.append(f"[{section}]\n\t{setting} = {value}\n")
+        (empty / "config").write_text("".join(sections))
+        # An index may be split; its other part lies in the git folder.
+        for part in git_dir.glob("sharedindex.*"):
+            (empty / part.name).symlink_to(part)
+        yield empty
+
+
 def _git(
-    folder: str | Path, words: tuple[str, ...], bytes_max: int, time_limit_s: float
+    folder: str | Path,
+    words: tuple[str, ...],
+    limits: _Limits,
+    *,
+    env: Mapping[str, str] | None = None,
 ) -> _Answer | None:
     """What git prints, at most so much of it; None if it fails, is missing or takes too long."""
     # GIT_DIR and its like would speak of another repository than the folder's.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    around = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    around |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    around |= env or {}
     try:
         process = subprocess.Popen(
             ["git", "-C", str(folder), *_QUIET, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=env,
+            env=around,
             start_new_session=True,
         )
     except (OSError, ValueError):
@@ -75,19 +135,19 @@ def _git(
         late.set()
         _kill(process)
 
-    timer = threading.Timer(time_limit_s, stop)
+    timer = threading.Timer(limits.time_s, stop)
     timer.start()
     with process, contextlib.ExitStack() as left:
         left.callback(timer.cancel)
         assert process.stdout is not None
-        content = process.stdout.read(bytes_max + 1)
-        cut = len(content) > bytes_max
+        content = process.stdout.read(limits.bytes_max + 1)
+        cut = len(content) > limits.bytes_max
         if cut:
             _kill(process)
         code = process.wait()
     if late.is_set() or (code != 0 and not cut):
         return None
-    return _Answer(content[:bytes_max].decode(errors="replace"), cut)
+    return _Answer(content[: limits.bytes_max].decode(errors="replace"), cut)
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -4,12 +4,13 @@ An unknown token is refused even on the Unix socket: falling back to the peer co
 that the caller did not mean.
 """
 
+import os
 from collections.abc import Mapping
 
 from treadle.server.peers import Peer
 from treadle.server.port import Service
 from treadle.wire.machine import Who
-from treadle.wire.problems import NotKnownError
+from treadle.wire.problems import NotAllowedError, NotKnownError
 
 TOKEN_LENGTH_MAX = 200
 
@@ -23,6 +24,21 @@ def identify(
         return _by_token(service, given)
     peer = state.get("peer")
     return service.who_of_uid(peer.uid) if isinstance(peer, Peer) else None
+
+
+def check_group(group: int | None, state: Mapping[str, object]) -> None:
+    """Refuse a peer of the Unix socket outside the group that the socket is for.
+
+    The socket's mode keeps them out too, as long as it is not changed behind our back.
+    """
+    if group is None or not state.get("unix"):
+        return
+    peer = state.get("peer")
+    if isinstance(peer, Peer) and (
+        peer.uid in (0, os.geteuid()) or group in (peer.gid, *peer.groups)
+    ):
+        return
+    raise NotAllowedError("this socket is only for members of the group that it is shared with")
 
 
 def _by_token(service: Service, given: bytes) -> Who:

@@ -41,7 +41,7 @@ class DaemonSettings:
 async def run_daemon(settings: DaemonSettings) -> None:
     """Serve until asked to stop, by the API or by a signal; jobs keep running."""
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    live_settings = _live_settings(settings)
+    live_settings, doors = _live_settings(settings), _doors(settings)
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
     try:
         live = LiveService(store, live_settings)
@@ -49,12 +49,9 @@ async def run_daemon(settings: DaemonSettings) -> None:
         store.close()
         raise
     _leave_on_signals(live)
-    group = _group(settings)
     try:
         # Listen first: early requests are answered, and a second daemon is refused.
-        async with serving(live, _doors(settings)) as bound:
-            if group is not None:
-                os.chown(settings.socket, -1, group)
+        async with serving(live, doors) as bound:
             live.listening(bound.url)
             await live.begin()
             logger.info("up: %s", live.status())
@@ -77,10 +74,14 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
 
 
 def _doors(settings: DaemonSettings) -> Doors:
+    """A group is the narrower wish: it holds beside `share` and under root too."""
+    group = _group(settings)
     shared = settings.share or os.geteuid() == 0
-    mode = 0o666 if shared else 0o660 if settings.share_group else 0o600
+    mode = 0o660 if group is not None else 0o666 if shared else 0o600
     host, port = settings.listen or (None, settings.port)
-    return Doors(socket_path=settings.socket, socket_mode=mode, listen=host, port=port)
+    return Doors(
+        socket_path=settings.socket, socket_mode=mode, socket_group=group, listen=host, port=port
+    )
 
 
 def _group(settings: DaemonSettings) -> int | None:

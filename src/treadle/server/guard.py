@@ -17,7 +17,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.server.auth import identify
+from treadle.server.auth import check_group, identify
 from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
 from treadle.server.port import Service
@@ -104,6 +104,7 @@ class Guard:
         hosts = UNIX_HOSTS if state.get("unix") else self._hosts
         _check_origin(headers, hosts)
         _check_path(scope)
+        check_group(self._settings.group, state)
         who = identify(self._service, headers, state)
         state["who"] = who
         self._rate.take(_bucket(who), self._settings.clock.now())

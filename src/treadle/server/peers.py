@@ -14,12 +14,15 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_HEAD_S_MAX = 20.0
+SO_PEERGROUPS = 59  # of Linux; the socket module has no name for it
+GROUPS_BYTES_MAX = 1024  # the most that `getsockopt` of Python reads: 256 groups
 
 
 class Peer(NamedTuple):
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()  # supplementary ones, as they were when it connected
 
 
 def peer_of(connection: socket.socket) -> Peer | None:
@@ -31,7 +34,16 @@ def peer_of(connection: socket.socket) -> Peer | None:
     except (OSError, struct.error):
         return None
     # The kernel gives -1 for a socket that has no peer.
-    return Peer(pid, uid, gid) if uid >= 0 else None
+    return Peer(pid, uid, gid, _groups_of(connection)) if uid >= 0 else None
+
+
+def _groups_of(connection: socket.socket) -> tuple[int, ...]:
+    """Empty if the kernel does not say: then the peer is in its own group only."""
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES_MAX)
+        return struct.unpack(f"{len(raw) // 4}I", raw)
+    except (OSError, struct.error):
+        return ()
 
 
 class PeerProtocol(H11Protocol):

@@ -36,6 +36,7 @@ class Doors:
 
     socket_path: Path | None = None
     socket_mode: int = 0o600  # 0o666: every user of this machine, each as themselves
+    socket_group: int | None = None  # only its members are served there
     listen: str | None = None  # an address other than loopback
     port: int | None = None
     hosts: tuple[str, ...] = ()  # further names by which the server is reached
@@ -72,8 +73,9 @@ async def serving(
         bound: list[socket.socket] = []
         url = ""
         settings = settings or ServerSettings()
+        settings = replace(settings, group=doors.socket_group)
         if doors.socket_path is not None:
-            bound.append(sockets.enter_context(_unix_socket(doors.socket_path, doors.socket_mode)))
+            bound.append(sockets.enter_context(_unix_socket(doors.socket_path, doors)))
         if doors.port is not None:
             bound.append(sockets.enter_context(_tcp_socket(doors.listen or LOOPBACK, doors.port)))
             taken = bound[-1].getsockname()[1]
@@ -133,17 +135,17 @@ async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
 
 
 @contextlib.contextmanager
-def _unix_socket(path: Path, mode: int) -> Iterator[socket.socket]:
+def _unix_socket(path: Path, doors: Doors) -> Iterator[socket.socket]:
     """Bind there; a user without access cannot connect even for a moment.
 
-    Connecting works only after `listen`, which comes after the mode is set.
+    Connecting works only after `listen`, which comes after group and mode are set.
     """
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise InvalidInputError(
             f"the socket's path {path} is longer than {SOCKET_PATH_BYTES_MAX} bytes;"
             " set TREADLE_SOCKET to a shorter one"
         )
-    _make_folder(path.parent, shared=bool(mode & 0o077))
+    _make_folder(path.parent, shared=bool(doors.socket_mode & 0o077))
     _clear_way(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with contextlib.closing(made):
@@ -151,7 +153,9 @@ def _unix_socket(path: Path, mode: int) -> Iterator[socket.socket]:
             made.bind(str(path))
         except OSError as error:
             raise InvalidInputError(f"cannot make the socket {path}: {error.strerror}") from None
-        path.chmod(mode)
+        if doors.socket_group is not None:
+            _give_to_group(path, doors.socket_group)
+        path.chmod(doors.socket_mode)
         ours = _mark(path)
         try:
             yield made
@@ -160,6 +164,17 @@ def _unix_socket(path: Path, mode: int) -> Iterator[socket.socket]:
             with contextlib.suppress(FileNotFoundError):
                 if _mark(path) == ours:
                     path.unlink()
+
+
+def _give_to_group(path: Path, group: int) -> None:
+    try:
+        os.chown(path, -1, group)
+    except OSError as error:
+        path.unlink()
+        raise InvalidInputError(
+            f"the socket {path} cannot be given to the group {group}: {error.strerror}; "
+            "only root and its members may do that"
+        ) from None
 
 
 def _mark(path: Path) -> tuple[int, int]:

@@ -11,6 +11,7 @@ class ServerSettings:
     """Limits on requests; the defaults are far above what the command line needs."""
 
     hosts: tuple[str, ...] = ()  # what `Host` may say over TCP, as it is written there
+    group: int | None = None  # the Unix socket is only for its members
     body_bytes_max: int = 2 * 2**20  # a submission brings the differences to a commit with it
     body_s_max: float = 30.0  # a request must have arrived in full by then
     requests_per_s: float = 300.0  # of one user, in the long run

@@ -72,6 +72,7 @@ class TokenRow(NamedTuple):
     created_at: float
     expires_at: float | None
     used_at: float | None
+    uid: int | None = None  # the owner's when it was made; names can be given to others later
 
 
 class KeyRow(NamedTuple):

@@ -24,7 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0001"  # the newest one that this Treadle knows
+REVISION = "0002"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
 NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
@@ -170,6 +170,7 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("used_at", Double),
+    Column("uid", BigInteger),
     Index("tokens_by_digest", "digest", unique=True),
 )
 

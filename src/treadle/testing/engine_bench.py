@@ -1,6 +1,7 @@
 """A test bench for engines: the jobs of the contract, and a record of the facts about them."""
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ class Recorder:
             command=self.commands[job],
             workdir="/",
             ranks=2 if job == "talker" else 1,
+            uid=os.geteuid(),
             # `slow` does not end by this signal.
             stop_signal="SIGCONT" if job == "slow" else "SIGTERM",
             grace_s=WITHIN_S,

@@ -1,6 +1,8 @@
 """A live controller on an engine in memory: no process is started."""
 
 import asyncio
+import os
+import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,8 +16,8 @@ from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 
-ME = Who(user="me", role=Role.ADMIN, uid=1000)
-OTHER = Who(user="other", role=Role.USER, uid=1001)
+ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
+OTHER = Who(user="other", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 QUIET_LOOKS = 10
 PATIENCE = Patience(wait_s=0.0, wait_max_s=0.0)
 

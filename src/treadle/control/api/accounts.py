@@ -9,10 +9,16 @@ from treadle.control.jobs import JobRecord, JobTable, Person
 from treadle.control.loop import Commit, on_disk, wall
 from treadle.store.rows import Batch, TokenRow
 from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
-from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotFoundError,
+    NotKnownError,
+)
 
 DAY_S = 86_400.0
-TOKENS_MAX = 1000
+TOKENS_OF_ONE_MAX = 100  # that have not expired
 USED_EVERY_S = 300.0  # how often it is written down that a token was used
 
 
@@ -34,12 +40,20 @@ class Accounts:
         self._admins = admins
         now = wall()
         self._rows: dict[str, TokenRow] = {
-            row.digest: row for row in rows if row.expires_at is None or row.expires_at > now
+            row.digest: row for row in rows if not _has_expired(row, now)
         }
         self._used: set[str] = set()  # digests of tokens whose use is not written down yet
 
     def who_of_uid(self, uid: int) -> Who:
+        """The peer of a Unix socket. Raises under root if the machine does not know that user."""
         name = _name(uid)
+        if name is None:
+            if uid != os.geteuid() and os.geteuid() == 0:
+                raise NotKnownError(
+                    f"this machine has no user with the id {uid}, and Treadle, which runs as "
+                    "root here, serves only users that it has"
+                )
+            name = f"uid{uid}"
         own = uid in (0, os.geteuid())
         role = Role.ADMIN if own or name in self._admins else Role.USER
         return Who(user=name, role=role, uid=uid)
@@ -54,12 +68,14 @@ class Accounts:
         if not is_persons(token):
             return None
         row = self._rows.get(digest(token))
-        if row is None or (row.expires_at is not None and row.expires_at <= wall()):
+        if row is None or _has_expired(row, wall()):
             return None
+        if os.geteuid() == 0 and not _is_user(row.owner, row.uid):
+            return None  # Their name or id may be another user's by now.
         if row.used_at is None or wall() - row.used_at > USED_EVERY_S:
             self._rows[row.digest] = row._replace(used_at=wall())
             self._used.add(row.digest)
-        return Who(user=row.owner, role=Role(row.role), uid=_uid(row.owner))
+        return Who(user=row.owner, role=Role(row.role), uid=row.uid)
 
     async def write_used(self) -> None:
         """Write when tokens were last used; no request waits for that."""
@@ -83,16 +99,41 @@ class Accounts:
             raise InvalidRequestError("user must be a name of up to 64 printable characters")
         if request.days is not None and not 0 < request.days <= 3650:
             raise InvalidRequestError(f"days is {request.days:g}; expected above 0, at most 3650")
-        if len(self._rows) >= TOKENS_MAX:
-            raise ConflictError(f"there are {TOKENS_MAX} tokens already; revoke some first")
+        self._check_room(user)
+        uid = self._uid_for(who, user)
         made, now = fresh(), wall()
         expires_at = None if request.days is None else now + request.days * DAY_S
         row = TokenRow(
-            made.id, made.digest, request.name, user, request.role, now, expires_at, None
+            made.id, made.digest, request.name, user, request.role, now, expires_at, None, uid
         )
         await on_disk(self._commit.note(Batch(tokens=[row])), self._commit.condition)
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
+
+    def _check_room(self, user: str) -> None:
+        """Each user has a limit of their own, so that no user can use up what others need."""
+        now = wall()
+        self._rows = {key: row for key, row in self._rows.items() if not _has_expired(row, now)}
+        if sum(1 for row in self._rows.values() if row.owner == user) >= TOKENS_OF_ONE_MAX:
+            raise ConflictError(
+                f"{user} has {TOKENS_OF_ONE_MAX} tokens already; revoke some first",
+                hint="treadle token revoke ID revokes one",
+            )
+
+    @staticmethod
+    def _uid_for(who: Who, user: str) -> int | None:
+        """The user id that a token is bound to; under root there must be one."""
+        uid = who.uid if user == who.user else _uid(user)
+        if os.geteuid() != 0:
+            return uid
+        if uid is None or not _is_user(user, uid):
+            raise InvalidRequestError(
+                f"this machine has no user {user}, and Treadle, which runs as root here, makes "
+                "tokens only for users that it has"
+            )
+        if uid == 0 and who.uid != 0:
+            raise NotAllowedError("only root makes tokens for root")
+        return uid
 
     def tokens(self, who: Who) -> tuple[TokenView, ...]:
         rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
@@ -108,7 +149,12 @@ class Accounts:
 
 
 def person(who: Who) -> Person:
-    """The user who asks, as the machine knows them."""
+    """The user who asks, as the machine knows them. Raises under root if it does not."""
+    if os.geteuid() == 0 and who.uid != 0 and (who.uid is None or _name(who.uid) is None):
+        raise NotAllowedError(
+            f"this machine has no user {who.user}, and Treadle, which runs as root here, runs "
+            "jobs only for users that it has"
+        )
     try:
         entry = pwd.getpwuid(who.uid) if who.uid is not None else pwd.getpwnam(who.user)
     except KeyError:
@@ -125,11 +171,11 @@ def may_touch(who: Who, record: JobRecord) -> None:
     )
 
 
-def _name(uid: int) -> str:
+def _name(uid: int) -> str | None:
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid{uid}"
+    except (KeyError, OverflowError):
+        return None
 
 
 def _uid(name: str) -> int | None:
@@ -137,6 +183,15 @@ def _uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
+
+
+def _has_expired(row: TokenRow, now: float) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
+
+
+def _is_user(name: str, uid: int | None) -> bool:
+    """Whether the user of that name has that id now."""
+    return uid is not None and _uid(name) == uid
 
 
 def _view(row: TokenRow) -> TokenView:

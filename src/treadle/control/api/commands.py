@@ -26,6 +26,7 @@ from treadle.control.jobs import (
     prepare,
 )
 from treadle.control.loop import Rider, on_disk, wall
+from treadle.core.actions import Stop
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
 from treadle.core.lifecycle import Phase
@@ -46,6 +47,8 @@ from treadle.wire.problems import (
 
 JOBS_MAX = 100_000  # active jobs of all users
 JOBS_OF_ONE_MAX = 20_000  # of one user
+# In these phases the engine has every order about the job, except perhaps the one to stop it.
+_STOPPABLE = frozenset({Phase.RUNNING, Phase.CANCELLING})
 
 
 Answer = TypeVar("Answer")
@@ -155,18 +158,40 @@ class Commands:
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        records = self._theirs(who, identity)
-        await self._settled(self._told([JobCancelled(record.id) for record in records], Batch()))
+        """Also while the store cannot be written: it is kept once it can be."""
+        records = self._alive(who, identity)
+        await self._cancel(records)
         return self._views(records)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
-        self._check_store()
         jobs, scheduler = self._context.jobs, self._context.scheduler
         alive = [record for record in jobs.records.values() if record.id in scheduler.jobs]
         for record in alive:
             may_touch(who, record)
-        await self._settled(self._told([JobCancelled(record.id) for record in alive], Batch()))
+        await self._cancel(alive)
+
+    async def _cancel(self, records: Sequence[JobRecord]) -> None:
+        done = self._told([JobCancelled(record.id) for record in records], Batch())
+        try:
+            await self._settled(done)
+        except UnavailableError:
+            if done.done():  # It cannot be written, now or later.
+                raise
+            await self._stop_at_once(records)
+
+    async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
+        """Stop what runs of these jobs before it is on disk that they are cancelled.
+
+        The job may be what fills the disk. One that is only starting is not stopped: the order to
+        start it may still wait for the store, and would be carried out after the stop. The stop
+        has the id of the newest order about the job, so that its end is an answer to that order.
+        """
+        for record in records:
+            row = self._context.row(record.id)
+            ended = self._context.inbox.pending_end(record.id) is not None
+            if row is not None and row.phase in _STOPPABLE and not ended:
+                await self._context.engine.carry_out([Stop(row.action, row.id)])
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         records = self._theirs(who, identity)
@@ -278,8 +303,12 @@ class Commands:
             )
 
     def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
-        """The job, or an array's members, if they may be touched and have not ended."""
+        """The same if the store can be written."""
         self._check_store()
+        return self._alive(who, identity)
+
+    def _alive(self, who: Who, identity: str) -> list[JobRecord]:
+        """The job, or an array's members, if they may be touched and have not ended."""
         records = self._queries.members(identity)
         for record in records:
             may_touch(who, record)

@@ -53,6 +53,7 @@ def order_document(
     around: Surroundings,
 ) -> dict[str, Any]:
     """Everything a supervisor must know, for JSON."""
+    _check_user(launch)
     base = environment.inherited(around.environment, uid=launch.uid)
     feeds = shares(allocation, ranks=launch.ranks, cores=around.cores, device_count=len(uuids))
     gid, groups = _groups(launch)
@@ -84,6 +85,16 @@ def order_document(
         "log_bytes_max": launch.log_bytes_max,
         "scope": None if paths.scope is None else str(paths.scope),
     }
+
+
+def _check_user(launch: Launch) -> None:
+    """Under root a job runs as the user it names. Without one it would run as root."""
+    if launch.uid is None and os.geteuid() == 0:
+        raise EngineError(
+            f"job {launch.job} of {launch.user or 'an unknown user'} has no user id, and Treadle, "
+            "which runs as root here, launches nothing as root in its place; submit it again",
+            retryable=False,
+        )
 
 
 def _groups(launch: Launch) -> tuple[int | None, list[int]]:

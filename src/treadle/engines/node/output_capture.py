@@ -5,7 +5,7 @@ Part of the supervisor: it imports the standard library alone.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,11 @@ SILENT_S = 0.5  # after a failed write, output is dropped for so long without an
 
 
 class Mask:
-    """Hides the values of secrets in a stream, also where a value is cut in two by a read."""
+    """Hides the values of secrets in a stream, also where a value is cut in two by a read.
+
+    Secrets may contain or overlap one another. So all of them are looked for in the text as it
+    came, and each stretch that they cover together becomes one mask.
+    """
 
     def __init__(self, secrets: Sequence[str]) -> None:
         found: set[bytes] = set()
@@ -28,35 +32,75 @@ class Mask:
             found.update(line for line in lines if len(line) >= LINE_MASKED_FROM)
         self._secrets = sorted(found, key=len, reverse=True)
         self._kept = b""
+        self._masked = 0  # bytes at the start of `_kept` whose mask was shown already
 
     def hide(self, data: bytes) -> bytes:
         """The data without secrets; an end that may be the start of a secret is kept back."""
         if not self._secrets:
             return data
         data = self._kept + data
-        for secret in self._secrets:
-            data = data.replace(secret, MASK)
-        cut = min(self._begins_at(data, secret) for secret in self._secrets)
+        spans = _joined([(0, self._masked), *self._found(data)])
+        cut = min(_begins_at(data, secret) for secret in self._secrets)
+        shown = self._shown(data[:cut], spans)
         self._kept = data[cut:]
-        return data[:cut]
+        if cut > 0:
+            self._masked = max((end - cut for start, end in spans if start < cut < end), default=0)
+        return shown
 
     def rest(self) -> bytes:
         """What was kept back, at the end of the stream; most of a secret is masked as well."""
-        kept, self._kept = self._kept, b""
-        if len(kept) < MASKED_FROM:
-            return kept
-        half = any(s.startswith(kept) and 2 * len(kept) >= len(s) for s in self._secrets)
-        return MASK if half else kept
+        data, self._kept = self._kept, b""
+        spans = [(0, self._masked), *self._found(data)]
+        for secret in self._secrets:
+            at = _begins_at(data, secret)
+            if len(data) - at >= max(MASKED_FROM, len(secret) / 2):
+                spans.append((at, len(data)))
+        shown = self._shown(data, _joined(spans))
+        self._masked = 0
+        return shown
 
-    @staticmethod
-    def _begins_at(data: bytes, secret: bytes) -> int:
-        """Where a secret may begin that the end of the data cuts off."""
-        at = data.find(secret[0], max(0, len(data) - len(secret) + 1))
-        while at >= 0:
-            if secret.startswith(data[at:]):
-                return at
-            at = data.find(secret[0], at + 1)
-        return len(data)
+    def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where secrets begin and end; one may overlap itself."""
+        for secret in self._secrets:
+            start = at = data.find(secret)
+            while at >= 0:
+                end = at + len(secret)
+                at = data.find(secret, at + 1)
+                if not 0 <= at < end:
+                    yield start, end
+                    start = at
+
+    def _shown(self, data: bytes, spans: Sequence[tuple[int, int]]) -> bytes:
+        pieces, at = [], 0
+        for start, end in spans:
+            if start >= len(data):
+                break
+            pieces.append(data[at:start])
+            if start > 0 or not self._masked:
+                pieces.append(MASK)
+            at = end
+        return b"".join((*pieces, data[at:]))
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same stretches in order, with those that overlap made one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        elif start < end:
+            joined.append((start, end))
+    return joined
+
+
+def _begins_at(data: bytes, secret: bytes) -> int:
+    """Where a secret may begin that the end of the data cuts off."""
+    at = data.find(secret[0], max(0, len(data) - len(secret) + 1))
+    while at >= 0:
+        if secret.startswith(data[at:]):
+            return at
+        at = data.find(secret[0], at + 1)
+    return len(data)
 
 
 class Log:

@@ -93,7 +93,7 @@ def become_rank(
         if order.get("scope"):
             with suppress(OSError):
                 Path(order["scope"], "cgroup.procs").write_text("0")
-        complaint = f"this machine does not let us run as user {order['uid']}"
+        complaint = f"this machine does not let us run as user {order.get('uid')}"
         _become_user(order)
         # After the change of user, which resets it.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -129,9 +129,13 @@ def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def _become_user(order: Mapping[str, Any]) -> None:
-    if order["uid"] is None or order["uid"] == os.geteuid():
+    """Change to the order's user; fails closed: without a user, root launches nothing."""
+    uid = order.get("uid")
+    if uid is None and os.geteuid() == 0:
+        raise PermissionError(errno.EPERM, "the order names no user, and a job must not be root")
+    if uid is None or uid == os.geteuid():
         return
     os.setgroups(order["groups"])
     os.setgid(order["gid"])
-    os.setuid(order["uid"])
+    os.setuid(uid)
     os.umask(0o022)
