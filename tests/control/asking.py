@@ -12,6 +12,7 @@ from treadle.wire.jobs import State, Why
 from treadle.wire.problems import ConflictError
 
 LONG = "exec sleep 60"
+QUIET_LOOKS = 5
 Story = Callable[[LiveService], Awaitable[None]]
 
 
@@ -49,8 +50,14 @@ async def waits(live: LiveService, body: str = LONG, **fields: object) -> str:
 
 
 async def looked_at(live: LiveService) -> None:
-    while live.context.scheduler.is_due(live.context.clock.now()) or not live.context.inbox.empty():
-        await asyncio.sleep(0.005)
+    """Until everything was taken in, decided and written; a fact that is being completed is in no
+    queue, so one look is not enough."""
+    context, quiet = live.context, 0
+    while quiet < QUIET_LOOKS:
+        due = context.scheduler.is_due(context.clock.now())
+        rests = context.inbox.empty() and not due and not context.commit.writing
+        quiet = quiet + 1 if rests else 0
+        await asyncio.sleep(0.002)
 
 
 def short(why: Why) -> tuple[str, str, str, bool, int | None]:

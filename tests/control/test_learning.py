@@ -42,12 +42,12 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
-        assert 0.4 <= length_s < 2.0
+        assert 0.3 <= length_s < 4.0
         assert why.endswith("from its own past")
         assert (await expected(live, request, OTHER))[0] == 3600.0
 
     async def second(live: LiveService) -> None:
-        assert 0.4 <= (await expected(live, request))[0] < 2.0
+        assert 0.3 <= (await expected(live, request))[0] < 4.0
 
     told(first, tmp_path)
     told(second, tmp_path)  # It is kept over a restart.
