@@ -151,7 +151,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     after = machine.submit("-n", "after", "--after", "wide", "--", "true")
     index = 'echo "member $TREADLE_ARRAY_INDEX"'
     array = machine.submit("-n", "sweep", "-a", "0-2%1", "--", "bash", "-c", index)
-    never = machine.submit("-n", "never", "--devices", "5", "--", "true")
+    never = machine.submit("-n", "never", "--devices", "5", "--wait-for-capacity", "--", "true")
     assert (wide, queued, held, after, array, never) == ("1", "2", "3", "4", "5", "6")
 
     answers = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
@@ -183,6 +183,17 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert machine.treadle("why", "77") == Answer(
         102, "", "treadle: there is no job '77'\n  treadle ps -a lists all\n"
     )
+
+
+def test_u13_a_job_too_large_for_the_machine_is_refused(machine: Home) -> None:
+    assert machine.treadle("submit", "--devices", "5", "--", "true") == Answer(
+        2,
+        "",
+        "treadle: the job can never run here: it asks for 5 devices and the cluster has 2\n"
+        "  submit it with --devices 2 or fewer, or with --wait-for-capacity to queue it until it "
+        "fits\n",
+    )
+    assert "true" not in machine.done("ps", "-a")
 
 
 def test_commands_that_wait_end_as_the_job_did(machine: Home) -> None:

@@ -95,7 +95,7 @@ def submit(
             echo_json(answer)
         else:
             click.echo(dry_text(answer, request, here.width))
-        return 2 if answer.never_fits else 0
+        return 2 if answer.never_fits and not request.wait_for_capacity else 0
     made = _send(here, request)
     if as_json:
         echo_json(made)
@@ -224,7 +224,9 @@ def _when(made: Submitted, answer: Why | None) -> str:
 
 def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
     """What would happen to the job."""
-    if answer.never_fits:
+    if answer.never_fits and request.wait_for_capacity:
+        head = "would wait until it fits"
+    elif answer.never_fits:
         head = "could never run here"
     elif answer.starts_now:
         head = "would start now"

@@ -23,6 +23,7 @@ from treadle.control.jobs import (
     JobRecord,
     Submission,
     accepted,
+    check_fits,
     prepare,
 )
 from treadle.control.loop import Rider, on_disk, wall
@@ -98,6 +99,8 @@ class Commands:
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
         wanted = self._prepare(who, request)
+        scheduler = self._context.scheduler
+        check_fits(request, wanted, policy=scheduler.policy, cluster=scheduler.cluster)
         self._check_room(who, len(wanted.records))
         for name in (*request.after, *request.after_any):
             if self._context.jobs.state_of(name) is None:

@@ -12,7 +12,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
 from treadle.control.api.remedies import remedy
-from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord
+from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -112,11 +112,8 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         )
     if record.id not in context.scheduler.unfit:
         return None
-    most = context.cluster.device_count
-    change = ""
-    if row.spec.sizes[0] > most:
-        fewer = "1" if most == 1 else f"{most} or fewer"
-        change = f"submit it with --devices {fewer}"
+    fewer = fits_at_most(row.spec, context.cluster)
+    change = f"submit it with --devices {fewer}" if fewer else ""
     because = f"it can never run here: {context.scheduler.unfit[record.id]}"
     return Finding("never fits", because, change, never=True)
 
