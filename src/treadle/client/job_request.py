@@ -55,6 +55,7 @@ class JobFields(TypedDict, total=False):
     estimate: Seconds
     held: bool
     wait_for_capacity: bool
+    slurm: bool
     time_limit_s: float | None
     grace_s: float
     estimate_s: float | None

@@ -22,7 +22,7 @@ from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, plain
 from treadle.client.errors import UnreachableError
 from treadle.client.gitstate import git_state
-from treadle.client.jobfile import Draft, complete, read_head, read_job_file, read_text
+from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import ordinal, several, short_span, sizes
@@ -150,6 +150,10 @@ def _source(context: click.Context, source: str) -> Draft:
     draft = script.slurm.under(script_draft(context.command, script.treadle))
     draft.fields["command"] = script.command
     draft.fields.setdefault("name", Path(source).stem[:128])
+    if script.for_slurm:
+        draft.fields["slurm"] = True
+        # Only the client knows it: with --chdir the job runs elsewhere.
+        draft.env.setdefault("SLURM_SUBMIT_DIR", Given(present_folder(), source))
     return draft
 
 

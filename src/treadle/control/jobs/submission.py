@@ -139,6 +139,7 @@ def _record(
         workdir=request.workdir or person.home,
         ranks=ranks(request.ranks),
         env=dict(request.env),
+        slurm=request.slurm,
         secrets=tuple(sorted(request.secrets)),
         time_limit_s=request.time_limit_s,
         grace_s=request.grace_s,
