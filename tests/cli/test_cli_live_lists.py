@@ -182,7 +182,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "  env        LR=0.1\n"
         "  secrets    HF_TOKEN\n"
         "  kind       guaranteed, not resumable, priority 0\n"
-        "  limits     12h00m, grace 30s, 3 retries\n"
+        "  limits     12h, grace 30s, 3 retries\n"
         "  after      7\n"
         "\n"
         "ATTEMPT  DEVICES       STARTED  TIME  HOW IT ENDED\n"
