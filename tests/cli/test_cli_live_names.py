@@ -193,3 +193,26 @@ def test_u15_one_retry_and_odd_limits_are_said_as_they_are(capsys) -> None:
 )
 def test_u15_a_length_that_was_chosen_is_shown_in_full(seconds: float, text: str) -> None:
     assert exact_span(seconds) == text
+
+
+def test_members_that_could_not_be_held_are_named(capsys) -> None:
+    class Partly(ValueClient):
+        def hold(self, identity: str) -> tuple[JobView, ...]:
+            return tuple(view for view in super().hold(identity) if view.id != "13_0")
+
+    assert (
+        treadle(Partly(views=[running("13_0", array="13", index=0), *SWEEP[1:]]), "hold", "13") == 0
+    )
+    said = capsys.readouterr()
+    assert said.out == "2 jobs of 13 held\n"
+    assert said.err == (
+        "treadle: not held: 13_0; 1 job runs and cannot resume, so holding would lose work\n"
+    )
+
+
+def test_an_array_that_only_its_limit_holds_is_not_released(capsys) -> None:
+    limited = [replace(member, state=State.HELD, cause="array") for member in SWEEP]
+    client = ValueClient(views=limited)
+    assert treadle(client, "release", "13") == 0
+    assert capsys.readouterr().out == "none of the 3 jobs of 13 is held\n"
+    assert client.asked == []
