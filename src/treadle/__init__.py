@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treadle import report
     from treadle.client.asynchronous import AsyncClient
     from treadle.client.client import Client
+    from treadle.client.job_request import JobRequest
     from treadle.core.actions import Change, Start, Stop
     from treadle.core.allocation import Allocation
     from treadle.core.cluster import Cluster, Device, Node
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from treadle.policies.wrappers.wrapper import Refusing, Remembering, Wrapper
     from treadle.sim.engine import SimulatedEngine
     from treadle.sim.run import Simulation
-    from treadle.wire.jobs import JobRequest
 
 __all__ = [
     "Allocation",
@@ -79,6 +79,7 @@ __all__ = [
 _HOMES = {
     "treadle.client.asynchronous": ("AsyncClient",),
     "treadle.client.client": ("Client",),
+    "treadle.client.job_request": ("JobRequest",),
     "treadle.core.actions": ("Change", "Start", "Stop"),
     "treadle.core.allocation": ("Allocation",),
     "treadle.core.cluster": ("Cluster", "Device", "Node"),
@@ -97,7 +98,6 @@ _HOMES = {
     "treadle.policies.wrappers.wrapper": ("Refusing", "Remembering", "Wrapper"),
     "treadle.sim.engine": ("SimulatedEngine",),
     "treadle.sim.run": ("Simulation",),
-    "treadle.wire.jobs": ("JobRequest",),
 }
 
 

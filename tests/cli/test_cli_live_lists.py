@@ -182,7 +182,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "  env        LR=0.1\n"
         "  secrets    HF_TOKEN\n"
         "  kind       guaranteed, not resumable, priority 0\n"
-        "  limits     12h00m, grace 30s, 3 retries\n"
+        "  limits     12h, grace 30s, 3 retries\n"
         "  after      7\n"
         "\n"
         "ATTEMPT  DEVICES       STARTED  TIME  HOW IT ENDED\n"
@@ -240,13 +240,16 @@ def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
 
 
 def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
-    client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True))
+    where = {"state_folder": "/home/anna/state", "engine": "memory"}
+    client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True, **where))
     assert printed(capsys, client, "status") == (
         "treadle 1.2.3 is running, up 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
         "  jobs     5 running, 12 waiting, 1 held; draining: no more jobs start\n"
         "  policy   afs\n"
+        "  engine   memory\n"
         "  store    sqlite\n"
+        "  state    /home/anna/state\n"
         "  socket   /run/user/1000/treadle/treadle.sock\n"
         "  url      http://127.0.0.1:8437\n"
     )

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_session import ValueClient, job, running, treadle
+from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
+from treadle.cli.show.wording import exact_span
 from treadle.wire.jobs import JobRequest, JobView, State, Why
 
 AFTER = {"cause": "dependency", "because": "it starts after job 9"}
@@ -141,4 +142,77 @@ def test_an_empty_name_is_refused(capsys) -> None:
         assert capsys.readouterr().err == (
             "treadle: the job's id or name is empty; treadle ps -a lists them\n"
         )
+    assert client.asked == []
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_u15_an_order_for_an_ended_job_by_its_name_says_that_it_has_ended(capsys, verb) -> None:
+    done = job("12", State.SUCCEEDED, name="bert")
+    over = [replace(member, state=State.FAILED) for member in SWEEP]
+    client = ValueClient(views=[done, *over])
+    for word, sentence in {
+        "bert": "job 12 (bert) has ended already (succeeded)",
+        "sweep": "array 13 (sweep) has ended already",
+        "13": "array 13 has ended already",
+    }.items():
+        assert treadle(client, verb, word) == 1
+        assert capsys.readouterr().err == f"treadle: {sentence}\n"
+    assert client.asked == []
+
+
+def test_u15_a_name_of_many_jobs_counts_them_all(capsys) -> None:
+    client = ValueClient(views=[job(str(n), name="big") for n in range(1, 1201)])
+    assert treadle(client, "why", "big") == 2
+    assert capsys.readouterr().err == (
+        "treadle: big is the name of 1,200 jobs (1, 2, 3, 4, 5, ...); use an id\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["describe", "why", "logs"])
+def test_u15_the_name_of_an_array_is_refused_as_its_id_is(capsys, verb) -> None:
+    """Also with one member left, and once all have ended."""
+    ended = [replace(member, state=State.SUCCEEDED) for member in SWEEP]
+    for views in (SWEEP, [*ended[:2], SWEEP[2]], ended):
+        client = ValueClient(views=views)
+        assert treadle(client, verb, "sweep") == 2
+        assert capsys.readouterr().err == (
+            "treadle: sweep is the name of array 13; name one of its jobs, such as 13_0 "
+            "(treadle ps --array 13 lists them)\n"
+        )
+
+
+def test_u15_one_retry_and_odd_limits_are_said_as_they_are(capsys) -> None:
+    shown = detail(job("11"), retries=1, time_limit_s=90.0)
+    assert treadle(ValueClient(details={"11": shown}), "describe", "11") == 0
+    assert "  limits     1m30s, grace 30s, 1 retry\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "0.5s"), (45, "45s"), (90, "1m30s"), (3600, "1h"), (5400, "1h30m"), (86_405, "1d05s")],
+)
+def test_u15_a_length_that_was_chosen_is_shown_in_full(seconds: float, text: str) -> None:
+    assert exact_span(seconds) == text
+
+
+def test_members_that_could_not_be_held_are_named(capsys) -> None:
+    class Partly(ValueClient):
+        def hold(self, identity: str) -> tuple[JobView, ...]:
+            return tuple(view for view in super().hold(identity) if view.id != "13_0")
+
+    assert (
+        treadle(Partly(views=[running("13_0", array="13", index=0), *SWEEP[1:]]), "hold", "13") == 0
+    )
+    said = capsys.readouterr()
+    assert said.out == "2 jobs of 13 held\n"
+    assert said.err == (
+        "treadle: not held: 13_0; 1 job runs and cannot resume, so holding would lose work\n"
+    )
+
+
+def test_an_array_that_only_its_limit_holds_is_not_released(capsys) -> None:
+    limited = [replace(member, state=State.HELD, cause="array") for member in SWEEP]
+    client = ValueClient(views=limited)
+    assert treadle(client, "release", "13") == 0
+    assert capsys.readouterr().out == "none of the 3 jobs of 13 is held\n"
     assert client.asked == []

@@ -151,7 +151,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     after = machine.submit("-n", "after", "--after", "wide", "--", "true")
     index = 'echo "member $TREADLE_ARRAY_INDEX"'
     array = machine.submit("-n", "sweep", "-a", "0-2%1", "--", "bash", "-c", index)
-    never = machine.submit("-n", "never", "--devices", "5", "--", "true")
+    never = machine.submit("-n", "never", "--devices", "5", "--wait-for-capacity", "--", "true")
     assert (wide, queued, held, after, array, never) == ("1", "2", "3", "4", "5", "6")
 
     answers = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
@@ -183,6 +183,41 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert machine.treadle("why", "77") == Answer(
         102, "", "treadle: there is no job '77'\n  treadle ps -a lists all\n"
     )
+
+
+def test_u13_a_job_too_large_for_the_machine_is_refused(machine: Home) -> None:
+    assert machine.treadle("submit", "--devices", "5", "--", "true") == Answer(
+        2,
+        "",
+        "treadle: the job can never run here: it asks for 5 devices and the cluster has 2\n"
+        "  submit it with --devices 2 or fewer, or with --wait-for-capacity to queue it until it "
+        "fits\n",
+    )
+    assert "true" not in machine.done("ps", "-a")
+
+
+def test_u7_an_array_written_for_slurm_finds_its_variables(machine: Home) -> None:
+    """1. A script with #SBATCH lines prints what Slurm would set. 2. A script without has none."""
+    names = "ARRAY_TASK_ID ARRAY_JOB_ID ARRAY_TASK_COUNT JOB_ID JOB_NAME NTASKS NNODES SUBMIT_DIR"
+    body = "\n".join(f'echo "{name}=${{SLURM_{name}-unset}}"' for name in names.split())
+    (machine.folder / "sweep.sh").write_text(f"#!/bin/bash\n#SBATCH --array=3,7\n{body}\n")
+    (machine.folder / "plain.sh").write_text(f"#!/bin/bash\n{body}\n")
+    array = machine.submit("sweep.sh")
+    plain = machine.submit("plain.sh")
+    assert machine.treadle("wait", array, plain).code == 0
+    assert machine.done("logs", f"{array}_7").splitlines() == [
+        "ARRAY_TASK_ID=7",
+        f"ARRAY_JOB_ID={array}",
+        "ARRAY_TASK_COUNT=2",
+        f"JOB_ID={array}_7",
+        "JOB_NAME=sweep",
+        "NTASKS=1",
+        "NNODES=1",
+        f"SUBMIT_DIR={machine.folder}",
+    ]
+    assert set(machine.done("logs", plain).splitlines()) == {
+        f"{name}=unset" for name in names.split()
+    }
 
 
 def test_commands_that_wait_end_as_the_job_did(machine: Home) -> None:

@@ -322,7 +322,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
         "  start    in 1m to 2m (4 runs)\n"
         "  command  python 'my train.py'\n"
         f"  workdir  {tmp_path}\n"
-        "  limit    2h00m\n"
+        "  limit    2h\n"
         "  secrets  T\n"
         "  note     a note\n"
     )

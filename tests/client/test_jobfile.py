@@ -51,6 +51,7 @@ array: 0-99%8
 model: bert-large
 estimate: 3h
 held: true
+wait_for_capacity: true
 """
 
 
@@ -85,6 +86,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         model="bert-large",
         estimate_s=10_800.0,
         held=True,
+        wait_for_capacity=True,
     )
 
 

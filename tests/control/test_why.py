@@ -205,7 +205,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
 
 def test_it_never_fits(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
-        job = await waits(live, devices="9")
+        job = await waits(live, devices="9", wait_for_capacity=True)
         assert short(live.why(job)) == (
             "never fits",
             "it can never run here: it asks for 9 devices and the cluster has 4",

@@ -23,6 +23,7 @@ later one wins, and `complete` makes the request. The fields, all optional:
     model: bert-large
     estimate: 3h
     held: false
+    wait_for_capacity: false              # true: queue it even if it fits no device here
 """
 
 import re
@@ -357,5 +358,6 @@ _READERS: dict[str, _Reader] = {
     "model": _field("model", "a name", _plain),
     "estimate": _field("estimate_s", _LENGTH, values.duration),
     "held": _field("held", "true or false", _flag),
+    "wait_for_capacity": _field("wait_for_capacity", "true or false", _flag),
 }
 KNOWN_FIELDS = tuple(_READERS)

@@ -37,12 +37,14 @@ class Script:
     command: tuple[str, ...]
     treadle: tuple[Line, ...]
     slurm: Draft
+    for_slurm: bool  # it has #SBATCH lines, so it expects SLURM_* variables
 
 
 def read_script(path: str, text: str) -> Script:
     """What the leading comments say, and the command that runs the file."""
     treadle: list[Line] = []
     slurm = Draft()
+    for_slurm = False
     name = Path(path).name
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -55,11 +57,12 @@ def read_script(path: str, text: str) -> Script:
         if found[1] == "TREADLE":
             treadle.append(Line(where, words))
         else:
+            for_slurm = True
             _slurm(slurm, words, where)
     if len(slurm.notes) > NOTES_MAX:
         more = len(slurm.notes) - NOTES_MAX
         slurm.notes[NOTES_MAX:] = [f"{name}: {more} more #SBATCH options are ignored"]
-    return Script(_command(path, text), tuple(treadle), slurm)
+    return Script(_command(path, text), tuple(treadle), slurm, for_slurm)
 
 
 def _words(text: str, where: str) -> tuple[str, ...]:

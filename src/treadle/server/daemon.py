@@ -65,6 +65,7 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
     return LiveSettings(
         root=settings.state,
         engine=engine_factory(settings.engine),
+        engine_name=settings.engine,
         options=EngineOptions(devices=settings.devices, gpus=settings.gpus, avoid=settings.avoid),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),

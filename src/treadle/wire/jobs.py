@@ -68,6 +68,8 @@ class JobRequest:
     model: str = ""  # the network's name: jobs of one name are taken to train alike
     estimate_s: float | None = None  # how long it will take alone, if the user knows
     held: bool = False  # to be released by hand
+    wait_for_capacity: bool = False  # queue it even if it fits no device that is there now
+    slurm: bool = False  # its script was written for Slurm and is given SLURM_* variables
     code: Code | None = None
 
 

@@ -86,6 +86,8 @@ class Status:
     held: int
     draining: bool = False
     problem: str = ""  # what keeps it from working as it should, in one sentence
+    state_folder: str = ""
+    engine: str = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
-from treadle.cli.show.wording import command_text, plain
+from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
 from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
@@ -101,7 +101,8 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         "resumable" if view.resumable else "not resumable",
         f"priority {view.priority}",
     ]
-    limit = "no time limit" if detail.time_limit_s is None else short_span(detail.time_limit_s)
+    limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)
+    retries = several(detail.retries, "retry", "retries")
     return [
         ("command", command_text(view.command)),
         ("workdir", plain(detail.workdir)),
@@ -110,7 +111,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
-        ("limits", f"{limit}, grace {short_span(detail.grace_s)}, {detail.retries} retries"),
+        ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
     ]

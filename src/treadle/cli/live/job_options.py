@@ -87,6 +87,11 @@ _OPTIONS = (
     click.option(
         "--hold/--no-hold", "held", default=None, help="Do not start before treadle release."
     ),
+    click.option(
+        "--wait-for-capacity/--no-wait-for-capacity",
+        default=None,
+        help="Queue the job even if it is too large for the cluster.",
+    ),
 )
 
 
@@ -226,5 +231,6 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "model": ("model", _kept),
     "estimate": ("estimate_s", values.duration),
     "held": ("held", _kept),
+    "wait_for_capacity": ("wait_for_capacity", _kept),
 }
 _NAMES = {*_FIELDS, "env", "env_file", "secret", "secret_file"}

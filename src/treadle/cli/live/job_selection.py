@@ -12,7 +12,7 @@ from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
 from treadle.wire.jobs import JobView
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import ConflictError, NotFoundError
 
 PAGE = 500
 JOBS_MAX = 20_000
@@ -69,19 +69,24 @@ def _refuse_others(here: Session, name: str, *, ended: bool) -> None:
 def one_job(here: Session, word: str) -> str:
     """The id of one job; of several with that name, the one that has not ended."""
     if is_identity(word):
-        if "_" not in word and here.client.job_page(array=word, ended=True, limit=1).jobs:
-            raise InvalidInputError(
-                f"{word} is an array; name one of its jobs, such as {word}_0 "
-                f"(treadle ps --array {word} lists them)"
-            )
+        if "_" not in word:
+            found = list(here.client.job_page(array=word, ended=True, limit=1).jobs)
+            if found:
+                raise _array(f"{word} is an array", found)
         return word
     found = own_jobs(here, word, ended=True, limit=PAGE)
     if not found:
         raise _unknown(word)
     active = [view for view in found if not view.state.ended]
+    meant = active or [max(found, key=lambda view: view.submitted_at)]
+    members = [view for view in found if view.array and view.array == meant[0].array]
+    if len(members) > 1 and all(view.array == meant[0].array for view in meant):
+        raise _array(f"{plain(word)} is the name of array {meant[0].array}", members)
     if len(active) > 1:
-        raise _several(word, [view.id for view in active])
-    return (active or [max(found, key=lambda view: view.submitted_at)])[0].id
+        # What was read is one page; the server counts all.
+        total = here.client.job_page(name=word, user=here.me, limit=1).total
+        raise _several(word, [view.id for view in active], count=total)
+    return meant[0].id
 
 
 def jobs_before(here: Session, word: str) -> str:
@@ -103,11 +108,29 @@ def _unknown(word: str) -> NotFoundError:
     return NotFoundError(f"no job has the id or name {plain(word)}; treadle ps -a lists them")
 
 
-def _several(word: str, ids: Sequence[str]) -> InvalidInputError:
+def _several(word: str, ids: Sequence[str], *, count: int | None = None) -> InvalidInputError:
     listed = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+    jobs = several(max(count or 0, len(ids)), "job")
+    return InvalidInputError(f"{plain(word)} is the name of {jobs} ({listed}); use an id")
+
+
+def _array(head: str, members: Sequence[JobView]) -> InvalidInputError:
+    first = min(members, key=lambda view: view.index or 0)
     return InvalidInputError(
-        f"{plain(word)} is the name of {several(len(ids), 'job')} ({listed}); use an id"
+        f"{head}; name one of its jobs, such as {first.id} "
+        f"(treadle ps --array {first.array} lists them)"
     )
+
+
+def _ended(word: str, views: Sequence[JobView]) -> ConflictError:
+    """The order comes too late."""
+    newest = max(views, key=lambda view: view.submitted_at)
+    arrays = {view.array for view in views}
+    if len(views) > 1 and arrays == {newest.array} and newest.array:
+        name = "" if word == newest.array else f" ({plain(word)})"
+        return ConflictError(f"array {newest.array}{name} has ended already")
+    name = f" ({plain(newest.name)})" if newest.name else ""
+    return ConflictError(f"job {newest.id}{name} has ended already ({newest.state.value.lower()})")
 
 
 def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
@@ -115,10 +138,15 @@ def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
     if is_identity(word):
         members = list(all_jobs(here.client, array=word, ended=ended)) if "_" not in word else []
         members.sort(key=lambda view: view.index or 0)
+        if not members and not ended and "_" not in word:
+            gone = here.client.job_page(array=word, ended=True, limit=2).jobs
+            if gone:
+                raise _ended(word, gone)
         return members or [here.client.job(word).job]
     found = own_jobs(here, word, ended=ended)
     if not found:
-        raise _unknown(word)
+        over = [] if ended else own_jobs(here, word, ended=True, limit=PAGE)
+        raise _ended(word, over) if over else _unknown(word)
     return found
 
 

@@ -97,6 +97,8 @@ def _each(
                 refused = _first(refused, error, alone=len(views) == 1)
             else:
                 click.echo(_sentence(identity, changed, verb))
+                if verb == "hold":
+                    _left_running(identity, found, changed)
     if refused is not None:
         raise refused
     return 0
@@ -114,7 +116,8 @@ def _is_held(here: Session, view: JobView) -> bool:
     """Held by its user, or because a job that it should start after has failed."""
     if view.cause == "dependency":
         return bool(NeverRuns(here).reason(view))
-    return view.state is State.HELD or view.cause == "held"
+    # A limit of its array holds it too, and no release ends that.
+    return view.cause == "held" or (view.state is State.HELD and view.cause != "array")
 
 
 def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
@@ -135,6 +138,16 @@ def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
     return held
 
 
+def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[JobView]) -> None:
+    """Say which members of an array were not held."""
+    held = {view.id for view in changed}
+    left = [view.id for view in views if view.array == identity and view.id not in held]
+    if left:
+        listed = ", ".join(plain(name) for name in left[:5]) + (", ..." if len(left) > 5 else "")
+        many = "job runs and cannot" if len(left) == 1 else "jobs run and cannot"
+        note(f"not held: {listed}; {len(left):,} {many} resume, so holding would lose work")
+
+
 def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:
     done, expected = _DONE[verb]
     if len(changed) == 1:
@@ -143,4 +156,6 @@ def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:
         level = f": priority {view.priority}" if verb == "change" else ""
         state = f", now {view.state.value}" if expected and view.state is not expected else ""
         return f"job {plain(view.id)}{name} {done}{level}{state}"
+    if not changed:
+        return f"none of the jobs of {plain(identity)} is {'held' if verb == 'release' else done}"
     return f"{several(len(changed), 'job')} of {plain(identity)} {done}"

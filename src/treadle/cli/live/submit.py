@@ -19,13 +19,13 @@ from treadle.cli.live.session import Session, echo_json, json_option, note, remo
 from treadle.cli.live.wait import until_ended
 from treadle.cli.live.why import estimate_text
 from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import command_text, plain
+from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
 from treadle.client.gitstate import git_state
-from treadle.client.jobfile import Draft, complete, read_head, read_job_file, read_text
+from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
-from treadle.core.wording import ordinal, several, short_span, sizes
+from treadle.core.wording import ordinal, several, sizes
 from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
 from treadle.wire.problems import TooLargeError
 
@@ -95,7 +95,7 @@ def submit(
             echo_json(answer)
         else:
             click.echo(dry_text(answer, request, here.width))
-        return 2 if answer.never_fits else 0
+        return 2 if answer.never_fits and not request.wait_for_capacity else 0
     made = _send(here, request)
     if as_json:
         echo_json(made)
@@ -150,6 +150,10 @@ def _source(context: click.Context, source: str) -> Draft:
     draft = script.slurm.under(script_draft(context.command, script.treadle))
     draft.fields["command"] = script.command
     draft.fields.setdefault("name", Path(source).stem[:128])
+    if script.for_slurm:
+        draft.fields["slurm"] = True
+        # Only the client knows it: with --chdir the job runs elsewhere.
+        draft.env.setdefault("SLURM_SUBMIT_DIR", Given(present_folder(), source))
     return draft
 
 
@@ -224,13 +228,15 @@ def _when(made: Submitted, answer: Why | None) -> str:
 
 def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
     """What would happen to the job."""
-    if answer.never_fits:
+    if answer.never_fits and request.wait_for_capacity:
+        head = "would wait until it fits"
+    elif answer.never_fits:
         head = "could never run here"
     elif answer.starts_now:
         head = "would start now"
     else:
         head = "would wait"
-    limit = "" if request.time_limit_s is None else short_span(request.time_limit_s)
+    limit = "" if request.time_limit_s is None else exact_span(request.time_limit_s)
     lines = [
         ("because", plain(answer.never_fits)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),

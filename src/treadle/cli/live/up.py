@@ -106,7 +106,9 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         print_json(found)
         return 0
     click.echo(head)
-    log = ("log", str(state_folder(options["state"]) / "daemon.log"))
+    # A daemon that runs already may use another folder than the one given.
+    folder = Path(found.state_folder) if found.state_folder else state_folder(options["state"])
+    log = ("log", plain(str(folder / "daemon.log")))
     click.echo(pairs([*status_lines(found), log], width=here.width))
     if options["socket"] is not None:
         click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")

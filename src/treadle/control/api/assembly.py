@@ -69,6 +69,7 @@ class LiveSettings:
     address: str = ""  # where jobs report
     socket: str = ""
     url: str = ""
+    engine_name: str = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from treadle.control.jobs import (
     JobRecord,
     Submission,
     accepted,
+    check_fits,
     prepare,
 )
 from treadle.control.loop import Rider, on_disk, wall
@@ -35,7 +36,7 @@ from treadle.journal.codec import PolicySet
 from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
-from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, Submitted
+from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, State, Submitted
 from treadle.wire.machine import PolicyChange, PolicyView, Role, Who
 from treadle.wire.problems import (
     ConflictError,
@@ -101,10 +102,10 @@ class Commands:
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
         wanted = self._prepare(who, request)
+        scheduler = self._context.scheduler
+        check_fits(request, wanted, policy=scheduler.policy, cluster=scheduler.cluster)
         self._check_room(who, len(wanted.records))
-        for name in (*request.after, *request.after_any):
-            if self._context.jobs.state_of(name) is None:
-                raise InvalidRequestError(f"after names job {name}, and there is no such job")
+        self._check_after(request)
         # The number is taken, also if the submission fails from here on.
         self._context.jobs.next_number += 1
         if request.code is not None and request.code.diff:
@@ -132,6 +133,7 @@ class Commands:
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         wanted = self._prepare(who, request)
+        gated = request.held or not self._check_after(request)
         now = self._context.clock.now()
         twin = self._context.scheduler.fork()
         twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
@@ -142,15 +144,15 @@ class Commands:
             try:
                 twin.decide(now)
                 row = twin.jobs[first.id]
-                starts = row.phase is Phase.STARTING and not (request.after or request.after_any)
+                starts = row.phase is Phase.STARTING and not gated
             except Exception as error:  # a third party's policy may raise anything
                 raise ConflictError(f"the policy fails on it: {error}") from None
-        waits = not (never or starts or request.held or request.after or request.after_any)
+        waits = not (never or starts or gated)
         spec: dict[str, object] = msgspec.to_builtins(first)
         return DryRun(
             jobs=len(wanted.specs),
             sizes=first.sizes,
-            starts_now=starts and not request.held,
+            starts_now=starts,
             never_fits=never,
             estimate=estimate(self._context, first.id, twin) if waits else None,
             spec=spec,
@@ -194,19 +196,22 @@ class Commands:
                 await self._context.engine.carry_out([Stop(row.action, row.id)])
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        records = self._theirs(who, identity)
-        for record in records:
-            row = self._context.row(record.id)
-            if row is not None and row.allocation is not None and not row.spec.resumable:
-                raise ConflictError(
-                    f"job {record.id} runs and cannot resume; holding it would lose its work",
-                    hint=f"treadle cancel {record.id} ends it",
-                )
+        """Hold a job, or those members of an array that lose no work by it; returns these."""
+        alive = self._theirs(who, identity)
+        records = [record for record in alive if self._can_hold(record)]
+        if not records:
+            first = alive[0].id
+            raise ConflictError(
+                f"job {first} runs and cannot resume; holding it would lose its work",
+                hint=f"treadle cancel {first} ends it",
+            )
         await self._settled(self._told([JobHeld(record.id, USER) for record in records], Batch()))
         return self._views(records)
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
-        records = self._theirs(who, identity)
+        """Release a job, or the held members of an array; returns these."""
+        alive = self._theirs(who, identity)
+        records = alive if len(alive) == 1 else [r for r in alive if self._can_release(r)]
         facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
         for record in records:
             if record.broken:
@@ -275,6 +280,24 @@ class Commands:
             now=self._context.clock.now(),
             wall_at=wall(),
         )
+
+    def _can_hold(self, record: JobRecord) -> bool:
+        row = self._context.row(record.id)
+        return row is None or row.allocation is None or row.spec.resumable
+
+    def _can_release(self, record: JobRecord) -> bool:
+        blocked = self._context.scheduler.blocked.get(record.id, ())
+        return bool(record.broken) or USER in blocked
+
+    def _check_after(self, request: JobRequest) -> bool:
+        """Whether all jobs have ended that the job starts after; refuses what is no job."""
+        done = True
+        for name in (*request.after, *request.after_any):
+            state = self._context.jobs.state_of(name)
+            if state is None:
+                raise InvalidRequestError(f"after names job {name}, and there is no such job")
+            done &= state.ended and (name not in request.after or state is State.SUCCEEDED)
+        return done
 
     def _check_priority(self, who: Who, priority: int) -> None:
         if priority > 0 and who.role is not Role.ADMIN:

@@ -32,7 +32,7 @@ class Queries:
 
     def listening(self, url: str) -> None:
         """The API is reachable there too."""
-        self.facts = StatusFacts(self.facts.since_at, self.facts.socket, url)
+        self.facts = msgspec.structs.replace(self.facts, url=url)
 
     def jobs(
         self,
@@ -153,6 +153,8 @@ class Queries:
             held=len(scheduler.blocked),
             draining=context.condition.draining,
             problem=_problem(context),
+            state_folder=facts.state_folder,
+            engine=facts.engine,
         )
 
     def snapshot(self) -> Mapping[str, object]:
@@ -237,6 +239,8 @@ class StatusFacts(msgspec.Struct, frozen=True):
     since_at: float
     socket: str = ""
     url: str = ""
+    state_folder: str = ""
+    engine: str = "local"
 
 
 def _problem(context: Context) -> str:

@@ -51,7 +51,10 @@ class LiveService:
         self._history = History(store)
         parts = assemble(store, settings, self._history.published)
         self.context = parts.context
-        self._queries = Queries(self.context, StatusFacts(wall(), settings.socket, settings.url))
+        facts = StatusFacts(
+            wall(), settings.socket, settings.url, str(settings.root), settings.engine_name
+        )
+        self._queries = Queries(self.context, facts)
         self._commands = Commands(self.context, self._queries)
         self._accounts = Accounts(
             self.context.jobs,

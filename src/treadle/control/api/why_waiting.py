@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
+from treadle.control.api.job_progress import progress_of
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
 from treadle.control.api.remedies import remedy
-from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord
+from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -23,6 +24,7 @@ from treadle.core.wording import (
     jobs,
     named_jobs,
     several,
+    share,
     span,
     times,
 )
@@ -112,11 +114,8 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         )
     if record.id not in context.scheduler.unfit:
         return None
-    most = context.cluster.device_count
-    change = ""
-    if row.spec.sizes[0] > most:
-        fewer = "1" if most == 1 else f"{most} or fewer"
-        change = f"submit it with --devices {fewer}"
+    fewer = fits_at_most(row.spec, context.cluster)
+    change = f"submit it with --devices {fewer}" if fewer else ""
     because = f"it can never run here: {context.scheduler.unfit[record.id]}"
     return Finding("never fits", because, change, never=True)
 
@@ -252,8 +251,10 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     text = f"it has run on {devices(row.size)} for {span(now - row.since_at)}"
     if row.spec.elastic and row.size < row.spec.sizes[-1]:
         text += f" and could use up to {row.spec.sizes[-1]}"
-    if record.known or record.progress is not None:
-        text += f"; about {100.0 * row.iterations_at(now) / row.spec.iterations:.0f} % is done"
+    progress = progress_of(context, record, row)
+    if progress is not None and progress.total:
+        about = "about " if progress.source == "estimate" else ""
+        text += f"; {about}{share(min(1.0, progress.step / progress.total))} is done"
     others = [name for name in sharers(context.scheduler, row) if name != row.id]
     if others:
         text += f"; it shares them with {named_jobs(others, NAMED_MAX)}"

@@ -18,7 +18,14 @@ from treadle.control.jobs.recovery import (
     text_of,
 )
 from treadle.control.jobs.replay import Rebuilt
-from treadle.control.jobs.submission import SECONDS_MAX, Person, Submission, prepare
+from treadle.control.jobs.submission import (
+    SECONDS_MAX,
+    Person,
+    Submission,
+    check_fits,
+    fits_at_most,
+    prepare,
+)
 
 __all__ = [
     "ARRAY",
@@ -41,8 +48,10 @@ __all__ = [
     "Submission",
     "accepted",
     "attempt_of",
+    "check_fits",
     "core_facts",
     "first_cluster",
+    "fits_at_most",
     "job_of",
     "nodes_at_start",
     "nodes_of",

@@ -14,6 +14,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 MEMBERS_PAGE = 1000
+_WAITING = (State.PENDING, State.HELD)  # an array of both is pending
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory
 
 
@@ -102,8 +103,10 @@ class JobTable:
         if record is not None:
             return record.state
         here = [self.records[member] for member in self.arrays.get(identity, ())]
-        if any(not member.state.ended for member in here):
-            return State.RUNNING
+        alive = {member.state for member in here if not member.state.ended}
+        if alive:
+            waiting = alive <= set(_WAITING)
+            return min(alive, key=_WAITING.index) if waiting else State.RUNNING
         # Members that ended a moment ago may not be in the store yet.
         ends = {row.id: State(row.state) for row in self._members(identity)}
         ends |= {member.id: member.state for member in here}

@@ -64,14 +64,16 @@ class Launcher:
         if record.time_limit_s is not None:
             left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
+        ranks = 1 if launcher or mode == "one" else count
+        slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
             attempt=record.launched[action],
             command=record.command,
             workdir=record.workdir,
-            ranks=1 if launcher or mode == "one" else count,
+            ranks=ranks,
             launcher=launcher,
-            env=self._environment(record),
+            env={**slurm, **self._environment(record)},
             secrets=self._secrets(record),
             uid=record.uid if as_user else None,
             gid=record.gid if as_user else None,
@@ -96,6 +98,28 @@ class Launcher:
             own["TREADLE_ARRAY_SIZE"] = str(record.array_size)
             own["TREADLE_ARRAY_ID"] = record.array
         return {**record.env, **own}
+
+    def _slurm(self, record: JobRecord, ranks: int, allocation: Allocation) -> dict[str, str]:
+        """What a script with #SBATCH lines reads, as far as it has a meaning here."""
+        nodes = {device.node for device in allocation.devices}
+        found = {
+            "SLURM_JOB_ID": record.id,
+            "SLURM_JOBID": record.id,
+            "SLURM_JOB_NAME": record.name,
+            "SLURM_JOB_USER": record.owner,
+            "SLURM_NTASKS": str(ranks),
+            "SLURM_NPROCS": str(ranks),
+            "SLURM_JOB_NUM_NODES": str(len(nodes)),
+            "SLURM_NNODES": str(len(nodes)),
+            "SLURM_RESTART_COUNT": str(max(0, record.attempts - 1)),
+        }
+        if all(node.device_type != "cpu" for node in self._scheduler.cluster.nodes):
+            found["SLURM_GPUS"] = str(allocation.size)
+        if record.member is not None:
+            found["SLURM_ARRAY_JOB_ID"] = record.array
+            found["SLURM_ARRAY_TASK_ID"] = str(record.member)
+            found["SLURM_ARRAY_TASK_COUNT"] = str(record.array_size)
+        return found
 
     def _secrets(self, record: JobRecord) -> dict[str, str]:
         # The store may be down just when the job is launched, so secrets are kept in memory.

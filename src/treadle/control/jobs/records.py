@@ -38,6 +38,7 @@ class JobRecord:
     workdir: str = ""
     ranks: str = "auto"
     env: Mapping[str, str] = field(default_factory=dict)
+    slurm: bool = False  # it is given SLURM_* variables
     secrets: tuple[str, ...] = ()  # names
     time_limit_s: float | None = None
     grace_s: float = 30.0

@@ -12,6 +12,7 @@ from treadle.control.learning import Expectation, Profiles, keys_of
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
+from treadle.core.ports import Policy
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import array, ranks, shown, sizes_of, stop_signal
 from treadle.wire.problems import InvalidRequestError
@@ -89,6 +90,32 @@ def prepare(
     return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
 
 
+def check_fits(
+    request: JobRequest, wanted: Submission, *, policy: Policy, cluster: Cluster
+) -> None:
+    """Refuse a job that the policy could not place even if the cluster were empty."""
+    if request.wait_for_capacity or not cluster.device_count:
+        return  # Without any device, what will fit is not known yet.
+    spec = wanted.specs[0]
+    never = policy.never_fits(spec, cluster)
+    if never is None:
+        return
+    fewer = fits_at_most(spec, cluster)
+    other = f"submit it with --devices {fewer}, or" if fewer else "submit it"
+    raise InvalidRequestError(
+        f"the job can never run here: {never}",
+        hint=f"{other} with --wait-for-capacity to queue it until it fits",
+    )
+
+
+def fits_at_most(spec: JobSpec, cluster: Cluster) -> str:
+    """The devices to ask for instead, if the cluster has fewer than the job needs at least."""
+    most = cluster.device_count
+    if spec.sizes[0] <= most:
+        return ""
+    return "1" if most == 1 else f"{most} or fewer"
+
+
 def _record(
     request: JobRequest,
     number: int,
@@ -112,6 +139,7 @@ def _record(
         workdir=request.workdir or person.home,
         ranks=ranks(request.ranks),
         env=dict(request.env),
+        slurm=request.slurm,
         secrets=tuple(sorted(request.secrets)),
         time_limit_s=request.time_limit_s,
         grace_s=request.grace_s,

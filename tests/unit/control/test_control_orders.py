@@ -1,0 +1,92 @@
+"""What orders and answers say of arrays, dependencies and progress."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play
+from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import ConflictError, InvalidRequestError
+
+RUNS = State.RUNNING
+
+
+def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: Path) -> None:
+    """1. All members wait. 2. One of them runs."""
+
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever")
+        await here.reached(first, RUNS)
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
+        after = await here.submit("true", after=(array.id,))
+        await here.settle()
+        assert here.live.why(after).because == f"it starts after job {array.id} (pending)"
+        here.memory.finish(first)
+        await here.reached(array.jobs[0], RUNS)
+        assert here.live.why(after).because == f"it starts after job {array.id} (running)"
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u15_why_has_the_progress_that_the_list_has(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", estimate_s=1e6)
+        await here.reached(job, RUNS)
+        own = Who(user="me", role=Role.VIEWER, job=job)
+        await here.live.report(own, job, Report(step=60, total=100))
+        progress = here.live.job(job).job.progress
+        assert progress is not None
+        assert (progress.step, progress.total) == (60, 100)
+        assert here.live.why(job).because.endswith("; 60% is done")
+
+    play(story, tmp_path)
+
+
+def test_holding_an_array_leaves_out_what_would_lose_its_work(tmp_path: Path) -> None:
+    """1. One member runs and cannot resume. 2. The others are held. 3. Alone it is refused."""
+
+    async def story(here: Bench) -> None:
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2"))
+        await here.reached(array.jobs[0], RUNS)
+        held = await here.live.hold(ME, array.id)
+        assert [view.id for view in held] == list(array.jobs[1:])
+        await here.settle()
+        assert [here.state(job) for job in array.jobs] == [RUNS, State.HELD, State.HELD]
+        with pytest.raises(ConflictError, match="runs and cannot resume"):
+            await here.live.hold(ME, array.jobs[0])
+
+    play(story, tmp_path, devices=1)
+
+
+def test_releasing_an_array_returns_only_what_was_held(tmp_path: Path) -> None:
+    """1. Nothing is held but by the array's limit. 2. One member is held by its user."""
+
+    async def story(here: Bench) -> None:
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%1"))
+        await here.reached(array.jobs[0], RUNS)
+        assert await here.live.release(ME, array.id) == ()
+        await here.live.hold(ME, array.jobs[2])
+        released = await here.live.release(ME, array.id)
+        assert [view.id for view in released] == [array.jobs[2]]
+
+    play(story, tmp_path)
+
+
+def test_a_dry_run_after_a_job_that_has_ended_starts_now(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        done = await here.submit("true")
+        await here.reached(done, State.SUCCEEDED)
+        running = await here.submit("forever")
+
+        async def starts(**after: tuple[str, ...]) -> bool:
+            request = JobRequest(command=("true",), **after)  # type: ignore[arg-type]
+            return (await here.live.dry_run(ME, request)).starts_now
+
+        assert await starts(after=(done,))
+        assert await starts(after_any=(done,))
+        assert not await starts(after=(done, running))
+        with pytest.raises(InvalidRequestError, match="after names job 99"):
+            await starts(after=("99",))
+
+    play(story, tmp_path)
