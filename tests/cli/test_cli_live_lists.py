@@ -240,8 +240,9 @@ def test_status_says_that_the_daemon_is_of_another_version(capsys) -> None:
 
 
 def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
-    where = {"state_folder": "/home/anna/state", "engine": "memory"}
-    client = ValueClient(found=replace(STATUS, url="http://127.0.0.1:8437", draining=True, **where))
+    found = replace(STATUS, url="http://127.0.0.1:8437", draining=True)
+    found = replace(found, state_folder="/home/anna/state", engine="memory")
+    client = ValueClient(found=found)
     assert printed(capsys, client, "status") == (
         "treadle 1.2.3 is running, up 2h05m, pid 4242\n"
         "  devices  8, of which 3 free\n"
