@@ -64,7 +64,7 @@ def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_pa
         os.kill(supervisor_of(live, job), signal.SIGKILL)
         (view,) = await ended(live, job)
         assert (view.state, view.code, view.attempts, view.failures) == (State.SUCCEEDED, 0, 2, 1)
-        detail = live.job(job)
+        detail = await live.job(job)
         assert [(a.told, a.code) for a in detail.attempts] == [("lost", 137), ("", 0)]
         assert detail.attempts[0].failure is not None
         assert detail.attempts[0].failure.rule == "node-lost"
@@ -138,13 +138,13 @@ def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: P
         job = await waits(live, "true", retries=1)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
-        why = live.why(job)
+        why = await live.why(job)
         assert why.because == (
             "it failed with exit code 126: This machine could not launch the job at that moment "
             "(it was tried twice)"
         )
         assert "checkpoints" in why.evidence[0]
-        assert [attempt.told for attempt in live.job(job).attempts] == ["engine-error"] * 2
+        assert [attempt.told for attempt in (await live.job(job)).attempts] == ["engine-error"] * 2
         assert not live.context.jobs.open
 
     told(story, tmp_path)
@@ -182,13 +182,13 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
                 await live.submit(ME, bash("true", name="early"), "key")
             (tmp_path / "go").touch()
             await gone(supervisor_of(live, first))
-            assert not view_of(live, first).state.ended
+            assert not (await view_of(live, first)).state.ended
             assert live.status().store == "sqlite"
         (view,) = await ended(live, first)
         assert (view.state, view.code) == (State.FAILED, 4)
         again = await live.submit(ME, bash("true", name="early"), "key")
         assert (await ended(live, again.id))[0].state is State.SUCCEEDED
-        names = [view.name for view in live.jobs(ended=True).jobs]
+        names = [view.name for view in (await live.jobs(ended=True)).jobs]
         assert sorted(names) == ["bash", "early"]
         assert again.repeated
 
@@ -218,7 +218,7 @@ def test_u18_cancel_works_while_the_store_cannot_be_written(tmp_path: Path, phas
             assert row is not None
             assert row.phase is phase
             await gone(int(pid), supervisor_of(live, first))
-            assert not view_of(live, first).state.ended
+            assert not (await view_of(live, first)).state.ended
             assert "locked" in live.status().problem
         views = await ended(live, first, second)
         assert [view.state for view in views] == [State.CANCELLED] * 2
@@ -332,7 +332,7 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
             await lock.__aenter__()
         await lock.__aexit__(None, None, None)
         async with living(tmp_path) as live:
-            assert view_of(live, job).state is State.RUNNING
+            assert (await view_of(live, job)).state is State.RUNNING
             await end_all(live)
 
     asyncio.run(asyncio.wait_for(story(), 30))
@@ -352,7 +352,7 @@ def test_a_wall_clock_that_jumps_changes_no_duration(
         stopped = SimpleNamespace(**vars(time))
         stopped.time = lambda: time.time() + jump_s
         monkeypatch.setattr(clock, "time", stopped)
-        assert 0 <= view_of(live, job).running_s < 10
+        assert 0 <= (await view_of(live, job)).running_s < 10
         (tmp_path / "go").touch()
         views = await ended(live, job, waiting)
         late = (await live.submit(ME, bash("true"))).id
@@ -362,10 +362,10 @@ def test_a_wall_clock_that_jumps_changes_no_duration(
             assert view.started_at is not None
             assert view.ended_at is not None
             assert view.submitted_at <= view.started_at <= view.ended_at
-            (attempt,) = live.job(view.id).attempts
+            (attempt,) = (await live.job(view.id)).attempts
             assert attempt.ended_at is not None
             assert 0 <= attempt.ended_at - attempt.started_at < 10
-        assert all(0 <= row.allocated_h < 0.02 for row in live.usage())
+        assert all(0 <= row.allocated_h < 0.02 for row in await live.usage())
         monkeypatch.undo()
 
     told(story, tmp_path)
@@ -389,8 +389,10 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
                 (State.FAILED, 1),
                 (State.SUCCEEDED, 0),
             ]
-            assert live.why("2").because.startswith("it failed with exit code 137 (SIGKILL): ")
-            assert live.job("2").failure is not None
+            assert (await live.why("2")).because.startswith(
+                "it failed with exit code 137 (SIGKILL): "
+            )
+            assert (await live.job("2")).failure is not None
             check(live.context.scheduler)
 
     for pid in asyncio.run(before()):
@@ -411,6 +413,6 @@ def test_a_job_that_is_held_while_it_runs_lets_go_and_goes_on_later(tmp_path: Pa
         await until(live, State.HELD, jobs=(job,))
         await live.release(ME, job)
         await until(live, State.RUNNING, jobs=(job,))
-        assert view_of(live, job).attempts == 2
+        assert (await view_of(live, job)).attempts == 2
 
     told(story, tmp_path)

@@ -58,16 +58,16 @@ class Administration:
             raise InvalidRequestError(f"mode is {mode[:40]!r}; expected leave, drain or cancel")
         return self._queries.status()
 
-    def debug(self, history: History) -> Mapping[str, str]:
+    async def debug(self, history: History) -> Mapping[str, str]:
         """What helps to find a fault. None of it is secret."""
-        events = history.events_last(limit=EVENTS_IN_BUNDLE).events
+        events = (await history.events_last(limit=EVENTS_IN_BUNDLE)).events
         lines = [f"{event.id} {event.at:.3f} {event.kind} {event.text}" for event in events]
         return {
             "version.txt": f"treadle {__version__}\npython {sys.version}\n{platform.platform()}\n",
             "status.txt": f"{self._queries.status()}\n{self._queries.policy()}\n",
             "nodes.txt": "".join(f"{node}\n" for node in self._queries.nodes()),
             "events.txt": "\n".join(lines) + "\n",
-            "snapshot.json": json.dumps(self._queries.snapshot(), indent=1),
+            "snapshot.json": json.dumps(await self._queries.snapshot(), indent=1),
         }
 
     def _device(self, text: str) -> Device:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
-from treadle.control.api.views import job_view, listed
+from treadle.control.api.views import job_view
 from treadle.control.jobs import (
     DEPENDENCY,
     SECONDS_MAX,
@@ -25,6 +25,7 @@ from treadle.control.jobs import (
     accepted,
     check_fits,
     prepare,
+    stored_states,
 )
 from treadle.control.loop import Rider, on_disk, wall
 from treadle.core.actions import Stop
@@ -82,30 +83,32 @@ class Commands:
             if under_way.digest != digest:
                 raise _other_request(key)
             return replace(await self._settled(under_way.task), repeated=True)
-        known = self._known(who, key)
-        if known is not None:
-            if known.digest != digest:
-                raise _other_request(key)
-            return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
-        wanted = self._submit(who, request, KeyRow(who.user, key, digest, b"", wall()))
+        wanted = self._submit_once(who, request, KeyRow(who.user, key, digest, b"", wall()))
         task = asyncio.ensure_future(wanted)
         self._under_way[who.user, key] = _UnderWay(digest, task)
         task.add_done_callback(lambda _: self._under_way.pop((who.user, key), None))
         return await self._settled(task)
 
-    def _known(self, who: Who, key: str) -> KeyRow | None:
+    async def _submit_once(self, who: Who, request: JobRequest, key: KeyRow) -> Submitted:
+        """The answer that this key had before, or a new job."""
         try:
-            return self._context.store.key(who.user, key)
+            known = await self._context.reads.ask(lambda store: store.key(key.owner, key.key))
         except StoreError as error:
             raise UnavailableError(f"the store cannot be read now: {error}") from None
+        if known is None:
+            return await self._submit(who, request, key)
+        if known.digest != key.digest:
+            raise _other_request(key.key)
+        return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
 
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
+        over = await self._over(request)
         wanted = self._prepare(who, request)
         scheduler = self._context.scheduler
         check_fits(request, wanted, policy=scheduler.policy, cluster=scheduler.cluster)
         self._check_room(who, len(wanted.records))
-        self._check_after(request)
+        self._check_after(request, over)
         # The number is taken, also if the submission fails from here on.
         self._context.jobs.next_number += 1
         if request.code is not None and request.code.diff:
@@ -125,15 +128,16 @@ class Commands:
         for record in wanted.records:
             # Jobs that end before the facts are taken must find the jobs that wait for them.
             self._context.jobs.add(record)
-        blocks = self._context.gates.join(wanted.records, held=request.held)
+        blocks = self._context.gates.join(wanted.records, over, held=request.held)
         facts = [accepted(wanted.records), *map(JobSubmitted, wanted.specs), *blocks]
         await self._told(facts, batch)
         first = position(self._context.scheduler, wanted.records[0].id)
         return replace(answer, position=first)
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
+        over = await self._over(request)
         wanted = self._prepare(who, request)
-        gated = request.held or not self._check_after(request)
+        gated = request.held or not self._check_after(request, over)
         now = self._context.clock.now()
         twin = self._context.scheduler.fork()
         twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
@@ -161,9 +165,9 @@ class Commands:
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Also while the store cannot be written: it is kept once it can be."""
-        records = self._alive(who, identity)
+        records = await self._alive(who, identity)
         await self._cancel(records)
-        return self._views(records)
+        return await self._views(records)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
@@ -197,7 +201,7 @@ class Commands:
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Hold a job, or those members of an array that lose no work by it; returns these."""
-        alive = self._theirs(who, identity)
+        alive = await self._theirs(who, identity)
         records = [record for record in alive if self._can_hold(record)]
         if not records:
             first = alive[0].id
@@ -206,11 +210,11 @@ class Commands:
                 hint=f"treadle cancel {first} ends it",
             )
         await self._settled(self._told([JobHeld(record.id, USER) for record in records], Batch()))
-        return self._views(records)
+        return await self._views(records)
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Release a job, or the held members of an array; returns these."""
-        alive = self._theirs(who, identity)
+        alive = await self._theirs(who, identity)
         records = alive if len(alive) == 1 else [r for r in alive if self._can_release(r)]
         facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
         for record in records:
@@ -218,11 +222,11 @@ class Commands:
                 facts.append(DependenciesDropped(record.id))
                 facts.append(JobReleased(record.id, DEPENDENCY))
         await self._settled(self._told(facts, Batch()))
-        return self._views(records)
+        return await self._views(records)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         self._check_store()
-        record = self._queries.record(identity)
+        record = await self._queries.record(identity)
         may_touch(who, record)
         row = self._context.row(record.id)
         if row is None:
@@ -289,11 +293,19 @@ class Commands:
         blocked = self._context.scheduler.blocked.get(record.id, ())
         return bool(record.broken) or USER in blocked
 
-    def _check_after(self, request: JobRequest) -> bool:
+    async def _over(self, request: JobRequest) -> dict[str, State]:
+        """The states of jobs that it starts after and that memory does not have any more."""
+        names = {*request.after, *request.after_any}
+        old = [name for name in names if self._context.jobs.state_of(name) is None]
+        if not old:
+            return {}
+        return await self._context.reads.ask(lambda store: stored_states(store, old))
+
+    def _check_after(self, request: JobRequest, over: Mapping[str, State]) -> bool:
         """Whether all jobs have ended that the job starts after; refuses what is no job."""
         done = True
         for name in (*request.after, *request.after_any):
-            state = self._context.jobs.state_of(name)
+            state = self._context.jobs.state_of(name) or over.get(name)
             if state is None:
                 raise InvalidRequestError(f"after names job {name}, and there is no such job")
             done &= state.ended and (name not in request.after or state is State.SUCCEEDED)
@@ -325,14 +337,14 @@ class Commands:
                 f"user is {JOBS_OF_ONE_MAX}"
             )
 
-    def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
+    async def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
         """The same if the store can be written."""
         self._check_store()
-        return self._alive(who, identity)
+        return await self._alive(who, identity)
 
-    def _alive(self, who: Who, identity: str) -> list[JobRecord]:
+    async def _alive(self, who: Who, identity: str) -> list[JobRecord]:
         """The job, or an array's members, if they may be touched and have not ended."""
-        records = self._queries.members(identity)
+        records = await self._queries.members(identity)
         for record in records:
             may_touch(who, record)
         alive = [record for record in records if record.id in self._context.scheduler.jobs]
@@ -368,8 +380,8 @@ class Commands:
         text = msgspec.json.encode((who.user, request))
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
 
-    def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
-        return tuple(listed(self._context, records))
+    async def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
+        return tuple(await self._queries.listed(records))
 
 
 def _other_request(key: str) -> ConflictError:

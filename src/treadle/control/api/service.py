@@ -51,6 +51,7 @@ class LiveService:
         self._history = History(store)
         parts = assemble(store, settings, self._history.published)
         self.context = parts.context
+        self._history.reads = parts.context.reads
         facts = StatusFacts(
             wall(), settings.socket, settings.url, str(settings.root), settings.engine_name
         )
@@ -92,7 +93,7 @@ class LiveService:
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         return await self._commands.dry_run(who, request)
 
-    def jobs(
+    async def jobs(
         self,
         *,
         states: tuple[str, ...] = (),
@@ -104,7 +105,7 @@ class LiveService:
         cursor: str = "",
         limit: int = 100,
     ) -> JobPage:
-        return self._queries.jobs(
+        return await self._queries.jobs(
             states=states,
             user=user,
             tenant=tenant,
@@ -115,11 +116,11 @@ class LiveService:
             limit=limit,
         )
 
-    def job(self, identity: str) -> JobDetail:
-        return self._queries.job(identity)
+    async def job(self, identity: str) -> JobDetail:
+        return await self._queries.job(identity)
 
-    def why(self, identity: str) -> Why:
-        return self._queries.why(identity)
+    async def why(self, identity: str) -> Why:
+        return await self._queries.why(identity)
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return await self._commands.cancel(who, identity)
@@ -168,28 +169,28 @@ class LiveService:
 
     # -- history --------------------------------------------------------------------------------
 
-    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
-        return self._history.events(after=after, job=job, limit=limit)
+    async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
+        return await self._history.events(after=after, job=job, limit=limit)
 
-    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
-        return self._history.events_last(job=job, limit=limit)
+    async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
+        return await self._history.events_last(job=job, limit=limit)
 
     def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
         return self._history.follow(after=after, job=job)
 
-    def usage(
+    async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        return self._history.usage(since_at=since_at, until_at=until_at)
+        return await self._history.usage(since_at=since_at, until_at=until_at)
 
-    def snapshot(self) -> Mapping[str, object]:
-        return self._queries.snapshot()
+    async def snapshot(self) -> Mapping[str, object]:
+        return await self._queries.snapshot()
 
     def journal(self) -> AsyncIterator[bytes]:
         return self._history.journal(self.context.charge, self.context.cluster)
 
-    def debug(self) -> Mapping[str, str]:
-        return self._administration.debug(self._history)
+    async def debug(self) -> Mapping[str, str]:
+        return await self._administration.debug(self._history)
 
     def figures(self) -> tuple[Figure, ...]:
         return metrics(self.context)

@@ -43,7 +43,7 @@ class Life:
     async def begin(self) -> None:
         """Write that it begins, take over what runs, and go."""
         context = self._context
-        settings = self._nodes_now()
+        settings = self._nodes_now(await context.reads.ask(lambda store: store.setting(NODES)))
         settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
@@ -69,14 +69,13 @@ class Life:
         with suppress(Exception):  # It leaves in any case; this line only says so.
             left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
             await asyncio.wait_for(left, LEAVE_WITHIN_S)
-        context.commit.close()
-        context.store.close()
+        context.reads.close()
+        await context.commit.close()
 
-    def _nodes_now(self) -> dict[str, str]:
+    def _nodes_now(self, before: str | None) -> dict[str, str]:
         """The nodes as the store keeps them; changes since the last time become facts."""
         context = self._context
         nodes = context.engine.nodes()
-        before = context.store.setting(NODES)
         if before is None:
             now = text_of(nodes)
             return {NODES: now, FIRST_NODES: now}
@@ -100,7 +99,6 @@ class Life:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
-            context.inbox.tell(*context.gates.look_again(context.jobs.records))
             await self._note_trouble()
             if context.condition.draining and not self._holding():
                 self.stopped.set()

@@ -1,14 +1,14 @@
 """Jobs as people see them: from the record and, until the job ends, from the scheduler's row."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
-from treadle.control.api.queue_order import positions
 from treadle.control.api.why_waiting import ENDING, brief, reason
 from treadle.control.jobs import JobRecord, attempt_of
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
+from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State
 
 
@@ -21,9 +21,10 @@ def job_view(context: Context, record: JobRecord) -> JobView:
     return _view(context, record, row, found.cause, found.because)
 
 
-def listed(context: Context, records: Iterable[JobRecord]) -> list[JobView]:
+def listed(
+    context: Context, records: Sequence[JobRecord], places: Mapping[JobId, int]
+) -> list[JobView]:
     """Many jobs, with reasons that are cheap to find."""
-    places = positions(context.scheduler)
     views = []
     for record in records:
         row = context.row(record.id)
@@ -105,8 +106,11 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
-def job_detail(context: Context, record: JobRecord) -> JobDetail:
-    attempts = {a.number: attempt_of(a.body) for a in context.store.attempts(record.id)}
+def job_detail(
+    context: Context, record: JobRecord, rows: Iterable[AttemptRow], diff: str
+) -> JobDetail:
+    """Everything about a job; `rows` are those of its attempts that have ended."""
+    attempts = {row.number: attempt_of(row.body) for row in rows}
     attempts |= {
         number: attempt_of(a.body)
         for (job, number), a in context.jobs.open.items()
@@ -123,9 +127,7 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         retries=record.retries,
         after=record.after,
         after_any=record.after_any,
-        code=None
-        if record.code is None
-        else replace(record.code, diff=context.diffs.read(record.diff)),
+        code=None if record.code is None else replace(record.code, diff=diff),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,

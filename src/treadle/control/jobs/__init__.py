@@ -4,7 +4,7 @@ from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.job_table import JobTable, stored_states
 from treadle.control.jobs.launching import Launcher
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
@@ -59,5 +59,6 @@ __all__ = [
     "record_of",
     "restore",
     "row_of",
+    "stored_states",
     "text_of",
 ]

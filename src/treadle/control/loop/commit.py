@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +29,7 @@ from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
+from treadle.control.loop.off_loop import DaemonThreads
 from treadle.core.actions import Action
 from treadle.core.cluster import Device
 from treadle.core.events import (
@@ -53,6 +53,8 @@ from treadle.wire.problems import UnavailableError
 logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
+WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
+CLOSE_WITHIN_S = 2.0
 KEYS_KEPT_S = 7 * 86_400.0  # requests are not repeated after that
 TOKENS_KEPT_S = 30 * 86_400.0  # after they expired
 
@@ -102,7 +104,7 @@ class Commit:
         self._reducer = Reducer(state.jobs, state.learner, state.scheduler)
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
         self._decisions = state.scheduler.decisions
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
@@ -151,11 +153,10 @@ class Commit:
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""
-        loop = asyncio.get_running_loop()
         async with self._writing:
             while True:
                 try:
-                    ids = await loop.run_in_executor(self._thread, self._store.write, batch)
+                    ids = await self._written(batch)
                     break
                 except StoreError as error:
                     if not error.retryable:
@@ -169,6 +170,20 @@ class Commit:
         if rows:
             self.last_line = rows[-1].id
             self._published(rows)
+
+    async def _written(self, batch: Batch) -> tuple[int, ...]:
+        """The ids of its lines. A store that does not answer is waited for, and shown."""
+        loop = asyncio.get_running_loop()
+        writing = loop.run_in_executor(self._thread, self._store.write, batch)
+        await asyncio.wait({writing}, timeout=WRITE_WITHIN_S)
+        if not writing.done():
+            self._failed_to_write(
+                StoreError(
+                    f"the store {self._store.name} has not answered for {WRITE_WITHIN_S:g} s",
+                    retryable=True,
+                )
+            )
+        return await writing
 
     async def tidy(self) -> None:
         """Delete idempotency keys and tokens that are of no use any more."""
@@ -197,8 +212,11 @@ class Commit:
             batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
         await self.write(batch)
 
-    def close(self) -> None:
-        self._thread.shutdown(wait=True)
+    async def close(self) -> None:
+        """Close the store behind the last write. A store that does not answer is left as it is."""
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        self._thread.shutdown()
+        await asyncio.wait({closing}, timeout=CLOSE_WITHIN_S)
 
     # -- rows -----------------------------------------------------------------------------------
 
