@@ -132,20 +132,29 @@ def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_no_other_job(tmp_path
     told(story, tmp_path)
 
 
-def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: Path) -> None:
+def test_a5_a_job_whose_checkpoints_have_no_place_waits_and_is_not_charged(tmp_path: Path) -> None:
+    """1. A file is where the checkpoint folders should be. 2. The job goes back to the queue, the
+    machine pauses and says why. 3. The file is gone: the job runs, and is not charged."""
+
     async def story(live: LiveService) -> None:
-        (tmp_path / "state" / "checkpoints").write_text("a file in the way")
-        job = await waits(live, "true", retries=1)
-        (view,) = await ended(live, job)
-        assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
-        why = live.why(job)
-        assert why.because == (
-            "it failed with exit code 126: This machine could not launch the job at that moment "
-            "(it was tried twice)"
+        in_the_way = tmp_path / "state" / "checkpoints"
+        in_the_way.write_text("a file in the way")
+        job = (await live.submit(ME, bash("true", retries=0))).id
+        while not live.status().problem:
+            await asyncio.sleep(0.01)
+        assert live.status().problem == (
+            f"this machine cannot launch jobs: File exists (EEXIST): {in_the_way}; it is tried "
+            "again by itself"
         )
-        assert "checkpoints" in why.evidence[0]
-        assert [attempt.told for attempt in live.job(job).attempts] == ["engine-error"] * 2
+        while live.why(job).cause != "machine":
+            await asyncio.sleep(0.01)
+        assert not view_of(live, job).state.ended
+        in_the_way.unlink()
+        (view,) = await ended(live, job)
+        assert (view.state, view.failures, live.job(job).failure) == (State.SUCCEEDED, 0, None)
+        assert [attempt.told for attempt in live.job(job).attempts] == ["machine-error", ""]
         assert not live.context.jobs.open
+        assert not live.status().problem
 
     told(story, tmp_path)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
@@ -246,6 +247,8 @@ class StatusFacts(msgspec.Struct, frozen=True):
 def _problem(context: Context) -> str:
     if context.condition.store_error:
         return f"the store cannot be written: {context.condition.store_error}"
+    if trouble := machine_trouble(context):
+        return trouble
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
     return ""

@@ -136,6 +136,8 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
+        refusals = self._state.gates.refusals
+        self._inbox.tell(*refusals.taken(facts, self._state.scheduler.jobs, now))
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)
