@@ -12,6 +12,7 @@ from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
@@ -22,6 +23,8 @@ from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 
 PAGE_MAX = 10_000
+RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
+STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
 
 class Queries:
@@ -139,6 +142,7 @@ class Queries:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
+        stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -149,9 +153,11 @@ class Queries:
             policy=context.charge.policy,
             devices=context.cluster.device_count,
             free=free_devices(scheduler),
-            running=sum(1 for job in scheduler.jobs.values() if job.allocation is not None),
+            running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=len(scheduler.blocked),
+            held=sum(1 for job in scheduler.blocked if job not in stopping),
+            stopping=len(stopping),
+            grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,
             problem=_problem(context),
             state_folder=facts.state_folder,
@@ -207,6 +213,12 @@ class Queries:
         if identity in jobs.arrays:
             return [jobs.records[member] for member in jobs.arrays[identity]]
         return [self.record(identity)]
+
+    def _grace_left_s(self, identity: JobId) -> float:
+        record, row = self._context.jobs.records.get(identity), self._context.row(identity)
+        if record is None or row is None:
+            return 0.0
+        return max(0.0, record.grace_s - (self._context.clock.now() - row.since_at))
 
     def _active(self, wanted: JobFilter) -> list[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""

@@ -34,6 +34,7 @@ from treadle.wire.jobs import State, Why
 NAMED_MAX = 4
 _SIGNAL_BASE = 128
 ENDING = ("ending", "it has ended; that is being written to the store")
+_STOPPING = (Phase.STOPPING, Phase.CANCELLING)
 _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
 
@@ -332,9 +333,13 @@ def _status(code: int | None) -> str:
 
 def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     scheduler = context.scheduler
-    running = sum(1 for job in scheduler.jobs.values() if job.allocation is not None)
+    held = [job for job in scheduler.jobs.values() if job.allocation is not None]
+    running = sum(1 for job in held if job.phase not in _STOPPING)
     total = context.cluster.device_count
     hold = jobs(running, "holds devices", "hold devices") if running else "no job holds devices"
+    stopping = sum(1 for job in scheduler.jobs.values() if job.phase in _STOPPING)
+    if stopping:
+        hold += f", {jobs(stopping, 'is being stopped', 'are being stopped')}"
     free = free_devices(scheduler)
     wait = jobs(len(scheduler.ranking.queue), "waits", "wait")
     lines = [f"{hold}, {free} of {devices(total)} {are(free)} free, {wait}"]
