@@ -20,9 +20,11 @@ from treadle.control.api import LiveService
 from treadle.control.loop import clock
 from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
-from treadle.wire.problems import UnavailableError
+from treadle.wire.problems import UnavailableError, UnsettledError
 
 FLOOD_MIB = 64
 
@@ -179,7 +181,9 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
         first = await runs(live, body, retries=0)
         async with locked(tmp_path / "treadle.db"):
-            with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
+            with pytest.raises(
+                UnavailableError, match="it is kept in memory only: it is done once"
+            ):
                 await live.submit(ME, bash("true", name="early"), "key")
             with pytest.raises(
                 UnavailableError, match=r"the store cannot be written now: .*locked"
@@ -233,6 +237,62 @@ def test_u18_cancel_works_while_the_store_cannot_be_written(tmp_path: Path, phas
         assert [view.state for view in views] == [State.CANCELLED] * 2
         assert [view.attempts for view in views] == [1, 0]
         assert not (tmp_path / "ran").exists()
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    """1. A job is ordered to start, and the fork server is stopped. 2. The store is locked, the job
+    is cancelled, and the fork server goes on. 3. Nothing of the job is left, while the store is
+    still locked. 4. The store is free again: the job is cancelled."""
+
+    async def story(live: LiveService) -> None:
+        server = local(live).fork_server
+        server.start()
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGSTOP)
+        job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
+        await until(live, State.STARTING, jobs=(job,))
+        while live.context.commit.writing or not local(live)._runners[job].live:
+            await asyncio.sleep(0.01)
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", held=True))
+            (view,) = await live.cancel(ME, job)
+            assert (view.state, view.cause) == (State.STARTING, "unsettled")
+            assert view.because.startswith("the cancellation is kept in memory only")
+            os.kill(server._process.pid, signal.SIGCONT)
+            while local(live)._runners:
+                await asyncio.sleep(0.01)
+            assert not processes.tagged(TAG, f"{local(live).folders.instance}*")
+        (view,) = await ended(live, job)
+        assert view.state is State.CANCELLED
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_submission_that_was_refused_is_not_queued_when_the_store_is_back(
+    tmp_path: Path,
+) -> None:
+    """The first is in memory and is queued; the second is refused, and nothing of it is left."""
+
+    async def story(live: LiveService) -> None:
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", name="first"), "key")
+            with pytest.raises(UnavailableError) as refused:
+                await live.submit(ME, bash("true", name="second"), "other")
+            assert (refused.value.code, refused.value.hint) == (
+                "unavailable",
+                "nothing was changed; try again",
+            )
+        again = await live.submit(ME, bash("true", name="first"), "key")
+        await ended(live, again.id)
+        late = await live.submit(ME, bash("true", name="third"))
+        await ended(live, late.id)
+        assert sorted(view.name for view in live.jobs(ended=True).jobs) == ["first", "third"]
 
     told(story, tmp_path, store_patience_s=0.2)
 

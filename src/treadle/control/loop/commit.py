@@ -107,6 +107,7 @@ class Commit:
         self._writing = asyncio.Lock()
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
+        self.ordered = state.scheduler.counters.order - 1  # id of the newest order on disk
 
     @property
     def writing(self) -> bool:
@@ -150,6 +151,7 @@ class Commit:
         _answer(riders, None)
         for record in over:
             self._state.jobs.drop(record)
+        self.ordered = max([self.ordered, *(action.id for action in actions)])
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""
