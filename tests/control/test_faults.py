@@ -20,9 +20,11 @@ from treadle.control.api import LiveService
 from treadle.control.loop import clock
 from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
-from treadle.wire.problems import UnavailableError
+from treadle.wire.problems import UnavailableError, UnsettledError
 
 FLOOD_MIB = 64
 
@@ -132,20 +134,30 @@ def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_no_other_job(tmp_path
     told(story, tmp_path)
 
 
-def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: Path) -> None:
+def test_a5_a_job_whose_checkpoints_have_no_place_waits_and_is_not_charged(tmp_path: Path) -> None:
+    """1. A file is where the checkpoint folders should be. 2. The job goes back to the queue, the
+    machine pauses and says why. 3. The file is gone: the job runs, and is not charged."""
+
     async def story(live: LiveService) -> None:
-        (tmp_path / "state" / "checkpoints").write_text("a file in the way")
-        job = await waits(live, "true", retries=1)
-        (view,) = await ended(live, job)
-        assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
-        why = await live.why(job)
-        assert why.because == (
-            "it failed with exit code 126: This machine could not launch the job at that moment "
-            "(it was tried twice)"
+        in_the_way = tmp_path / "state" / "checkpoints"
+        in_the_way.write_text("a file in the way")
+        job = (await live.submit(ME, bash("true", retries=0))).id
+        while not live.status().problem:
+            await asyncio.sleep(0.01)
+        assert live.status().problem == (
+            f"this machine cannot launch jobs: File exists (EEXIST): {in_the_way}; it is tried "
+            "again by itself"
         )
-        assert "checkpoints" in why.evidence[0]
-        assert [attempt.told for attempt in (await live.job(job)).attempts] == ["engine-error"] * 2
+        while (await live.why(job)).cause != "machine":
+            await asyncio.sleep(0.01)
+        assert not (await view_of(live, job)).state.ended
+        in_the_way.unlink()
+        (view,) = await ended(live, job)
+        detail = await live.job(job)
+        assert (view.state, view.failures, detail.failure) == (State.SUCCEEDED, 0, None)
+        assert [attempt.told for attempt in detail.attempts] == ["machine-error", ""]
         assert not live.context.jobs.open
+        assert not live.status().problem
 
     told(story, tmp_path)
 
@@ -170,7 +182,9 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
         first = await runs(live, body, retries=0)
         async with locked(tmp_path / "treadle.db"):
-            with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
+            with pytest.raises(
+                UnavailableError, match="it is kept in memory only: it is done once"
+            ):
                 await live.submit(ME, bash("true", name="early"), "key")
             with pytest.raises(
                 UnavailableError, match=r"the store cannot be written now: .*locked"
@@ -224,6 +238,62 @@ def test_u18_cancel_works_while_the_store_cannot_be_written(tmp_path: Path, phas
         assert [view.state for view in views] == [State.CANCELLED] * 2
         assert [view.attempts for view in views] == [1, 0]
         assert not (tmp_path / "ran").exists()
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    """1. A job is ordered to start, and the fork server is stopped. 2. The store is locked, the job
+    is cancelled, and the fork server goes on. 3. Nothing of the job is left, while the store is
+    still locked. 4. The store is free again: the job is cancelled."""
+
+    async def story(live: LiveService) -> None:
+        server = local(live).fork_server
+        server.start()
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGSTOP)
+        job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
+        await until(live, State.STARTING, jobs=(job,))
+        while live.context.commit.writing or not local(live)._runners[job].live:
+            await asyncio.sleep(0.01)
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", held=True))
+            (view,) = await live.cancel(ME, job)
+            assert (view.state, view.cause) == (State.STARTING, "unsettled")
+            assert view.because.startswith("the cancellation is kept in memory only")
+            os.kill(server._process.pid, signal.SIGCONT)
+            while local(live)._runners:
+                await asyncio.sleep(0.01)
+            assert not processes.tagged(TAG, f"{local(live).folders.instance}*")
+        (view,) = await ended(live, job)
+        assert view.state is State.CANCELLED
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_submission_that_was_refused_is_not_queued_when_the_store_is_back(
+    tmp_path: Path,
+) -> None:
+    """The first is in memory and is queued; the second is refused, and nothing of it is left."""
+
+    async def story(live: LiveService) -> None:
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", name="first"), "key")
+            with pytest.raises(UnavailableError) as refused:
+                await live.submit(ME, bash("true", name="second"), "other")
+            assert (refused.value.code, refused.value.hint) == (
+                "unavailable",
+                "nothing was changed; try again",
+            )
+        again = await live.submit(ME, bash("true", name="first"), "key")
+        await ended(live, again.id)
+        late = await live.submit(ME, bash("true", name="third"))
+        await ended(live, late.id)
+        assert sorted(v.name for v in (await live.jobs(ended=True)).jobs) == ["first", "third"]
 
     told(story, tmp_path, store_patience_s=0.2)
 

@@ -33,7 +33,8 @@ _REFUSALS = {
     for kind in vars(problems).values()
     if isinstance(kind, type) and issubclass(kind, RequestError)
 }
-_BY_STATUS = {kind.status: kind for kind in _REFUSALS.values()}
+# The first of each status: those that follow are special cases of it.
+_BY_STATUS = {kind.status: kind for kind in reversed(_REFUSALS.values())}
 TOO_FAST = "too-fast"  # the word for a request that will be carried out a moment later
 
 

@@ -123,7 +123,7 @@ class AttemptEnded:
         match self.how:
             case How.REPLACED:
                 return None
-            case How.STOPPED:
+            case How.STOPPED | How.MACHINE_ERROR:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
@@ -155,7 +155,7 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded"
+    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine"
 
 
 @value

@@ -54,7 +54,7 @@ class DeviceView:
     number: int
     uuid: str = ""
     model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided
+    state: str = "free"  # free, held, foreign, quarantined, avoided, paused
     because: str = ""
     jobs: tuple[str, ...] = ()
     memory_gib: float | None = None

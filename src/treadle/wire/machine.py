@@ -84,6 +84,8 @@ class Status:
     running: int
     waiting: int
     held: int
+    stopping: int = 0  # they have been ordered to end, and their processes have not yet
+    grace_left_s: float = 0.0  # of the one that may take longest
     draining: bool = False
     problem: str = ""  # what keeps it from working as it should, in one sentence
     state_folder: str = ""

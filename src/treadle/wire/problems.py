@@ -46,3 +46,10 @@ class UnavailableError(RequestError):
     """The store cannot be written at the moment; nothing was changed."""
 
     status, code = 503, "unavailable"
+
+
+class UnsettledError(UnavailableError):
+    """It was taken and is not in the store yet: it is done once the store can be written, and
+    forgotten if the daemon ends before."""
+
+    code = "unsettled"

@@ -97,6 +97,7 @@ def _each(
                 refused = _first(refused, error, alone=len(views) == 1)
             else:
                 click.echo(_sentence(identity, changed, verb))
+                _unsettled(changed)
                 if verb == "hold":
                     _left_running(identity, found, changed)
     if refused is not None:
@@ -136,6 +137,13 @@ def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
                 state = f"is not held by its user: {plain(view.because)}"
             click.echo(f"job {plain(view.id)}{name} {state}")
     return held
+
+
+def _unsettled(changed: Sequence[JobView]) -> None:
+    """Say what is kept in memory only."""
+    said = [view.because for view in changed if view.cause == "unsettled"]
+    if said:
+        note(plain(said[0]))
 
 
 def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[JobView]) -> None:

@@ -45,5 +45,6 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
 
 
 def jobs_line(found: Status) -> str:
+    stopping = f", {found.stopping:,} stopping" if found.stopping else ""
     held = f", {found.held:,} held" if found.held else ""
-    return f"{found.running:,} running, {found.waiting:,} waiting{held}"
+    return f"{found.running:,} running{stopping}, {found.waiting:,} waiting{held}"

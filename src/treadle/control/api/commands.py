@@ -45,13 +45,16 @@ from treadle.wire.problems import (
     NotAllowedError,
     TooManyError,
     UnavailableError,
+    UnsettledError,
 )
 
 JOBS_MAX = 100_000  # active jobs of all users
 JOBS_OF_ONE_MAX = 20_000  # of one user
-# In these phases the engine has every order about the job, except perhaps the one to stop it.
-_STOPPABLE = frozenset({Phase.RUNNING, Phase.CANCELLING})
-
+_STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
+_IN_MEMORY = (
+    "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
+    "ends before it can, cancel the job again"
+)
 
 Answer = TypeVar("Answer")
 
@@ -166,8 +169,11 @@ class Commands:
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Also while the store cannot be written: it is kept once it can be."""
         records = await self._alive(who, identity)
-        await self._cancel(records)
-        return await self._views(records)
+        settled = await self._cancel(records)
+        views = await self._views(records)
+        if settled:
+            return views
+        return tuple(replace(view, cause="unsettled", because=_IN_MEMORY) for view in views)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
@@ -177,26 +183,29 @@ class Commands:
             may_touch(who, record)
         await self._cancel(alive)
 
-    async def _cancel(self, records: Sequence[JobRecord]) -> None:
+    async def _cancel(self, records: Sequence[JobRecord]) -> bool:
+        """Cancel jobs; whether that is on disk."""
         done = self._told([JobCancelled(record.id) for record in records], Batch())
         try:
             await self._settled(done)
-        except UnavailableError:
-            if done.done():  # It cannot be written, now or later.
-                raise
+        except UnsettledError:
             await self._stop_at_once(records)
+            return False
+        return True
 
     async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
         """Stop what runs of these jobs before it is on disk that they are cancelled.
 
-        The job may be what fills the disk. One that is only starting is not stopped: the order to
-        start it may still wait for the store, and would be carried out after the stop. The stop
-        has the id of the newest order about the job, so that its end is an answer to that order.
+        The job may be what fills the disk. One whose order to start still waits for the store is
+        not stopped, because that order would be carried out after the stop. The stop has the id of
+        the newest order about the job, so that its end is an answer to that order.
         """
         for record in records:
             row = self._context.row(record.id)
             ended = self._context.inbox.pending_end(record.id) is not None
-            if row is not None and row.phase in _STOPPABLE and not ended:
+            if row is None or row.phase not in _STOPPABLE or ended:
+                continue
+            if row.attempt <= self._context.commit.ordered:
                 await self._context.engine.carry_out([Stop(row.action, row.id)])
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -319,7 +328,9 @@ class Commands:
 
     def _check_store(self) -> None:
         if error := self._context.condition.store_error:
-            raise UnavailableError(f"the store cannot be written now: {error}", hint="try again")
+            raise UnavailableError(
+                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
+            )
 
     def _check_open(self) -> None:
         self._check_store()

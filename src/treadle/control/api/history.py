@@ -211,6 +211,8 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     rule = verdict["rule"] if isinstance(verdict, dict) else "unknown"
     if how == "stopped":
         return f"job {job} released its devices"
+    if how == "machine-error":
+        return f"job {job} could not be launched by this machine, and waits again"
     if how == "replaced":
         return f"attempt {attempt} of job {job} ended to make way for the next"
     if how == "exited" and body.get("code") == 0:

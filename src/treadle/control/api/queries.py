@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
@@ -26,6 +28,8 @@ from treadle.wire.problems import InvalidRequestError, NotFoundError, Unavailabl
 PAGE_MAX = 10_000
 SLICE = 500  # jobs that are listed before others get their turn: about 8 ms
 _IDENTITY = re.compile(r"\d{1,19}(_\d{1,19})?", re.ASCII)
+RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
+STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
 
 class Queries:
@@ -176,6 +180,7 @@ class Queries:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
+        stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -186,9 +191,11 @@ class Queries:
             policy=context.charge.policy,
             devices=context.cluster.device_count,
             free=free_devices(scheduler),
-            running=sum(1 for job in scheduler.jobs.values() if job.allocation is not None),
+            running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=len(scheduler.blocked),
+            held=sum(1 for job in scheduler.blocked if job not in stopping),
+            stopping=len(stopping),
+            grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,
             problem=_problem(context),
             state_folder=facts.state_folder,
@@ -251,6 +258,12 @@ class Queries:
             return [jobs.records[member] for member in jobs.arrays[identity]]
         return [await self.record(identity)]
 
+    def _grace_left_s(self, identity: JobId) -> float:
+        record, row = self._context.jobs.records.get(identity), self._context.row(identity)
+        if record is None or row is None:
+            return 0.0
+        return max(0.0, record.grace_s - (self._context.clock.now() - row.since_at))
+
     def _active(self, wanted: JobFilter) -> list[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
         context = self._context
@@ -292,6 +305,8 @@ def _problem(context: Context) -> str:
         return f"the store cannot be written: {context.condition.store_error}"
     if context.condition.store_silent:
         return context.condition.store_silent
+    if trouble := machine_trouble(context):
+        return trouble
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
     return ""

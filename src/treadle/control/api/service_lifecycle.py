@@ -9,6 +9,7 @@ from treadle.control.api.assembly import Parts
 from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
+from treadle.core.lifecycle import Phase
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -99,13 +100,15 @@ class Life:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
+            context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
             await self._note_trouble()
-            if context.condition.draining and not self._holding():
+            if context.condition.draining and not self._busy():
                 self.stopped.set()
 
-    def _holding(self) -> bool:
+    def _busy(self) -> bool:
+        """Whether a job runs, or is being stopped."""
         jobs = self._context.scheduler.jobs.values()
-        return any(job.allocation is not None for job in jobs)
+        return any(job.phase is not Phase.WAITING for job in jobs)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
         """A controller that cannot continue leaves, so that the next one takes over."""

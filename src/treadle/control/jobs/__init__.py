@@ -17,6 +17,7 @@ from treadle.control.jobs.recovery import (
     restore,
     text_of,
 )
+from treadle.control.jobs.refusals import MACHINE
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import (
     SECONDS_MAX,
@@ -31,6 +32,7 @@ __all__ = [
     "ARRAY",
     "DEPENDENCY",
     "FIRST_NODES",
+    "MACHINE",
     "NODES",
     "SECONDS_MAX",
     "USER",

@@ -148,7 +148,7 @@ class EndCompletion:
 
     async def _verdict(self, ended: AttemptEnded) -> RuleVerdict | None:
         """Why it failed; None if it did not."""
-        if ended.how in (How.STOPPED, How.REPLACED):
+        if ended.how in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
             return None
         if ended.how is How.EXITED and ended.code == 0:
             return None

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from treadle.control.jobs.records import JobRecord
+from treadle.control.jobs.refusals import MACHINE, Refusals
 from treadle.core.events import JobHeld, JobReleased
 from treadle.core.job import JobId
 from treadle.journal.facts import DependencyBroken
@@ -39,6 +40,7 @@ class Gates:
         self._over: dict[JobId, State] = {}
         self._queued: dict[str, dict[JobId, None]] = defaultdict(dict)  # array -> blocked members
         self._open: dict[str, set[JobId]] = defaultdict(set)  # array -> members let through
+        self.refusals = Refusals()
 
     def join(
         self, records: Iterable[JobRecord], over: Mapping[JobId, State], *, held: bool
@@ -78,6 +80,8 @@ class Gates:
             reasons = held.get(record.id, ())
             if DEPENDENCY in reasons:
                 events += self._judged(record)
+            if MACHINE in reasons:  # The machine may be well by now.
+                events.append(JobReleased(record.id, MACHINE))
             if record.array_limit:
                 if ARRAY in reasons:
                     self._queued[record.array][record.id] = None
@@ -92,6 +96,7 @@ class Gates:
     def left(self, record: JobRecord, records: Mapping[JobId, JobRecord]) -> list[Fact]:
         """A job has ended; which jobs are not blocked by it any more."""
         events: list[Fact] = []
+        self.refusals.forget(record.id)
         if record.array_limit:
             self._open[record.array].discard(record.id)
             self._queued[record.array].pop(record.id, None)

@@ -109,6 +109,7 @@ class Commit:
         self._writing = asyncio.Lock()
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
+        self.ordered = state.scheduler.counters.order - 1  # id of the newest order on disk
 
     @property
     def writing(self) -> bool:
@@ -138,6 +139,8 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
+        refusals = self._state.gates.refusals
+        self._inbox.tell(*refusals.taken(facts, self._state.scheduler.jobs, now))
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)
@@ -150,6 +153,7 @@ class Commit:
         _answer(riders, None)
         for record in over:
             self._state.jobs.drop(record)
+        self.ordered = max([self.ordered, *(action.id for action in actions)])
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""

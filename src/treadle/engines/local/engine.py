@@ -27,7 +27,9 @@ from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import OutputReader
+from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders, processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Scopes
@@ -38,10 +40,12 @@ from treadle.engines.node.environment import TAG
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.order_document import Paths, Surroundings, order_document
 from treadle.engines.registry import EngineContext
+from treadle.files import is_folder
 
 # Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_KILL = 200  # 100 s
+TRIES_TO_READ = 20  # 6 s
 
 Seen = TypeVar("Seen")
 
@@ -85,6 +89,9 @@ class LocalEngine:
         )
         self.device_watch.supervisors = self._supervisors
         self.device_watch.held = self._held
+        self.machine = MachinePause(
+            TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
+        )
         self._checkpoints = CheckpointFolders(context.root)
         self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
@@ -122,7 +129,7 @@ class LocalEngine:
         """
         self.device_watch.restore(closed)
         self.device_watch.begin()
-        plan = await asyncio.to_thread(adoption.plan, self.folders, list(jobs), attempts)
+        plan = await self._plan(list(jobs), attempts)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
         # All that is alive holds its devices before anything is launched.
@@ -185,10 +192,26 @@ class LocalEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.machine.close()
         await self.device_watch.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
+
+    async def _plan(self, jobs: list[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
+        """What to do about each job. Without the files of attempts nothing may be launched."""
+        try:
+            return await self._until(
+                lambda: adoption.plan(self.folders, jobs, attempts),
+                lambda _: True,
+                tries=TRIES_TO_READ,
+            )
+        except OSError as error:
+            raise EngineError(
+                f"the attempts under {self.folders.root} cannot be read: {error}; what runs keeps "
+                "running, start again when they can be",
+                retryable=True,
+            ) from None
 
     async def _adopt(self, adopted: Adoption) -> None:
         if adopted.found is None:
@@ -274,8 +297,18 @@ class LocalEngine:
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
         tag = self._tag(launch.job, launch.attempt)
+        try:
+            live = self._ordered(order, launch, tag)
+        except OSError:
+            self._scopes.kill(tag)
+            self.folders.forget(launch.job, launch.attempt)
+            raise
+        self._hold(live)
+        return live
+
+    def _ordered(self, order: Launching, launch: Launch, tag: str) -> LiveAttempt:
+        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
         live = LiveAttempt(
             launch.job,
             launch.attempt,
@@ -294,16 +327,14 @@ class LocalEngine:
             uuids=self._devices.uuids,
             around=self._around,
         )
-        try:
-            live.listen(self.fork_server.launch(document))
-        except OSError:
-            self._scopes.kill(tag)
-            raise
-        self._hold(live)
+        live.listen(self.fork_server.launch(document))
         return live
 
+    async def suspect(self) -> None:
+        await self.machine.suspect()
+
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await asyncio.to_thread(adoption.look, self.folders, live.job, live.number)
+        found = await self._patiently(lambda: adoption.look(self.folders, live.job, live.number))
         if not found.alive:
             return None
         other = await self._rejoin(found)
@@ -312,12 +343,21 @@ class LocalEngine:
         return other
 
     async def end_of(self, live: LiveAttempt) -> AttemptEnded:
-        """How it ended, from its folder; survivors of a killed supervisor are killed first."""
-        found = Found(
-            live.job, live.number, live.folder, alive=False, supervisor=None,
-            status=attempt_folders.read_status(live.folder),
-        )  # fmt: skip
-        ended = ended_of(found, action=live.action, failure=live.failure, ranks=live.ranks)
+        """How it ended, from its folder; survivors of a killed supervisor are killed first.
+
+        While its files cannot be read, it is not known to be over, and keeps its devices.
+        """
+        status = await self._patiently(lambda: attempt_folders.read_status(live.folder))
+        found = Found(live.job, live.number, live.folder, False, None, status)
+        ended = ended_of(
+            found,
+            action=live.action,
+            failure=live.failure,
+            lacked=live.lacked,
+            ranks=live.ranks,
+        )
+        if ended.how is How.MACHINE_ERROR:
+            await self.suspect()
         if found.status is None or not found.status.ended:
             await self._kill_survivors(live.tag)
             await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
@@ -379,15 +419,27 @@ class LocalEngine:
     async def _until(
         self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
     ) -> Seen:
-        """Look, in a thread, until it is enough or the tries are used up."""
+        """Look, in a thread, until it is enough or the tries are used up.
+
+        What cannot be looked at for want of descriptors or memory is looked at again.
+        """
         pause_s = 0.002
         for number in count(1):
-            seen = await asyncio.to_thread(look)
-            if enough(seen) or number == tries:
-                break
+            try:
+                seen = await asyncio.to_thread(look)
+                if enough(seen) or number == tries:
+                    return seen
+            except TROUBLE:
+                if number == tries:
+                    raise
+                await self.suspect()
             await self._clock.sleep_until(self._clock.now() + pause_s)
             pause_s = min(0.5, pause_s * 2)
-        return seen
+        raise AssertionError("count has no end")
+
+    async def _patiently(self, look: Callable[[], Seen]) -> Seen:
+        """Look until it can be seen, however long that takes."""
+        return await self._until(look, lambda _: True, tries=None)
 
     def _begins(self, attempt: AttemptId) -> int | None:
         """How many ranks an attempt has that runs or is about to; None if neither."""
@@ -397,7 +449,7 @@ class LocalEngine:
         if runner.live is not None and runner.live.id == attempt:
             return runner.live.ranks or 1
         try:
-            return 1 if runner.launching and not self.folders.path(*attempt).is_dir() else None
+            return 1 if runner.launching and not is_folder(self.folders.path(*attempt)) else None
         except EngineError:  # No attempt of that name can be launched.
             return None
 

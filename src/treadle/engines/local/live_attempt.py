@@ -16,7 +16,7 @@ from treadle.engines.node import processes
 from treadle.engines.node.processes import ProcessId
 
 REPORT_BYTES = 4096
-STOP_AGAIN_S = 0.5  # after the process ran out of file descriptors
+AGAIN_S = 0.5  # after the process ran out of file descriptors
 
 
 class LiveAttempt:
@@ -45,6 +45,7 @@ class LiveAttempt:
         self.over = False  # it has ended, though its devices may not be clean yet
         self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
+        self.lacked = False  # for want of something of the machine
         self.taken = False  # another supervisor has it already
         self.stray = False  # it belongs to no job: stop it
         self.silent = False  # its end is not reported
@@ -55,6 +56,7 @@ class LiveAttempt:
         self._heard = b""
         self._handle: int | None = None
         self._stop_sent = False
+        self._left = False  # it is not watched any more
 
     @property
     def id(self) -> AttemptId:
@@ -79,12 +81,24 @@ class LiveAttempt:
 
     def watch(self, process: ProcessId | None) -> None:
         """Watch a supervisor of an earlier engine; None if it is gone."""
-        if process is not None:
-            self._meet(process)
+        self.process = process
+        self._watch_process()
+
+    def _watch_process(self) -> None:
+        """Without a descriptor to watch it with, it is not gone: try again."""
+        if self._left or self.gone.done():
+            return
+        try:
+            self._handle = None if self.process is None else processes.handle(self.process)
+        except OSError:
+            self._loop.call_later(AGAIN_S, self._watch_process)
+            return
         if self._handle is None:
             self._set_gone()
         else:
             self._loop.add_reader(self._handle, self._set_gone)
+            if self.stop_wanted:
+                self.stop()
 
     def set_ready(self, *, running: bool) -> None:
         self.runs = self.runs or running
@@ -103,6 +117,10 @@ class LiveAttempt:
         for line in lines:
             self._take(json.loads(line))
         if not data:
+            if self.process is None and not self.taken and not self.failure:
+                # No process holds the other end of the pipe, and none said that it began.
+                self.failure = "the process that forks supervisors ended before it launched the job"
+                self.lacked = True
             self._set_gone()
 
     def _take(self, message: Mapping[str, Any]) -> None:
@@ -117,6 +135,7 @@ class LiveAttempt:
                 self.taken = True
             case {"failed": sentence}:
                 self.failure = sentence
+                self.lacked = message.get("errno") is not None
             case _:
                 pass
 
@@ -148,10 +167,11 @@ class LiveAttempt:
         except ProcessLookupError:
             self._stop_sent = True
         except OSError:
-            self._loop.call_later(STOP_AGAIN_S, self.stop)
+            self._loop.call_later(AGAIN_S, self.stop)
 
     def close(self) -> None:
         """Stop watching; what runs keeps running."""
+        self._left = True
         for file in (self._report, self._handle):
             if file is not None:
                 self._loop.remove_reader(file)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask
 
 PR_SET_PDEATHSIG = 1
@@ -109,12 +110,18 @@ def become_rank(
         _execute(command, {**order["env"], **extra["env"]})
     except OSError as error:
         code = NOT_ALLOWED if error.errno != errno.ENOENT else code
-        with suppress(OSError):
-            os.write(said, f"{complaint}: {error.strerror}".encode())
+        if error.errno == errno.EAGAIN and order.get("uid"):
+            complaint = f"user {order['uid']} is at their limit of processes, so {complaint}"
+        _complain(said, error, f"{complaint}: {error.strerror}")
     except BaseException as error:  # nothing may unwind into the supervisor's own code
-        with suppress(OSError):
-            os.write(said, f"{complaint}: {error}".encode())
+        _complain(said, error, f"{complaint}: {error}")
     os._exit(code)
+
+
+def _complain(said: int, error: BaseException, sentence: str) -> None:
+    """Say the number of the error (0: it has none) and what failed."""
+    with suppress(OSError):
+        os.write(said, f"{machine_probe.errno_of(error) or 0} {sentence}".encode())
 
 
 def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:

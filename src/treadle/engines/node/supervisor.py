@@ -29,6 +29,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask, open_new
 from treadle.engines.node.ranks import IGNORED_BY_SUPERVISOR, NOT_ALLOWED, Rank, become_rank, libc
 
@@ -69,10 +70,11 @@ class Attempt:
 
     def run(self) -> None:
         try:
+            machine_probe.check_memory()
             self._launch()
-        except OSError as error:
-            self.cause = "engine-error"
-            self.error = f"the ranks could not be launched: {error.strerror}"
+        except (OSError, MemoryError) as error:
+            self.cause = "machine-error"
+            self.error = f"the ranks could not be launched: {machine_probe.sentence(error)}"
         if not self.error:
             self.started_at, self._began = time.time(), time.monotonic()
             if self.order["time_limit_s"] is not None:
@@ -105,7 +107,9 @@ class Attempt:
                 complaint = hearing.read()  # it ends when the program is executed
             if complaint:
                 self.first = number
-                self.error = complaint.decode(errors="replace")
+                why, _, self.error = complaint.decode(errors="replace").partition(" ")
+                if int(why) in machine_probe.MACHINE_ERRORS:
+                    self.cause = "machine-error"
                 return
 
     # -- while it runs --------------------------------------------------------------------------
@@ -136,7 +140,7 @@ class Attempt:
         # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
-        for pid in _children():
+        for pid in _children() or ():
             if all(pid != rank.pid for rank in self.ranks):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
@@ -173,7 +177,10 @@ class Attempt:
         """Leave no process behind, and a last status."""
         scope = self.order.get("scope")
         wait_s = 0.002
-        while children := _children():
+        while (children := _children()) or children is None:
+            if children is None:
+                self._wait(1.0)
+                continue
             _kill_scope(scope)
             for pid in children:
                 with suppress(ProcessLookupError, PermissionError):
@@ -267,12 +274,14 @@ class Attempt:
 # -- processes ------------------------------------------------------------------------------------
 
 
-def _children() -> list[int]:
-    """Our children, zombies among them."""
+def _children() -> list[int] | None:
+    """Our children, zombies among them; None if they cannot be listed just now."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
     except FileNotFoundError:
         return list(_children_by_stat())
+    except OSError:
+        return None
 
 
 def _children_by_stat() -> Iterator[int]:
@@ -350,7 +359,7 @@ def _take_lock(folder: Path) -> int | None:
 def _has_ended(folder: Path) -> bool:
     try:
         return bool(json.loads((folder / "status.json").read_bytes()).get("state") == "ended")
-    except (OSError, ValueError, AttributeError):
+    except (FileNotFoundError, ValueError, AttributeError):
         return False
 
 
@@ -372,6 +381,8 @@ def supervise(orders: int, report: int) -> None:
     with os.fdopen(orders, "rb") as file:
         file.seek(0)
         order = json.load(file)
+    if order.get("probe"):
+        return _probe(report)
     folder = Path(order["folder"])
     libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -390,3 +401,11 @@ def supervise(orders: int, report: int) -> None:
     os.close(spare)
     tell(report, {"pid": about["pid"], "start": about["start"]})
     return attempt.run()
+
+
+def _probe(report: int) -> None:
+    """A trial launch: all that a supervisor needs, and no job."""
+    machine_probe.check_memory()
+    machine_probe.check_descriptors()
+    machine_probe.check_processes()
+    tell(report, {"probe": True})
