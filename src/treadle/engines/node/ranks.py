@@ -9,14 +9,15 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 from treadle.engines.node.output_capture import Log, Mask
+from treadle.engines.node.scope import scope_of
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16  # what a pipe holds
 NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
+MACHINE = b"\0"  # before the complaint of a rank about the machine, not about its command
 
 libc = ctypes.CDLL(None, use_errno=True)
 # A program inherits ignored signals, so ranks reset them. Python ignores two, the supervisor
@@ -80,7 +81,7 @@ def become_rank(
     order: Mapping[str, Any], extra: Mapping[str, Any], output: int, said: int
 ) -> NoReturn:
     """In the new process: set everything up and execute the program; it does not return."""
-    complaint, code = "it could not be launched", NOT_ALLOWED
+    complaint, code, blame = "it could not be launched", NOT_ALLOWED, b""
     try:
         os.setpgid(0, 0)
         nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -90,9 +91,10 @@ def become_rank(
         if extra.get("cpus"):
             with suppress(OSError):
                 os.sched_setaffinity(0, extra["cpus"])
-        if order.get("scope"):
-            with suppress(OSError):
-                Path(order["scope"], "cgroup.procs").write_text("0")
+        # Before anything of the user's runs, so that nothing of it can be outside.
+        complaint, blame = "the rank could not enter the group of its attempt", MACHINE
+        scope_of(order["scope"]).join()
+        blame = b""
         complaint = f"this machine does not let us run as user {order.get('uid')}"
         _become_user(order)
         # After the change of user, which resets it.
@@ -110,10 +112,10 @@ def become_rank(
     except OSError as error:
         code = NOT_ALLOWED if error.errno != errno.ENOENT else code
         with suppress(OSError):
-            os.write(said, f"{complaint}: {error.strerror}".encode())
+            os.write(said, blame + f"{complaint}: {error.strerror}".encode())
     except BaseException as error:  # nothing may unwind into the supervisor's own code
         with suppress(OSError):
-            os.write(said, f"{complaint}: {error}".encode())
+            os.write(said, blame + f"{complaint}: {error}".encode())
     os._exit(code)
 
 
