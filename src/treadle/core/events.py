@@ -106,10 +106,11 @@ class AttemptEnded:
     how: How
     code: int | None = None  # exit code as shells write it; of the rank that failed first
     codes: tuple[int | None, ...] = ()  # of each rank
-    error: str = ""  # why it could not be launched, in one sentence
+    error: str = ""  # why it could not be launched, or which limit it exceeded; one sentence
     started_at: float | None = None  # seconds since 1970, as the next
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
+    memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work

@@ -59,7 +59,12 @@ def ended_of(
         started_at=None if status is None else status.started_at,
         ended_at=None if status is None else status.ended_at,
         ran_s=None if status is None or not status.ended else status.ran_s,
+        memory_peak_gib=_gib(None if status is None else status.peak_bytes),
     )
+
+
+def _gib(count: int | None) -> float | None:
+    return None if count is None else round(count / 2**30, 4)
 
 
 class NewestEnds:

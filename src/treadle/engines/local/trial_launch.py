@@ -24,9 +24,8 @@ class TrialLaunch:
 
     async def __call__(self) -> None:
         await asyncio.to_thread(self._check_here)
-        # On the loop, as launches are: two threads must not use the fork server at once.
-        report = self._fork_server.launch({"probe": True})
-        await asyncio.to_thread(_hear, report)
+        sent = await asyncio.to_thread(self._fork_server.launch, {"probe": True})
+        await asyncio.to_thread(_hear, sent.report)
 
     def _check_here(self) -> None:
         machine_probe.check_descriptors()

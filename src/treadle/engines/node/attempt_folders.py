@@ -39,6 +39,10 @@ class Supervisor:
     boot: str
     devices: tuple[int, ...]  # numbers of the devices that the attempt holds
     turn: int
+    scope: Mapping[str, Any] | None = None  # its group, as scope.py writes it
+    workdir: str = ""
+    grace_s: float = 30.0
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +55,18 @@ class AttemptStatus:
     # What ended it: "stopped", "time-limit", "oom-killed", "lost", "machine-error". Empty if it
     # ended by itself or could not be launched.
     cause: str = ""
-    error: str = ""  # why it could not be launched
+    error: str = ""  # why it could not be launched, or which limit it exceeded
     started_at: float | None = None
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set
+    peak_bytes: int | None = None  # the most host memory it used, where its group counts it
+    began: float | None = None  # when its ranks ran, by the monotonic clock of this boot
+
+    def left_of(self, limit_s: float | None, now: float) -> float | None:
+        """What is left of a time limit; now: by the monotonic clock."""
+        if limit_s is None or self.began is None:
+            return limit_s
+        return min(limit_s, max(0.0, limit_s - (now - self.began)))
 
 
 class AttemptFolders:
@@ -154,6 +166,10 @@ def read_supervisor(folder: Path) -> Supervisor | None:
             boot=str(found["boot"]),
             devices=tuple(int(number) for number in found["devices"]),
             turn=int(found["turn"]),
+            scope=found.get("scope"),
+            workdir=str(found.get("workdir", "")),
+            grace_s=float(found.get("grace_s", 30.0)),
+            time_limit_s=_moment(found.get("time_limit_s")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -172,6 +188,8 @@ def read_status(folder: Path) -> AttemptStatus | None:
             started_at=_moment(found["started_at"]),
             ended_at=_moment(found["ended_at"]),
             ran_s=_moment(found.get("ran_s")),
+            peak_bytes=found.get("peak_bytes"),
+            began=_moment(found.get("began")),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -34,16 +34,16 @@ def boot_id() -> str:
 
 def start_of(pid: int) -> int | None:
     """When the process started, or None if there is none."""
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return None if fields is None else int(fields[19])
 
 
 def parent_of(pid: int) -> int | None:
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return None if fields is None else int(fields[1])
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def stat_of(pid: int) -> list[bytes] | None:
     """The fields after the name, which may itself hold spaces and brackets; None if it is gone.
 
     A process that cannot be looked at, for want of descriptors perhaps, is not gone: OSError.
