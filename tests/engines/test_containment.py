@@ -146,9 +146,9 @@ def test_a_rank_that_cannot_enter_its_group_is_not_launched_and_the_machine_is_t
             bench.engine._containment = Vanishing(cgroups)
             bench.job("a", "true")
             await bench.order(Start(0, "a", on(0)))
-            assert isinstance(await bench.event(), JobFailed)
+            await bench.until(lambda: bench.ends)
             (ended,) = bench.ends
-            assert ended.how == "engine-error"
+            assert ended.how == "machine-error"
             assert ended.error.startswith("the rank could not enter the group of its attempt: ")
 
     tell(tmp_path, story)

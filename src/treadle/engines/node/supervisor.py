@@ -118,6 +118,8 @@ class Attempt:
         """Start all ranks; False if one could not be started or all have to stop."""
         for number, extra in enumerate(self.order["ranks"]):
             if self._must_stop():
+                # Without ranks there is nothing to watch, and it must not pass for a success.
+                self.cause = "stopped" if self._stop_asked else "time-limit"
                 return False
             log = Log(self.folder, number, self.order["log_bytes_max"])
             output, its_end = os.pipe2(os.O_CLOEXEC)
