@@ -77,7 +77,7 @@ class Status:
     since_at: float
     store: str  # "sqlite" or "postgresql"; never a password
     socket: str
-    url: str  # of the loopback port; empty if there is none
+    url: str  # over TCP; empty if it does not listen there
     policy: str
     devices: int
     free: int
@@ -88,6 +88,7 @@ class Status:
     problem: str = ""  # what keeps it from working as it should, in one sentence
     state_folder: str = ""
     engine: str = "local"
+    fingerprint: str = ""  # of the key of its certificate; empty without TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,9 @@ class Queries:
         self._context = context
         self.facts = status
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
-        self.facts = msgspec.structs.replace(self.facts, url=url)
+        self.facts = msgspec.structs.replace(self.facts, url=url, fingerprint=fingerprint)
 
     def jobs(
         self,
@@ -155,6 +155,7 @@ class Queries:
             problem=_problem(context),
             state_folder=facts.state_folder,
             engine=facts.engine,
+            fingerprint=facts.fingerprint,
         )
 
     def snapshot(self) -> Mapping[str, object]:
@@ -241,6 +242,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     url: str = ""
     state_folder: str = ""
     engine: str = "local"
+    fingerprint: str = ""
 
 
 def _problem(context: Context) -> str:

@@ -80,9 +80,9 @@ class LiveService:
         """Leave; jobs run on and are taken over by the next service."""
         await self._life.close()
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable over TCP as well."""
-        self._queries.listening(url)
+        self._queries.listening(url, fingerprint)
 
     # -- jobs -----------------------------------------------------------------------------------
 
