@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from treadle.core.errors import InvalidInputError
 from treadle.files import create, replace
@@ -161,9 +161,7 @@ def _renew(files: CertificateFiles, names: Sequence[str], now: datetime.datetime
         .not_valid_after(now + VALID_DAYS * day)
         .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-        )
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
     replace(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), mode=0o600)

@@ -6,6 +6,7 @@ either way it must bring a token.
 """
 
 import asyncio
+import math
 import socket
 import struct
 from typing import NamedTuple, Protocol
@@ -86,7 +87,7 @@ class PeerProtocol(H11Protocol):
             "admitted": self._admitted,
         }
         self.idle_since = self.loop.time()
-        self.timeout_keep_alive = self.stranger_s_max
+        self.timeout_keep_alive = math.ceil(self.stranger_s_max)
         self._watch()
 
     def data_received(self, data: bytes) -> None:

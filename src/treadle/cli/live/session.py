@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from treadle.cli.show.clock import now_at, pause, stopwatch_s
+from treadle.client.address import find_address
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
     from treadle.core.machine import NodeView
@@ -166,8 +167,8 @@ def session() -> Session:
 
 
 def remote() -> bool:
-    """Whether TREADLE_URL names a server; then no daemon is started here."""
-    return bool(os.environ.get("TREADLE_URL"))
+    """Whether commands go to a server elsewhere; then no daemon is started here."""
+    return bool(find_address().url)
 
 
 def echo_json(value: Any) -> None:

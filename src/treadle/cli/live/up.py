@@ -19,7 +19,7 @@ from treadle.cli.live.session import json_option, note, remote, session
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
-from treadle.client.address import SHARED_SOCKET, default_socket
+from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
@@ -79,10 +79,7 @@ _PLACES = ("socket", "state")
 def up(foreground: bool, as_json: bool, **options: Any) -> int:
     """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
-        raise InvalidInputError(
-            f"TREADLE_URL is {os.environ['TREADLE_URL']}, another server; unset it to start a "
-            "daemon here"
-        )
+        raise InvalidInputError(_elsewhere())
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     if not given and options["socket"] is None:
         options = _as_last(options)
@@ -127,6 +124,13 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if options["socket"] is not None:
         click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")
     return 0
+
+
+def _elsewhere() -> str:
+    url = os.environ.get("TREADLE_URL")
+    if url:
+        return f"TREADLE_URL is {url}, another server; unset it to start a daemon here"
+    return f"you are logged in to {find_address()}; run treadle logout to start a daemon here"
 
 
 def _is_given(value: object) -> bool:
