@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.server.running import Running
@@ -116,12 +117,12 @@ def test_at_a_terminal_the_key_is_shown_and_needs_a_yes(server: Running, tmp_pat
     assert (code, kept) == ((0, True) if said == "y" else (2, False))
 
 
-def until(talk: "os.PathLike[bytes] | object", words: bytes) -> bytes:
+def until(talk: IO[bytes], words: bytes) -> bytes:
     """What the terminal shows up to these words, or all of it."""
     heard = b""
     while not words or words not in heard:
         try:
-            more = talk.read(1024)  # type: ignore[attr-defined]
+            more = talk.read(1024)
         except OSError:  # The program has ended.
             more = b""
         if not more:

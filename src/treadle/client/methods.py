@@ -83,6 +83,7 @@ class Methods:
     tokens = Method(calls.tokens)
     make_token = Method(calls.make_token)
     revoke_token = Method(calls.revoke_token)
+    revoke_tokens = Method(calls.revoke_tokens)
 
     def __init__(
         self,

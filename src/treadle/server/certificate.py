@@ -4,13 +4,13 @@ The key of a made one stays the same when the certificate is renewed or gets oth
 clients that pinned it need not do so again.
 """
 
-import datetime
 import ipaddress
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,9 +59,7 @@ class ServerCertificate:
         return cls(files)
 
     @classmethod
-    def made(
-        cls, folder: Path, names: Sequence[str], now: datetime.datetime
-    ) -> "ServerCertificate":
+    def made(cls, folder: Path, names: Sequence[str], now: datetime) -> "ServerCertificate":
         """The certificate of this folder, made if there is none."""
         files = CertificateFiles(folder / "certificate.pem", folder / "key.pem")
         try:
@@ -75,7 +73,7 @@ class ServerCertificate:
             ) from None
         return cls(files, names=names)
 
-    def refresh(self, now: datetime.datetime) -> None:
+    def refresh(self, now: datetime) -> None:
         """Renew our own before it expires, and load files that changed; a failure is logged."""
         try:
             if self._names is not None:
@@ -136,7 +134,7 @@ def names_for(listen: str, hosts: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if _can_be_certified(name)][:NAMES_MAX]
 
 
-def _renew(files: CertificateFiles, names: Sequence[str], now: datetime.datetime) -> None:
+def _renew(files: CertificateFiles, names: Sequence[str], now: datetime) -> None:
     """Sign a new certificate with the same key, if the old one expires soon or lacks a name."""
     check_key(files.key)
     if _is_good(files.certificate, names, now):
@@ -150,7 +148,7 @@ def _renew(files: CertificateFiles, names: Sequence[str], now: datetime.datetime
         ) from None
     assert isinstance(key, ec.EllipticCurvePrivateKey), "we make no others"
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "treadle")])
-    day = datetime.timedelta(days=1)
+    day = timedelta(days=1)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -167,7 +165,7 @@ def _renew(files: CertificateFiles, names: Sequence[str], now: datetime.datetime
     replace(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), mode=0o600)
 
 
-def _is_good(path: Path, names: Sequence[str], now: datetime.datetime) -> bool:
+def _is_good(path: Path, names: Sequence[str], now: datetime) -> bool:
     try:
         found = x509.load_pem_x509_certificate(path.read_bytes())
         kept = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -5,6 +5,7 @@ import contextlib
 import grp
 import logging
 import os
+import pwd
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,13 @@ async def run_daemon(settings: DaemonSettings) -> None:
 
 
 def _live_settings(settings: DaemonSettings) -> LiveSettings:
+    for name in settings.admins:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            raise InvalidInputError(
+                f"--admin names {name!r}, and this machine has no such user"
+            ) from None
     return LiveSettings(
         root=settings.state,
         engine=engine_factory(settings.engine),

@@ -8,7 +8,6 @@ the way can read is no token.
 
 import asyncio
 import contextlib
-import datetime
 import ipaddress
 import os
 import socket
@@ -16,11 +15,13 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import uvicorn
 
+from treadle.control.loop import wall
 from treadle.core.errors import InvalidInputError
 from treadle.server.app import create_app
 from treadle.server.certificate import CertificateFiles, ServerCertificate, names_for
@@ -145,8 +146,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+def _now() -> datetime:
+    return datetime.fromtimestamp(wall(), UTC)
 
 
 class _Opening(NamedTuple):

@@ -24,6 +24,21 @@ class Who:
     uid: int | None = None
     job: str = ""
 
+    @property
+    def account(self) -> str:
+        """What tells users apart: a name can be another user's later, an id is looked at first.
+
+        Only tokens of a daemon that is not root can lack an id: those of users whom the machine
+        does not have.
+        """
+        return f"name:{self.user}" if self.uid is None else f"uid:{self.uid}"
+
+    def is_owner(self, owner: str, uid: int | None) -> bool:
+        """Whether something of that user is theirs; a job owns nothing."""
+        if self.job:
+            return False
+        return self.uid == uid and (uid is not None or self.user == owner)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
@@ -100,6 +115,8 @@ class TokenView:
     created_at: float
     expires_at: float | None = None
     used_at: float | None = None
+    used_from: str = ""  # the address of its last use; "socket" on the server's own machine
+    uid: int | None = None  # the user id that it is bound to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +124,7 @@ class TokenRequest:
     name: str
     user: str = ""  # empty: the caller
     role: Role = Role.USER
-    days: float | None = 90.0
+    days: float | None = 90.0  # until it expires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
