@@ -29,6 +29,7 @@ async def living(
     url: str = "",
     patience: Patience = PATIENCE,
     store_patience_s: float = 15.0,
+    admins: frozenset[str] = frozenset(),
 ) -> AsyncIterator[LiveService]:
     """A controller over the state in that folder, which is left as it is."""
     address = url or f"sqlite:///{root / 'treadle.db'}"
@@ -38,6 +39,7 @@ async def living(
         engine=partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here"),
         wanted=Wanted(policy=policy),
         patience=patience,
+        admins=admins,
     )
     live = LiveService(store, settings)
     await live.begin()

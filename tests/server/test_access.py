@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "GET /debug": {"admin"},
     "GET /tokens": USERS,
     "POST /tokens": USERS,
+    "DELETE /tokens": {"admin"},  # here of another user
     "DELETE /tokens/{identity}": USERS,
 }
 BODIES: dict[str, object] = {
@@ -64,6 +65,7 @@ BODIES: dict[str, object] = {
     "POST /shutdown": {"mode": "leave"},
     "POST /tokens": {"name": "x", "role": "user"},
 }
+PARAMETERS: dict[str, dict[str, str]] = {"DELETE /tokens": {"user": "zoe"}}
 # What a route may answer to a caller it admits, where that is not a success.
 PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
 
@@ -104,7 +106,11 @@ def ask(
     path = template.replace("{identity}", "1").replace("{device}", "here:0")
     body = BODIES.get(name)
     with http.stream(
-        method or route_method, PREFIX + path, headers=dict(headers), json=body
+        method or route_method,
+        PREFIX + path,
+        headers=dict(headers),
+        json=body,
+        params=PARAMETERS.get(name),
     ) as found:
         kind = found.headers.get("content-type", "")
         if kind != "application/problem+json" or method == "HEAD":

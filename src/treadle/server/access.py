@@ -46,6 +46,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("GET", "/debug"): Role.ADMIN,
     ("GET", "/tokens"): Role.USER,
     ("POST", "/tokens"): Role.USER,
+    ("DELETE", "/tokens"): Role.USER,
     ("DELETE", "/tokens/{identity}"): Role.USER,
 }
 

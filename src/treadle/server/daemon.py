@@ -5,14 +5,19 @@ import contextlib
 import grp
 import logging
 import os
+import pwd
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.errors import InvalidInputError
+from treadle.engines.node.open_files import raise_limit
 from treadle.engines.registry import EngineOptions, engine_factory
+from treadle.server.certificate import CertificateFiles
+from treadle.server.limits import door_limits
 from treadle.server.run import Doors, serving
+from treadle.server.settings import ServerSettings
 from treadle.store.store import Store
 
 logger = logging.getLogger("treadle")
@@ -33,6 +38,8 @@ class DaemonSettings:
     store: str | None = None
     listen: tuple[str, int] | None = None
     port: int | None = None
+    hosts: tuple[str, ...] = ()
+    tls: CertificateFiles | None = None
     share: bool = False
     share_group: str | None = None
     admins: tuple[str, ...] = ()
@@ -42,6 +49,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
     """Serve until asked to stop, by the API or by a signal; jobs keep running."""
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
+    unix, tcp = door_limits(raise_limit())
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
     try:
         live = LiveService(store, live_settings)
@@ -51,8 +59,8 @@ async def run_daemon(settings: DaemonSettings) -> None:
     _leave_on_signals(live)
     try:
         # Listen first: early requests are answered, and a second daemon is refused.
-        async with serving(live, doors) as bound:
-            live.listening(bound.url)
+        async with serving(live, doors, settings=ServerSettings(unix=unix, tcp=tcp)) as bound:
+            live.listening(bound.url, bound.fingerprint)
             await live.begin()
             logger.info("up: %s", live.status())
             await live.stopped.wait()
@@ -62,6 +70,13 @@ async def run_daemon(settings: DaemonSettings) -> None:
 
 
 def _live_settings(settings: DaemonSettings) -> LiveSettings:
+    for name in settings.admins:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            raise InvalidInputError(
+                f"--admin names {name!r}, and this machine has no such user"
+            ) from None
     return LiveSettings(
         root=settings.state,
         engine=engine_factory(settings.engine),
@@ -81,7 +96,14 @@ def _doors(settings: DaemonSettings) -> Doors:
     mode = 0o660 if group is not None else 0o666 if shared else 0o600
     host, port = settings.listen or (None, settings.port)
     return Doors(
-        socket_path=settings.socket, socket_mode=mode, socket_group=group, listen=host, port=port
+        socket_path=settings.socket,
+        socket_mode=mode,
+        socket_group=group,
+        listen=host,
+        port=port,
+        hosts=settings.hosts,
+        tls=settings.tls,
+        tls_folder=settings.state / "tls",
     )
 
 

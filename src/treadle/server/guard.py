@@ -70,6 +70,9 @@ class Guard:
         self._metrics = metrics
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         self._rate = RequestRate(per_s=settings.requests_per_s, burst=settings.requests_burst)
+        self._wrong = RequestRate(
+            per_s=settings.wrong_tokens_per_s, burst=settings.wrong_tokens_burst
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -101,16 +104,27 @@ class Guard:
     async def _admit(self, scope: Scope, receive: Receive, state: dict[str, Any]) -> bytes:
         """Check everything that needs no route; the body if all is well."""
         headers = _single(scope["headers"])
-        hosts = UNIX_HOSTS if state.get("unix") else self._hosts
+        hosts = UNIX_HOSTS if state.get("unix") else self._hosts | _own_address(scope)
         _check_origin(headers, hosts)
         _check_path(scope)
         check_group(self._settings.group, state)
-        who = identify(self._service, headers, state)
+        who = self._identify(headers, state)
         state["who"] = who
-        self._rate.take(_bucket(who), self._settings.clock.now())
+        self._rate.take(_bucket(who, state), self._settings.clock.now())
+        if who is not None:
+            state.get("admitted", _nothing)()
         if not _has_body(headers):
             return b""
         return await self._body(headers, receive, who)
+
+    def _identify(self, headers: Mapping[bytes, bytes], state: dict[str, Any]) -> Who | None:
+        """The caller; wrong tokens from one address are counted, and more than a few refused."""
+        try:
+            return identify(self._service, headers, state)
+        except NotKnownError:
+            address = f"wrong tokens from {state.get('address') or 'one address'}"
+            self._wrong.take(address, self._settings.clock.now())
+            raise
 
     async def _body(
         self, headers: Mapping[bytes, bytes], receive: Receive, who: Who | None
@@ -284,11 +298,22 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _bucket(who: Who | None) -> str:
+def _bucket(who: Who | None, state: Mapping[str, Any]) -> str:
     """Which rate limit a request counts against: a job's reports do not count as its user's."""
     if who is None:
-        return "unauthenticated clients"
+        return f"unauthenticated clients at {state.get('address') or 'one address'}"
     return f"job {who.job}" if who.job else f"user {who.user}"
+
+
+def _own_address(scope: Scope) -> frozenset[str]:
+    """The address and port that the connection came to.
+
+    A page in a browser cannot make it say that: a rebound name shows as that name.
+    """
+    host, port = scope.get("server") or ("", None)
+    if not host or port is None or host in {"0.0.0.0", "::"}:
+        return frozenset()
+    return frozenset({f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})
 
 
 def who_of(request: Request) -> Who | None:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0002"  # the newest one that this Treadle knows
+REVISION = "0004"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
 NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
@@ -171,6 +171,7 @@ tokens = Table(
     Column("expires_at", Double),
     Column("used_at", Double),
     Column("uid", BigInteger),
+    Column("used_from", Text),
     Index("tokens_by_digest", "digest", unique=True),
 )
 

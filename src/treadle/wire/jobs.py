@@ -151,6 +151,7 @@ class JobView:
     user: str
     tenant: str
     state: State
+    uid: int | None = None  # of the user; who may touch the job goes by it, not by the name
     cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now

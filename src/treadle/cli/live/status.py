@@ -40,6 +40,7 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
         ("state", plain(found.state_folder)),
         ("socket", plain(found.socket)),
         ("url", plain(found.url)),
+        ("fingerprint", plain(found.fingerprint)),
         ("problem", plain(found.problem)),
     ]
 

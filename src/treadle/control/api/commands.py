@@ -81,15 +81,15 @@ class Commands:
         if not key:
             return await self._settled(self._submit(who, request, None))
         digest = self._digest(who, request)
-        under_way = self._under_way.get((who.user, key))
+        under_way = self._under_way.get((who.account, key))
         if under_way is not None:  # The first request may still wait for the store.
             if under_way.digest != digest:
                 raise _other_request(key)
             return replace(await self._settled(under_way.task), repeated=True)
-        wanted = self._submit_once(who, request, KeyRow(who.user, key, digest, b"", wall()))
+        wanted = self._submit_once(who, request, KeyRow(who.account, key, digest, b"", wall()))
         task = asyncio.ensure_future(wanted)
-        self._under_way[who.user, key] = _UnderWay(digest, task)
-        task.add_done_callback(lambda _: self._under_way.pop((who.user, key), None))
+        self._under_way[who.account, key] = _UnderWay(digest, task)
+        task.add_done_callback(lambda _: self._under_way.pop((who.account, key), None))
         return await self._settled(task)
 
     async def _submit_once(self, who: Who, request: JobRequest, key: KeyRow) -> Submitted:
@@ -341,7 +341,7 @@ class Commands:
         records = self._context.jobs.records
         if len(records) + more > JOBS_MAX:
             raise TooManyError(f"queue full: the limit is {JOBS_MAX} active jobs")
-        own = sum(1 for record in records.values() if record.owner == who.user)
+        own = sum(1 for record in records.values() if who.is_owner(record.owner, record.uid))
         if own + more > JOBS_OF_ONE_MAX:
             raise TooManyError(
                 f"{who.user} has {own} active jobs and asks for {more} more; the limit for one "
@@ -388,7 +388,7 @@ class Commands:
 
     def _digest(self, who: Who, request: JobRequest) -> str:
         """What tells requests apart; with a key, so that secrets cannot be guessed from it."""
-        text = msgspec.json.encode((who.user, request))
+        text = msgspec.json.encode((who.account, request))
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
 
     async def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:

@@ -39,9 +39,9 @@ class Queries:
         self._context = context
         self.facts = status
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
-        self.facts = msgspec.structs.replace(self.facts, url=url)
+        self.facts = msgspec.structs.replace(self.facts, url=url, fingerprint=fingerprint)
 
     async def jobs(
         self,
@@ -200,6 +200,7 @@ class Queries:
             problem=_problem(context),
             state_folder=facts.state_folder,
             engine=facts.engine,
+            fingerprint=facts.fingerprint,
         )
 
     async def snapshot(self) -> Mapping[str, object]:
@@ -298,6 +299,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     url: str = ""
     state_folder: str = ""
     engine: str = "local"
+    fingerprint: str = ""
 
 
 def _problem(context: Context) -> str:

@@ -81,9 +81,9 @@ class LiveService:
         """Leave; jobs run on and are taken over by the next service."""
         await self._life.close()
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable over TCP as well."""
-        self._queries.listening(url)
+        self._queries.listening(url, fingerprint)
 
     # -- jobs -----------------------------------------------------------------------------------
 
@@ -200,14 +200,17 @@ class LiveService:
     def who_of_uid(self, uid: int) -> Who:
         return self._accounts.who_of_uid(uid)
 
-    def who_of_token(self, token: str) -> Who | None:
-        return self._accounts.who_of_token(token)
+    def who_of_token(self, token: str, address: str = "") -> Who | None:
+        return self._accounts.who_of_token(token, address)
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         return await self._accounts.make_token(who, request)
 
-    def tokens(self, who: Who) -> tuple[TokenView, ...]:
-        return self._accounts.tokens(who)
+    def tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
+        return self._accounts.tokens(who, user)
 
     async def revoke_token(self, who: Who, identity: str) -> None:
         await self._accounts.revoke_token(who, identity)
+
+    async def revoke_tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
+        return await self._accounts.revoke_tokens(who, user)

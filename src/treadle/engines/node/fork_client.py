@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from treadle.engines.node.open_files import restore_limit
+
 SEND_WITHIN_S = 5  # a server that takes no order for so long is replaced
 LEAVE_WITHIN_S = 2.0
 
@@ -54,6 +56,7 @@ class ForkServer:
                 cwd="/",
                 env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             )
+            restore_limit(self._process.pid)
         except OSError:
             ours.close()
             raise
