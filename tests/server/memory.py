@@ -41,11 +41,13 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
     NotFoundError,
+    RequestError,
 )
 
 
@@ -204,6 +206,27 @@ class MemoryService:
         )
         self._set(replace(detail, job=job), job.state, "JobChanged")
         return job
+
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        change = order.change or JobChange()
+        outcomes = []
+        for identity in order.ids:
+            try:
+                match order.verb:
+                    case Verb.CANCEL:
+                        jobs = await self.cancel(who, identity)
+                    case Verb.HOLD:
+                        jobs = await self.hold(who, identity)
+                    case Verb.RELEASE:
+                        jobs = await self.release(who, identity)
+                    case Verb.CHANGE:
+                        jobs = (await self.change(who, identity, change),)
+                outcomes.append(JobOutcome(id=identity, jobs=jobs))
+            except RequestError as error:
+                outcomes.append(JobOutcome(id=identity, error=str(error), code=error.code))
+        done = sum(len(outcome.jobs) for outcome in outcomes)
+        refused = sum(bool(outcome.error) for outcome in outcomes)
+        return JobsOrdered(outcomes=tuple(outcomes), done=done, refused=refused)
 
     async def report(self, who: Who, identity: str, report: Report) -> None:
         self.asked.append(("report", who))

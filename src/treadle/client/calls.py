@@ -34,6 +34,7 @@ from treadle.wire.machine import (
     TokenView,
     UsageRow,
 )
+from treadle.wire.orders import JobsOrder, JobsOrdered
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -120,6 +121,11 @@ def release(identity: str) -> Call[tuple[JobView, ...]]:
 def change(identity: str, change: JobChange) -> Call[JobView]:
     """Change a job's priority, time limit or name."""
     return _call("PATCH", _job(identity), JobView, body=sparse(change))
+
+
+def order_jobs(order: JobsOrder) -> Call[JobsOrdered]:
+    """Cancel, hold, release or change many jobs in one request of at most 1,000 ids."""
+    return _post("/jobs/orders", JobsOrdered, body=sparse(order))
 
 
 def report(identity: str, report: Report) -> Call[None]:

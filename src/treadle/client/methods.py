@@ -63,6 +63,7 @@ class Methods:
     hold = Method(calls.hold)
     release = Method(calls.release)
     change = Method(calls.change)
+    order_jobs = Method(calls.order_jobs)
     report = Method(calls.report)
     log = Method(calls.log)
     nodes = Method(calls.nodes)

@@ -22,6 +22,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("GET", "/metrics"): Role.VIEWER,
     ("POST", "/jobs"): Role.USER,
     ("POST", "/jobs/dry-run"): Role.USER,
+    ("POST", "/jobs/orders"): Role.USER,
     ("GET", "/jobs"): Role.VIEWER,
     ("GET", "/jobs/{identity}"): Role.VIEWER,
     ("PATCH", "/jobs/{identity}"): Role.USER,

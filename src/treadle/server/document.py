@@ -16,6 +16,7 @@ from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
 from treadle.wire.jobs import Code, JobChange, JobRequest, Report
 from treadle.wire.machine import PolicyChange, TokenRequest
+from treadle.wire.orders import JobSelection, JobsOrder
 
 REFUSALS = (400, 403, 422, 429, 500)  # of every route
 BODY_REFUSALS = (408, 413, 415)
@@ -29,6 +30,8 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     },
     Code: {},
     JobChange: {"priority": 10},
+    JobsOrder: {"verb": "cancel", "ids": ["12", "13_4", "sweep"]},
+    JobSelection: {"user": "ada", "states": ["PENDING"]},
     Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
     PolicyChange: {"policy": "afs"},
     TokenRequest: {"name": "laptop", "role": "user", "days": 30},

@@ -24,6 +24,7 @@ from treadle.wire.jobs import (
     Submitted,
     Why,
 )
+from treadle.wire.orders import JobsOrder, JobsOrdered
 from treadle.wire.problems import InvalidRequestError
 
 PAGE_MAX = 10_000
@@ -68,6 +69,16 @@ async def submit_job(
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
     """Check a submission without submitting it."""
     return await answer(service.dry_run(who, asked))
+
+
+@router.post("/jobs/orders", response_model=JobsOrdered, responses=refusals(503))
+async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response:
+    """Cancel, hold, release or change many jobs in one request.
+
+    The answer says for each id what was done, or why it was refused. All that is done is committed
+    together.
+    """
+    return await answer(service.order(who, order))
 
 
 @router.get("/jobs", response_model=JobPage)

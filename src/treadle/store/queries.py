@@ -35,6 +35,10 @@ def job(identity: str) -> Executable:
     return select(schema.jobs).where(schema.jobs.c.id == identity)
 
 
+def jobs_by_id(identities: Sequence[str]) -> Executable:
+    return select(schema.jobs).where(schema.jobs.c.id.in_(list(identities)))
+
+
 def jobs(wanted: JobFilter, *, before: tuple[int, int] | None, limit: int) -> Executable:
     table = schema.jobs
     query = select(table).order_by(table.c.number.desc(), table.c.member.desc())

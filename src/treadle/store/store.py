@@ -34,6 +34,7 @@ from treadle.store.writer import Hook, Writer
 
 PATIENCE_S = 15.0  # how long a write waits for a lock or a server that restarts
 LOCK_WAIT_S = 1.0  # a controller that was just killed releases its lock within that time
+IDS_MAX = 500  # in one query; databases limit the number of its parameters
 PRUNE_ROWS_MAX = 500  # in one transaction, so that other writes never wait long
 
 _DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
@@ -135,6 +136,15 @@ class Store:
         words = (wanted.owner, wanted.tenant, wanted.array, wanted.name, *wanted.states)
         rows = self._rows(queries.jobs(wanted, before=before, limit=limit), *words)
         return [JobRow._make(row) for row in rows]
+
+    def jobs_by_id(self, identities: Sequence[str]) -> list[JobRow]:
+        """Those that there are, in no order."""
+        wanted = [identity for identity in identities if findable(identity)]
+        rows: list[JobRow] = []
+        for start in range(0, len(wanted), IDS_MAX):
+            query = queries.jobs_by_id(wanted[start : start + IDS_MAX])
+            rows += [JobRow._make(row) for row in self._rows(query)]
+        return rows
 
     def next_number(self) -> int:
         """One more than the highest job number; 1 in an empty store."""

@@ -42,6 +42,7 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.orders import JobsOrder, JobsOrdered
 
 
 class LiveService:
@@ -132,6 +133,9 @@ class LiveService:
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         return await self._commands.change(who, identity, change)
+
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        return await self._commands.order(who, order)
 
     async def report(self, who: Who, identity: str, report: Report) -> None:
         await self._reporting.report(who, identity, report)
