@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -30,8 +31,8 @@ from treadle.wire.machine import (
     TokenView,
     UsageRow,
 )
-from treadle.wire.orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.problems import NotFoundError, RequestError
+from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -107,6 +108,7 @@ class ValueClient:
     would: DryRun | None = None
     asked: list[tuple[object, ...]] = field(default_factory=list)
     requests: list[JobsOrder] = field(default_factory=list)
+    pruned_before: int = 0
     pages: int = 0  # of lists of jobs that were asked for
 
     def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
@@ -204,6 +206,20 @@ class ValueClient:
             return JobOutcome(id=identity, error=str(error), code=error.code, hint=error.hint)
         return JobOutcome(id=identity, jobs=jobs)
 
+    def prune(self, request: PruneRequest) -> Pruned:
+        self.asked.append(("prune", request))
+        size = 3 * 2**19
+        return Pruned(
+            dry_run=request.dry_run,
+            jobs=(PrunedJob(id="7", user="anna", ended_at=NOW - 9e6, bytes=size),),
+            logs=1,
+            bytes=size,
+            checkpoint_folders=2,
+            records=0,
+            journal_lines=12,
+            kept_bytes=3072,
+        )
+
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
@@ -253,7 +269,11 @@ class ValueClient:
 
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if event.id > after]
-        return EventPage(events=tuple(kept[:limit]), next=after + len(kept[:limit]))
+        return EventPage(
+            events=tuple(kept[:limit]),
+            next=after + len(kept[:limit]),
+            pruned_before=self.pruned_before,
+        )
 
     def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if not job or event.job == job]

@@ -9,9 +9,9 @@ import pytest
 from tests.control.asking import looked_at, runs, told
 from tests.control.living import ME, bash, ended
 from treadle.control.api import LiveService
+from treadle.wire.job_orders import IDS_MAX, JobSelection, JobsOrder, Verb
 from treadle.wire.jobs import JobChange, State
 from treadle.wire.machine import Role, Who
-from treadle.wire.orders import IDS_MAX, JobSelection, JobsOrder, Verb
 from treadle.wire.problems import InvalidRequestError
 
 YOU = Who(user="you", role=Role.USER, uid=os.geteuid())

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -41,7 +42,6 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
-from treadle.wire.orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
@@ -49,6 +49,7 @@ from treadle.wire.problems import (
     NotFoundError,
     RequestError,
 )
+from treadle.wire.retention import Pruned, PruneRequest
 
 
 class MemoryService:
@@ -259,6 +260,19 @@ class MemoryService:
             text=text,
             ended=ended,
             size=size,
+        )
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned:
+        self.asked.append(("prune", who))
+        return Pruned(
+            dry_run=request.dry_run,
+            jobs=(),
+            logs=0,
+            bytes=0,
+            checkpoint_folders=0,
+            records=0,
+            journal_lines=0,
+            kept_bytes=0,
         )
 
     # -- the machine

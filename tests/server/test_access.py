@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "POST /jobs/{identity}/report": {"owner", "admin", "job"},
     "GET /jobs/{identity}/log": {"owner", "admin"},
     "GET /jobs/{identity}/log/stream": {"owner", "admin"},
+    "POST /prune": USERS,
     "GET /nodes": READERS,
     "PUT /devices/{device}/order": {"admin"},
     "POST /devices/{device}/unquarantine": {"admin"},
@@ -58,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
 BODIES: dict[str, object] = {
     "POST /jobs": {"command": ["true"]},
     "POST /jobs/dry-run": {"command": ["true"]},
+    "POST /prune": {"dry_run": True},
     "POST /jobs/orders": {"verb": "hold", "ids": ["nope"]},
     "PATCH /jobs/{identity}": {"priority": 1},
     "POST /jobs/{identity}/report": {"step": 1},

@@ -111,7 +111,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(lines=st.integers(1, 5), keep=st.integers(0, 3))
     def close_a_segment(self, lines: int, keep: int) -> None:
         """Where lines are kept is not seen by those who read them."""
-        self.store.close_segment(lines=lines, keep=keep)
+        ready = self.store.ready_segment(lines=lines, keep=keep)
+        if ready is not None:
+            self.store.close_segment(ready)
 
     @rule()
     def reopen(self) -> None:

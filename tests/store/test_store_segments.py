@@ -5,6 +5,13 @@ from treadle.store.rows import Batch, JobFilter, OutputRow
 from treadle.store.store import Store
 
 
+def close(store: Store, *, lines: int, keep: int) -> bool:
+    ready = store.ready_segment(lines=lines, keep=keep)
+    if ready is not None:
+        store.close_segment(ready)
+    return ready is not None
+
+
 def filled(store: Store, count: int = 12) -> None:
     rows = [
         LINE._replace(job="ab"[n % 2], kind=f"K{n % 3}", wall_at=float(n)) for n in range(count)
@@ -15,9 +22,9 @@ def filled(store: Store, count: int = 12) -> None:
 def test_lines_of_segments_are_read_like_those_of_the_journal(store: Store) -> None:
     filled(store)
     before = store.lines(0)
-    assert store.close_segment(lines=5, keep=3)
-    assert store.close_segment(lines=4, keep=3)
-    assert not store.close_segment(lines=4, keep=3), "too few would stay"
+    assert close(store, lines=5, keep=3)
+    assert close(store, lines=4, keep=3)
+    assert not close(store, lines=4, keep=3), "too few would stay"
     assert [(s.first, s.last, s.lines) for s in store.segments()] == [(1, 5, 5), (6, 9, 4)]
     assert store.lines(0) == before
     assert [row.id for row in store.lines(4, limit=3)] == [5, 6, 7]
@@ -32,7 +39,7 @@ def test_lines_of_segments_are_read_like_those_of_the_journal(store: Store) -> N
 
 def test_a_reader_goes_on_behind_lines_that_are_gone(store: Store) -> None:
     filled(store)
-    store.close_segment(lines=6, keep=3)
+    close(store, lines=6, keep=3)
     segment = store.segments(thinned=False)[0]
     kept = [row for row in store.segment_lines(segment) if row.id in (2, 5)]
     store.rewrite_segment(segment, kept, thinned=True)
@@ -46,7 +53,7 @@ def test_a_job_that_is_forgotten_leaves_nothing_behind(store: Store) -> None:
     rows = [JOB._replace(id=name, number=n, ended_at=9.0) for n, name in enumerate("abc", 1)]
     store.write(Batch(jobs=rows))
     filled(store)
-    store.close_segment(lines=6, keep=3)
+    close(store, lines=6, keep=3)
     assert [row.id for row in store.ended_before(10.0)] == ["a", "b"], "not the newest number"
     assert store.forget_jobs(["a"]) == 6
     assert {row.job for row in store.lines(0)} == {"b"}

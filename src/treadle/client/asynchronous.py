@@ -30,9 +30,9 @@ from treadle.client.exchange import (
 from treadle.client.methods import Methods
 from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, looks, sleep_async
+from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
-from treadle.wire.orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.problems import TooManyError
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("POST", "/jobs/{identity}/report"): JOB,
     ("GET", "/jobs/{identity}/log"): Role.VIEWER,
     ("GET", "/jobs/{identity}/log/stream"): Role.VIEWER,
+    ("POST", "/prune"): Role.USER,
     ("GET", "/nodes"): Role.VIEWER,
     ("PUT", "/devices/{device}/order"): Role.ADMIN,
     ("POST", "/devices/{device}/unquarantine"): Role.ADMIN,

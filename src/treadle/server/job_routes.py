@@ -11,6 +11,7 @@ from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, log_stream
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -24,8 +25,8 @@ from treadle.wire.jobs import (
     Submitted,
     Why,
 )
-from treadle.wire.orders import JobsOrder, JobsOrdered
 from treadle.wire.problems import InvalidRequestError
+from treadle.wire.retention import Pruned, PruneRequest
 
 PAGE_MAX = 10_000
 LOG_PIECE_MAX = 2**20
@@ -79,6 +80,15 @@ async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response
     together.
     """
     return await answer(service.order(who, order))
+
+
+@router.post("/prune", response_model=Pruned, responses=refusals(503))
+async def prune_jobs(request: PruneRequest, service: Served, who: Asking) -> Response:
+    """Remove the output of ended jobs, and their records if asked; checkpoints stay.
+
+    An admin prunes all users' jobs, others their own.
+    """
+    return await answer(service.prune(who, request))
 
 
 @router.get("/jobs", response_model=JobPage)

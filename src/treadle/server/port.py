@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Protocol, TypeAlias, TypeVar
 
 from treadle.core.machine import NodeView
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -34,7 +35,7 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
-from treadle.wire.orders import JobsOrder, JobsOrdered
+from treadle.wire.retention import Pruned, PruneRequest
 
 Value = TypeVar("Value")
 Maybe: TypeAlias = Value | Awaitable[Value]  # a read may answer at once or be awaited
@@ -73,6 +74,8 @@ class Service(Protocol):
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> Maybe[LogPiece]: ...
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned: ...
 
     # -- the machine
     def nodes(self) -> Maybe[tuple[NodeView, ...]]: ...

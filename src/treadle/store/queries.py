@@ -100,7 +100,8 @@ def unmeasured(*, limit: int) -> Executable:
 def outputs(*, owner: str, after: tuple[float, str] | None, limit: int) -> Executable:
     """What ended jobs left and was not pruned, the oldest first."""
     table = schema.outputs
-    query = select(table).where(table.c.pruned_at.is_(None)).order_by(table.c.ended_at, table.c.job)
+    there = and_(table.c.pruned_at.is_(None), table.c.bytes > 0)
+    query = select(table).where(there).order_by(table.c.ended_at, table.c.job)
     if owner:
         query = query.where(table.c.owner == owner)
     if after is not None:

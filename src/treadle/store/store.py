@@ -223,19 +223,21 @@ class Store:
                 self._closed_upto = self._segments.upto()
             return self._closed_upto
 
-    def close_segment(self, *, lines: int, keep: int) -> bool:
-        """Move the oldest lines into a segment, if at least `keep` others stay; whether it did."""
+    def ready_segment(self, *, lines: int, keep: int) -> tuple[Group, ...] | None:
+        """The oldest lines, ready to be closed, if at least `keep` others stay."""
         table = schema.journal
         count = self._number(select(func.count()).select_from(table))
         if count < lines + keep:
-            return False
+            return None
         query = select(table).order_by(table.c.id).limit(lines)
-        rows = [JournalRow._make(row) for row in self._rows(query)]
+        return tuple(closing([JournalRow._make(row) for row in self._rows(query)]))
+
+    def close_segment(self, ready: tuple[Group, ...]) -> None:
+        """Move the lines that `ready_segment` found out of the journal."""
         # Told to readers first: they look into segments for nothing rather than miss a line.
         with self._closing:
-            self._closed_upto = rows[-1].id
-        self._writer.clear(*closing(rows))
-        return True
+            self._closed_upto = int(str(ready[-1].values[0]["to_line"]))
+        self._writer.clear(*ready)
 
     def segments(self, *, thinned: bool | None = None) -> list[SegmentRow]:
         """Closed segments, the oldest first; only those thinned, or not, if given."""
@@ -267,7 +269,8 @@ class Store:
 
     def unmeasured(self, limit: int) -> list[OutputRow]:
         """Ended jobs of which it is not known what they left, the oldest first."""
-        return [OutputRow(*row, bytes=0) for row in self._rows(queries.unmeasured(limit=limit))]
+        rows = self._rows(queries.unmeasured(limit=limit))
+        return [OutputRow(job, owner, ended_at, 0) for job, owner, ended_at in rows]
 
     def outputs(
         self, *, owner: str = "", after: tuple[float, str] | None = None, limit: int = 1000

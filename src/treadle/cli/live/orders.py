@@ -18,9 +18,9 @@ from treadle.cli.live.session import Session, echo_json, json_option, note, sess
 from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
 from treadle.core.wording import several
+from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import priority as read_priority
-from treadle.wire.orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 
 mine_option = click.option(
     "--mine", is_flag=True, help="All of your jobs that have not ended, instead of JOBS."

@@ -20,6 +20,7 @@ from treadle.cli.show.clock import now_at, pause, stopwatch_s
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
     from treadle.core.machine import NodeView
+    from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
     from treadle.wire.jobs import (
         DryRun,
         JobChange,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help
         Submitted,
         Why,
     )
-    from treadle.wire.orders import JobOutcome, JobsOrder, JobsOrdered, Verb
+    from treadle.wire.retention import Pruned, PruneRequest
 from treadle.wire.machine import (
     EventPage,
     EventView,
@@ -71,6 +72,7 @@ class ClientPort(Protocol):
     def order(
         self, verb: "Verb | str", identities: Iterable[str], *, change: "JobChange | None" = None
     ) -> "tuple[JobOutcome, ...]": ...
+    def prune(self, request: "PruneRequest") -> "Pruned": ...
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> "LogPiece": ...

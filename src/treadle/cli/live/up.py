@@ -23,6 +23,7 @@ from treadle.client.address import SHARED_SOCKET, default_socket
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
+from treadle.wire.retention import check_keeping
 
 _PLACES = ("socket", "state")
 
@@ -57,6 +58,17 @@ _PLACES = ("socket", "state")
 @click.option("--listen", metavar="HOST:PORT", help="Also listen on this address, with tokens.")
 @click.option("--share", is_flag=True, help="Let all users of this machine submit.")
 @click.option("--share-group", metavar="GROUP", help="Let this group submit.")
+@click.option(
+    "--keep-logs",
+    metavar="AGE,SIZE",
+    help="Prune logs of ended jobs beyond this age or sum, the oldest first; or forever. "
+    "Default: 30d,20GiB.",
+)
+@click.option(
+    "--keep-records",
+    metavar="AGE",
+    help="Prune records of ended jobs beyond this age. Default: forever.",
+)
 @click.option("--admin", multiple=True, metavar="USER", help="User who may change all jobs.")
 @click.option(
     "--foreground", is_flag=True, help="Run in this terminal; Ctrl-C stops the daemon, not jobs."
@@ -155,6 +167,7 @@ def _check(options: Mapping[str, Any]) -> None:
         )
     if options["listen"] is not None and options["port"] is not None:
         raise click.UsageError("--listen includes a port and cannot be combined with --port")
+    check_keeping(options["keep_logs"], options["keep_records"])
     if options["listen"] is not None:
         host_and_port(options["listen"])
     named = options["socket"] is not None or os.environ.get("TREADLE_SOCKET")
@@ -220,6 +233,8 @@ def _run_here(options: Mapping[str, Any]) -> int:
         share=options["share"],
         share_group=options["share_group"],
         admins=tuple(options["admin"]),
+        keep_logs=options["keep_logs"],
+        keep_records=options["keep_records"],
     )
     asyncio.run(run_daemon(settings))
     return 0

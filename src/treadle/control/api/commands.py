@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from treadle.control.api.accounts import may_touch, person
+from treadle.control.api.bulk_orders import Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
-from treadle.control.api.orders import Orders, check_priority
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
 from treadle.control.api.views import job_view
@@ -31,9 +31,9 @@ from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
+from treadle.wire.job_orders import JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, State, Submitted
 from treadle.wire.machine import PolicyChange, PolicyView, Who
-from treadle.wire.orders import JobsOrder, JobsOrdered, Verb
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,

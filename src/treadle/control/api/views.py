@@ -113,6 +113,7 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         if job == record.id
     }
     view = job_view(context, record)
+    left = context.store.output(record.id) if view.state.ended else None
     return JobDetail(
         job=view,
         workdir=record.workdir,
@@ -129,4 +130,5 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,
+        logs_pruned_at=None if left is None else left.pruned_at,
     )

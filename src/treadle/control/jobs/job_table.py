@@ -3,8 +3,8 @@
 The reducer changes it. Everything else asks it.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
 
 from treadle.control.jobs.records import JobRecord, record_of
 from treadle.core.job import JobId
@@ -30,6 +30,7 @@ class JobTable:
         self.next_number = next_number
         self._store = store
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
+        self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
         self._changed: dict[AttemptId, AttemptRow] = {}  # attempts to be written
 
     # -- what the reducer does ------------------------------------------------------------------
@@ -64,8 +65,20 @@ class JobTable:
             if not members:
                 del self.arrays[record.array]
         self._ended[record.id] = record
+        self._just_ended.append(record)
         while len(self._ended) > ENDED_MAX:
             self._ended.popitem(last=False)
+
+    def take_just_ended(self) -> list[JobRecord]:
+        """Jobs that ended since this was last asked; only the newest of very many."""
+        ended = list(self._just_ended)
+        self._just_ended.clear()
+        return ended
+
+    def forget(self, identities: Iterable[JobId]) -> None:
+        """Records of ended jobs were deleted."""
+        for identity in identities:
+            self._ended.pop(identity, None)
 
     # -- what others ask ------------------------------------------------------------------------
 

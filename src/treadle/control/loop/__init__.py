@@ -1,6 +1,6 @@
 """The live loop: gather facts, decide, commit, carry out."""
 
-from treadle.control.loop.clock import MonotonicClock, Stamp, wall
+from treadle.control.loop.clock import MonotonicClock, Stamp, date_text, wall
 from treadle.control.loop.commit import Commit, Committed, Published, Rider
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.controller import Controller
@@ -31,6 +31,7 @@ __all__ = [
     "Rider",
     "Stamp",
     "belief_on",
+    "date_text",
     "on_disk",
     "wall",
 ]

@@ -20,9 +20,9 @@ from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch
+from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import JobChange, JobView
 from treadle.wire.machine import Role, Who
-from treadle.wire.orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
