@@ -1,11 +1,12 @@
 """A daemon made of values, and the command line run against it at 80 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -30,7 +31,8 @@ from treadle.wire.machine import (
     TokenView,
     UsageRow,
 )
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import NotFoundError, RequestError
+from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -105,6 +107,9 @@ class ValueClient:
     made: Submitted | None = None
     would: DryRun | None = None
     asked: list[tuple[object, ...]] = field(default_factory=list)
+    requests: list[JobsOrder] = field(default_factory=list)
+    pruned_before: int = 0
+    pages: int = 0  # of lists of jobs that were asked for
 
     def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
         self.asked.append(("submit", request))
@@ -115,6 +120,8 @@ class ValueClient:
         return self.would or DryRun(jobs=1, sizes=(1,), starts_now=True)
 
     def job_page(self, **which: object) -> JobPage:
+        self.pages += 1
+
         def passes(view: JobView) -> bool:
             return (
                 (not which.get("states") or view.state in which["states"])  # type: ignore[operator]
@@ -165,6 +172,54 @@ class ValueClient:
         changed = self._order("change", identity, State.PENDING)[0]
         return replace(changed, priority=change.priority or 0)
 
+    def order(
+        self, verb: Verb | str, identities: Iterable[str], *, change: JobChange | None = None
+    ) -> tuple[JobOutcome, ...]:
+        order = JobsOrder(verb=Verb(verb), ids=tuple(identities), change=change)
+        return self.order_jobs(order).outcomes
+
+    def order_jobs(self, order: JobsOrder) -> JobsOrdered:
+        self.requests.append(order)
+        ids = order.ids
+        if order.select is not None:
+            ids = tuple(view.id for view in self.views if not view.state.ended)
+        outcomes = tuple(self._outcome(order, identity) for identity in ids)
+        done = sum(len(outcome.jobs) for outcome in outcomes)
+        return JobsOrdered(outcomes=outcomes, done=done, refused=len(ids) - done)
+
+    def _outcome(self, order: JobsOrder, identity: str) -> JobOutcome:
+        if order.dry_run:
+            meant = tuple(view for view in self.views if view.id == identity)
+            return JobOutcome(id=identity, jobs=meant)
+        try:
+            match order.verb:
+                case Verb.CANCEL:
+                    jobs = self.cancel(identity)
+                case Verb.HOLD:
+                    jobs = self.hold(identity)
+                case Verb.RELEASE:
+                    jobs = self.release(identity)
+                case Verb.CHANGE:
+                    assert order.change is not None
+                    jobs = (self.change(identity, order.change),)
+        except RequestError as error:
+            return JobOutcome(id=identity, error=str(error), code=error.code, hint=error.hint)
+        return JobOutcome(id=identity, jobs=jobs)
+
+    def prune(self, request: PruneRequest) -> Pruned:
+        self.asked.append(("prune", request))
+        size = 3 * 2**19
+        return Pruned(
+            dry_run=request.dry_run,
+            jobs=(PrunedJob(id="7", user="anna", ended_at=NOW - 9e6, bytes=size),),
+            logs=1,
+            bytes=size,
+            checkpoint_folders=2,
+            records=0,
+            journal_lines=12,
+            kept_bytes=3072,
+        )
+
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
@@ -214,7 +269,11 @@ class ValueClient:
 
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if event.id > after]
-        return EventPage(events=tuple(kept[:limit]), next=after + len(kept[:limit]))
+        return EventPage(
+            events=tuple(kept[:limit]),
+            next=after + len(kept[:limit]),
+            pruned_before=self.pruned_before,
+        )
 
     def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if not job or event.job == job]

@@ -83,9 +83,9 @@ def test_only_what_is_held_is_released(capsys) -> None:
         "job 11 (big) is not held, it is PENDING\n"
         "job 12 is not held, it is RUNNING\n"
         "none of the 3 jobs of sweep is held\n"
+        "job 16 is not held by its user: it starts after job 9\n"
         "job 14 released\n"
         "job 15 released\n"
-        "job 16 is not held by its user: it starts after job 9\n"
     )
     assert client.asked == [("release", "14"), ("release", "15")]
     client = ValueClient(views=[replace(SWEEP[0], state=State.HELD), *SWEEP[1:], *_named("sweep")])

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.control.api import LiveService, LiveSettings, Wanted, retention
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.learning import PROFILES_MAX
 from treadle.control.loop import PLACEMENT, PolicyInCharge
@@ -34,12 +34,23 @@ from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, NotFoundError
+from treadle.wire.retention import Keep, Keeping
 
 POLICY = "afs+steady?run_s=0.3&rest_s=0.3"
 PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
 AT_ONCE = 7
-POINTS = ("begin", "journal", "jobs", "attempts", "keys", "settings", "commit", "committed")
+POINTS = (
+    "begin",
+    "journal",
+    "jobs",
+    "attempts",
+    "keys",
+    "settings",
+    "prune",
+    "commit",
+    "committed",
+)
 KINDS = 10
 MEMBERS = 3  # of an array
 
@@ -122,6 +133,10 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
         patience=PATIENCE,
     )
     live = LiveService(store, settings)
+    # Old lines are closed and thinned all the time, and the journal must not say less by that.
+    retention.SEGMENT_LINES, retention.LIVE_LINES, retention.LOOK_EVERY_S = 40, 20, 0.1
+    retention.SWEEP_AFTER_S = retention.SWEEP_EVERY_S = 0.2
+    live._retention.keeping = Keeping(logs=Keep(0.5))
     await journal_gives_the_same_books(live, folder)
     journal_gives_the_same_records(live)
     await live.begin()

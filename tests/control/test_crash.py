@@ -75,6 +75,7 @@ def check_ends(folder: Path, url: str, jobs: int) -> None:
         records = [record_of(row) for row in store.jobs(JobFilter(), limit=10_000)]
         attempts = {record.id: store.attempts(record.id) for record in records}
         assert not store.active()
+        assert store.segments(thinned=True), "the journal was compacted meanwhile"
     told = [(name, identity) for what, name, identity in Told(folder).read() if what == "submitted"]
     assert Counter({name: copies(name) for name, _ in told}) == Counter(r.name for r in records)
     assert {record.array or record.id for record in records} == {identity for _, identity in told}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
     DryRun,
@@ -46,7 +47,9 @@ from treadle.wire.problems import (
     InvalidRequestError,
     NotAllowedError,
     NotFoundError,
+    RequestError,
 )
+from treadle.wire.retention import Pruned, PruneRequest
 
 
 class MemoryService:
@@ -205,6 +208,27 @@ class MemoryService:
         self._set(replace(detail, job=job), job.state, "JobChanged")
         return job
 
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        change = order.change or JobChange()
+        outcomes = []
+        for identity in order.ids:
+            try:
+                match order.verb:
+                    case Verb.CANCEL:
+                        jobs = await self.cancel(who, identity)
+                    case Verb.HOLD:
+                        jobs = await self.hold(who, identity)
+                    case Verb.RELEASE:
+                        jobs = await self.release(who, identity)
+                    case Verb.CHANGE:
+                        jobs = (await self.change(who, identity, change),)
+                outcomes.append(JobOutcome(id=identity, jobs=jobs))
+            except RequestError as error:
+                outcomes.append(JobOutcome(id=identity, error=str(error), code=error.code))
+        done = sum(len(outcome.jobs) for outcome in outcomes)
+        refused = sum(bool(outcome.error) for outcome in outcomes)
+        return JobsOrdered(outcomes=tuple(outcomes), done=done, refused=refused)
+
     async def report(self, who: Who, identity: str, report: Report) -> None:
         self.asked.append(("report", who))
         detail = self._own(who, identity)
@@ -236,6 +260,19 @@ class MemoryService:
             text=text,
             ended=ended,
             size=size,
+        )
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned:
+        self.asked.append(("prune", who))
+        return Pruned(
+            dry_run=request.dry_run,
+            jobs=(),
+            logs=0,
+            bytes=0,
+            checkpoint_folders=0,
+            records=0,
+            journal_lines=0,
+            kept_bytes=0,
         )
 
     # -- the machine

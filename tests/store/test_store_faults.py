@@ -115,11 +115,14 @@ def test_a_full_disk_gets_nothing_and_works_once_there_is_room(tmp_path: Path) -
 def test_a_disk_filled_bit_by_bit_keeps_what_was_confirmed(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
         url = f"sqlite:///{disk}/treadle.db"
+        (disk / "ballast").write_bytes(b"x" * 2**16)
         confirmed: tuple[int, ...] = ()
         with Store.open(url) as store, suppress(StoreError):
             for _ in range(10_000):
                 confirmed += store.write(Batch(journal=[LINE._replace(body=b"1" * 5000)]))
         assert 0 < len(confirmed) < 10_000
+        # Opening writes a page, and the log may be full to its last one.
+        (disk / "ballast").unlink()
         with Store.open(url) as store:
             assert tuple(row.id for row in store.lines(0, limit=10_000)) == confirmed
 

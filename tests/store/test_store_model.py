@@ -108,6 +108,13 @@ class StoreMachine(RuleBasedStateMachine):
     def write(self, batch: Batch) -> None:
         assert self.store.write(batch) == self.apply(batch)
 
+    @rule(lines=st.integers(1, 5), keep=st.integers(0, 3))
+    def close_a_segment(self, lines: int, keep: int) -> None:
+        """Where lines are kept is not seen by those who read them."""
+        ready = self.store.ready_segment(lines=lines, keep=keep)
+        if ready is not None:
+            self.store.close_segment(ready)
+
     @rule()
     def reopen(self) -> None:
         self.store.close()
@@ -127,6 +134,12 @@ class StoreMachine(RuleBasedStateMachine):
         store = self.store
         assert store.lines(0) == self.lines
         assert store.last_line() == len(self.lines)
+        for limit in (1, 3):
+            assert store.lines_last(limit=limit) == self.lines[-limit:]
+            assert store.lines(1, limit=limit) == self.lines[1 : 1 + limit]
+        for name in {row.job for row in self.lines} - {""}:
+            mine_ = [row for row in self.lines if row.job == name]
+            assert store.lines(0, job=name) == mine_ == store.lines_last(job=name)
         newest = sorted(self.jobs.values(), key=lambda row: -row.number)
         assert store.jobs(JobFilter()) == newest
         assert store.active() == [row for row in reversed(newest) if row.ended_at is None]

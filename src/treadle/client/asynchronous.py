@@ -30,7 +30,8 @@ from treadle.client.exchange import (
 from treadle.client.methods import Methods
 from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, looks, sleep_async
-from treadle.wire.jobs import JobDetail, JobView, LogPiece
+from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
+from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
 from treadle.wire.problems import TooManyError
 
@@ -112,6 +113,20 @@ class AsyncClient(Methods):
             cursor = found.cursor
             if not cursor:
                 return
+
+    async def order(
+        self, verb: Verb | str, identities: Iterable[str], *, change: JobChange | None = None
+    ) -> tuple[JobOutcome, ...]:
+        """One order for any number of jobs; for each id what was done, or why it was refused.
+
+        Up to 1,000 ids are one request, committed together; more are sent in several.
+        """
+        ids = tuple(dict.fromkeys(identities))
+        outcomes: list[JobOutcome] = []
+        for start in range(0, len(ids), IDS_MAX):
+            some = JobsOrder(verb=Verb(verb), ids=ids[start : start + IDS_MAX], change=change)
+            outcomes += (await self.order_jobs(some)).outcomes
+        return tuple(outcomes)
 
     async def follow_log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0

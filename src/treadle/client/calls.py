@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from treadle.core.machine import NodeView
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -34,6 +35,7 @@ from treadle.wire.machine import (
     TokenView,
     UsageRow,
 )
+from treadle.wire.retention import Pruned, PruneRequest
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -120,6 +122,16 @@ def release(identity: str) -> Call[tuple[JobView, ...]]:
 def change(identity: str, change: JobChange) -> Call[JobView]:
     """Change a job's priority, time limit or name."""
     return _call("PATCH", _job(identity), JobView, body=sparse(change))
+
+
+def order_jobs(order: JobsOrder) -> Call[JobsOrdered]:
+    """Cancel, hold, release or change many jobs in one request of at most 1,000 ids."""
+    return _post("/jobs/orders", JobsOrdered, body=sparse(order))
+
+
+def prune(request: PruneRequest) -> Call[Pruned]:
+    """Remove the output of ended jobs, and their records if asked; checkpoints stay."""
+    return _post("/prune", Pruned, body=sparse(request), repeatable=True)
 
 
 def report(identity: str, report: Report) -> Call[None]:

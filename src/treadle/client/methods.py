@@ -63,6 +63,8 @@ class Methods:
     hold = Method(calls.hold)
     release = Method(calls.release)
     change = Method(calls.change)
+    order_jobs = Method(calls.order_jobs)
+    prune = Method(calls.prune)
     report = Method(calls.report)
     log = Method(calls.log)
     nodes = Method(calls.nodes)

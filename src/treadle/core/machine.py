@@ -27,6 +27,14 @@ class Output(NamedTuple):
     lost: int = 0  # bytes between what was asked for and what is still there
 
 
+class Leftovers(NamedTuple):
+    """What an ended job has left where it ran, or what was removed of that."""
+
+    bytes: int = 0  # on disk, of its output and everything else in the folders of its attempts
+    attempts: int = 0  # folders of attempts that were removed
+    checkpoint_folders: int = 0  # empty ones that were removed
+
+
 class Measurement(NamedTuple):
     """What was measured of one attempt that runs. None: not measured."""
 

@@ -10,7 +10,7 @@ from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import too_large
@@ -158,6 +158,17 @@ class Engine(Protocol):
 
     def checkpoints(self, job: JobId) -> str:
         """Where the job keeps its checkpoints, as a path on the nodes that run it."""
+        ...
+
+    async def tidy(self, job: JobId) -> Leftovers:
+        """The job has ended: remove what is empty of it; answers how much it has left.
+
+        Checkpoints that hold anything are never removed, neither here nor by `discard`.
+        """
+        ...
+
+    async def discard(self, job: JobId) -> Leftovers:
+        """Remove the output of an ended job; answers what was removed. Never raises."""
         ...
 
     async def close(self) -> None:

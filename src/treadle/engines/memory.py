@@ -35,7 +35,7 @@ from treadle.core.events import (
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
 from treadle.engines.memory_world import STOPPED_CODE, MemoryAttempt, MemoryWorld
 from treadle.engines.registry import EngineContext
 
@@ -145,6 +145,12 @@ class MemoryEngine:
 
     def checkpoints(self, job: JobId) -> str:
         return str(self._root / "checkpoints" / job)
+
+    async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
+        return Leftovers()  # Nothing is kept on a disk.
+
+    async def discard(self, job: JobId) -> Leftovers:  # noqa: ARG002
+        return Leftovers()
 
     async def close(self) -> None:
         """Leave; programs go on once they are adopted, as if they had never paused."""

@@ -43,6 +43,8 @@ class DaemonSettings:
     share: bool = False
     share_group: str | None = None
     admins: tuple[str, ...] = ()
+    keep_logs: str | None = None
+    keep_records: str | None = None
 
 
 async def run_daemon(settings: DaemonSettings) -> None:
@@ -84,6 +86,8 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
         options=EngineOptions(devices=settings.devices, gpus=settings.gpus, avoid=settings.avoid),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),
+        keep_logs=settings.keep_logs or "",
+        keep_records=settings.keep_records or "",
         address=f"unix:{settings.socket}",
         socket=str(settings.socket),
     )

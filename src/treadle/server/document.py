@@ -14,8 +14,10 @@ from treadle.server.access import JOB, OPEN, TABLE
 from treadle.server.machine_routes import DeviceOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
+from treadle.wire.job_orders import JobSelection, JobsOrder
 from treadle.wire.jobs import Code, JobChange, JobRequest, Report
 from treadle.wire.machine import PolicyChange, TokenRequest
+from treadle.wire.retention import PruneRequest
 
 REFUSALS = (400, 403, 422, 429, 500)  # of every route
 BODY_REFUSALS = (408, 413, 415)
@@ -29,6 +31,9 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     },
     Code: {},
     JobChange: {"priority": 10},
+    JobsOrder: {"verb": "cancel", "ids": ["12", "13_4", "sweep"]},
+    PruneRequest: {"older_than_s": 2592000, "dry_run": True},
+    JobSelection: {"user": "ada", "states": ["PENDING"]},
     Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
     PolicyChange: {"policy": "afs"},
     TokenRequest: {"name": "laptop", "role": "user", "days": 30},

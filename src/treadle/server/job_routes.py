@@ -11,6 +11,7 @@ from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, log_stream
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -25,6 +26,7 @@ from treadle.wire.jobs import (
     Why,
 )
 from treadle.wire.problems import InvalidRequestError
+from treadle.wire.retention import Pruned, PruneRequest
 
 PAGE_MAX = 10_000
 LOG_PIECE_MAX = 2**20
@@ -68,6 +70,25 @@ async def submit_job(
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
     """Check a submission without submitting it."""
     return await answer(service.dry_run(who, asked))
+
+
+@router.post("/jobs/orders", response_model=JobsOrdered, responses=refusals(503))
+async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response:
+    """Cancel, hold, release or change many jobs in one request.
+
+    The answer says for each id what was done, or why it was refused. All that is done is committed
+    together.
+    """
+    return await answer(service.order(who, order))
+
+
+@router.post("/prune", response_model=Pruned, responses=refusals(503))
+async def prune_jobs(request: PruneRequest, service: Served, who: Asking) -> Response:
+    """Remove the output of ended jobs, and their records if asked; checkpoints stay.
+
+    An admin prunes all users' jobs, others their own.
+    """
+    return await answer(service.prune(who, request))
 
 
 @router.get("/jobs", response_model=JobPage)

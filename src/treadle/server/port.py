@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Protocol, TypeAlias, TypeVar
 
 from treadle.core.machine import NodeView
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -34,6 +35,7 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.retention import Pruned, PruneRequest
 
 Value = TypeVar("Value")
 Maybe: TypeAlias = Value | Awaitable[Value]  # a read may answer at once or be awaited
@@ -66,11 +68,14 @@ class Service(Protocol):
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView: ...
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered: ...
     async def report(self, who: Who, identity: str, report: Report) -> None: ...
     # `attempt` 0 is the newest; `offset` below 0 counts from the end.
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> Maybe[LogPiece]: ...
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned: ...
 
     # -- the machine
     def nodes(self) -> Maybe[tuple[NodeView, ...]]: ...

@@ -35,6 +35,10 @@ def job(identity: str) -> Executable:
     return select(schema.jobs).where(schema.jobs.c.id == identity)
 
 
+def jobs_by_id(identities: Sequence[str]) -> Executable:
+    return select(schema.jobs).where(schema.jobs.c.id.in_(list(identities)))
+
+
 def jobs(wanted: JobFilter, *, before: tuple[int, int] | None, limit: int) -> Executable:
     table = schema.jobs
     query = select(table).order_by(table.c.number.desc(), table.c.member.desc())
@@ -79,6 +83,46 @@ def lines(
         query = query.where(table.c.kind.in_(list(kinds)))
     order = table.c.id.desc() if last else table.c.id
     return query.order_by(order).limit(bounded(limit))
+
+
+def unmeasured(*, limit: int) -> Executable:
+    """Ended jobs of which it is not known what they left on disk, the oldest first."""
+    table, known = schema.jobs, schema.outputs
+    return (
+        select(table.c.id, table.c.owner, table.c.ended_at)
+        .outerjoin(known, known.c.job == table.c.id)
+        .where(table.c.ended_at.is_not(None), known.c.job.is_(None))
+        .order_by(*_order)
+        .limit(bounded(limit))
+    )
+
+
+def outputs(*, owner: str, after: tuple[float, str] | None, limit: int) -> Executable:
+    """What ended jobs left and was not pruned, the oldest first."""
+    table = schema.outputs
+    there = and_(table.c.pruned_at.is_(None), table.c.bytes > 0)
+    query = select(table).where(there).order_by(table.c.ended_at, table.c.job)
+    if owner:
+        query = query.where(table.c.owner == owner)
+    if after is not None:
+        query = query.where(tuple_(table.c.ended_at, table.c.job) > tuple_(*after))
+    return query.limit(bounded(limit))
+
+
+def output_bytes(owner: str) -> Executable:
+    table = schema.outputs
+    query = select(func.sum(table.c.bytes)).where(table.c.pruned_at.is_(None))
+    return query.where(table.c.owner == owner) if owner else query
+
+
+def ended_before(at: float, *, owner: str, limit: int) -> Executable:
+    """Ended jobs, the oldest first; never the newest number, from which new ones are counted."""
+    table = schema.jobs
+    newest = select(func.max(table.c.number)).scalar_subquery()
+    query = select(table).where(table.c.ended_at < at, table.c.number < newest)
+    if owner:
+        query = query.where(table.c.owner == owner)
+    return query.order_by(*_order).limit(bounded(limit))
 
 
 def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executable:

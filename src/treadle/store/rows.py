@@ -55,6 +55,16 @@ class AttemptRow(NamedTuple):
     body: bytes  # exit status, verdict, ...
 
 
+class OutputRow(NamedTuple):
+    """What an ended job left on disk."""
+
+    job: str
+    owner: str
+    ended_at: float
+    bytes: int  # of its logs and attempt folders
+    pruned_at: float | None = None
+
+
 class ProfileRow(NamedTuple):
     """What was learned from similar jobs."""
 

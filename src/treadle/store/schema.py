@@ -24,7 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0004"  # the newest one that this Treadle knows
+REVISION = "0005"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
 NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
@@ -92,6 +92,39 @@ journal = Table(
     # Given by the writer: the database would leave gaps after a rollback.
     Column("id", _whole(), primary_key=True, autoincrement=False),
     Index("journal_by_job", "job", "id"),
+)
+
+# Lines that were closed, compressed; their ids are not in the journal any more. See segments.py.
+segments = Table(
+    "segments",
+    metadata,
+    Column("first", _whole(), primary_key=True, autoincrement=False),  # the id of its first line
+    Column("last", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("first_at", Double, nullable=False),
+    Column("last_at", Double, nullable=False),
+    Column("thinned", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+segment_jobs = Table(
+    "segment_jobs",
+    metadata,
+    Column("job", _words(), primary_key=True),
+    Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Index("segment_jobs_by_segment", "segment"),
+)
+
+# What an ended job left on disk. A job without a row has not been looked at yet.
+outputs = Table(
+    "outputs",
+    metadata,
+    Column("job", _words(), primary_key=True),
+    Column("owner", _words(), nullable=False),
+    Column("ended_at", Double, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("pruned_at", Double),
+    Index("outputs_by_age", "ended_at", "job"),
 )
 
 jobs = Table(

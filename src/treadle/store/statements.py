@@ -44,6 +44,7 @@ class Statements:
         self._settings = self._put(schema.settings)
         self._secrets = self._put(schema.secrets)
         self._forget = delete(schema.secrets).where(schema.secrets.c.job == bindparam("gone"))
+        self.outputs = self._put(schema.outputs)
         self.take_over = self._put(schema.writer)
 
     def groups(self, batch: Batch, first_line: int) -> Iterator[Group]:

@@ -5,6 +5,8 @@ connections of their own and may come from any thread. One process at a time has
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,15 +27,18 @@ from treadle.store.rows import (
     JobRow,
     JournalRow,
     KeyRow,
+    OutputRow,
     ProfileRow,
     TokenRow,
     UsageSum,
 )
+from treadle.store.segments import SegmentRow, Segments, closing, rewriting
 from treadle.store.statements import Group
 from treadle.store.writer import Hook, Writer
 
 PATIENCE_S = 15.0  # how long a write waits for a lock or a server that restarts
 LOCK_WAIT_S = 1.0  # a controller that was just killed releases its lock within that time
+IDS_MAX = 500  # in one query; databases limit the number of its parameters
 PRUNE_ROWS_MAX = 500  # in one transaction, so that other writes never wait long
 
 _DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
@@ -43,12 +48,28 @@ _DROP_KEYS = (
     .where(schema.keys.c.key == bindparam("gone_1"))
 )
 
+# Everything that is kept of one job.
+_DROP_JOB = tuple(
+    delete(table).where(column == bindparam("gone_0"))
+    for table, column in (
+        (schema.journal, schema.journal.c.job),
+        (schema.jobs, schema.jobs.c.id),
+        (schema.attempts, schema.attempts.c.job),
+        (schema.secrets, schema.secrets.c.job),
+        (schema.outputs, schema.outputs.c.job),
+    )
+)
+
 
 class Store:
     def __init__(self, backend: Backend, writer: Writer) -> None:
         self._backend = backend
         self._writer = writer
         self._closed = False
+        self._segments = Segments(self._rows)
+        # The last line that is not in the journal; None until someone asks for old lines.
+        self._closed_upto: int | None = None
+        self._closing = Lock()
 
     @classmethod
     def open(
@@ -141,6 +162,15 @@ class Store:
         rows = self._rows(queries.jobs(wanted, before=before, limit=limit), *words)
         return [JobRow._make(row) for row in rows]
 
+    def jobs_by_id(self, identities: Sequence[str]) -> list[JobRow]:
+        """Those that there are, in no order."""
+        wanted = [identity for identity in identities if findable(identity)]
+        rows: list[JobRow] = []
+        for start in range(0, len(wanted), IDS_MAX):
+            query = queries.jobs_by_id(wanted[start : start + IDS_MAX])
+            rows += [JobRow._make(row) for row in self._rows(query)]
+        return rows
+
     def next_number(self) -> int:
         """One more than the highest job number; 1 in an empty store."""
         return self._number(select(func.max(schema.jobs.c.number))) + 1
@@ -163,15 +193,69 @@ class Store:
         self, after: int, *, job: str = "", kinds: Sequence[str] = (), limit: int = 1000
     ) -> list[JournalRow]:
         """Journal lines after an id, ascending; only of one job or of some kinds if given."""
-        query = queries.lines(after=after, job=job, kinds=kinds, limit=limit)
-        return [JournalRow._make(row) for row in self._rows(query, job, *kinds)]
+        return self._lines(after, job=job, kinds=kinds, limit=limit, last=False)
 
     def lines_last(
         self, *, job: str = "", kinds: Sequence[str] = (), limit: int = 100
     ) -> list[JournalRow]:
         """The newest lines, ascending."""
-        query = queries.lines(after=0, job=job, kinds=kinds, limit=limit, last=True)
-        return [JournalRow._make(row) for row in reversed(self._rows(query, job, *kinds))]
+        return self._lines(0, job=job, kinds=kinds, limit=limit, last=True)[::-1]
+
+    def _lines(
+        self, after: int, *, job: str, kinds: Sequence[str], limit: int, last: bool
+    ) -> list[JournalRow]:
+        """From the journal and, for what is closed, from segments.
+
+        The journal is read first: lines that are being closed meanwhile are then in both.
+        """
+        query = queries.lines(after=after, job=job, kinds=kinds, limit=limit, last=last)
+        live = [JournalRow._make(row) for row in self._rows(query, job, *kinds)]
+        enough = last and len(live) >= queries.bounded(limit)
+        if enough or not findable(job, *kinds) or after >= self._last_closed():
+            return live
+        limit = queries.bounded(limit)
+        oldest = min(live[0].id, live[-1].id) if live else None
+        wanted = limit - len(live) if last else limit
+        older = self._segments.lines(
+            queries.in_range(after), oldest, job=job, kinds=kinds, last=last
+        )
+        found = list(islice(older, wanted))
+        return (live + found if last else found + live)[:limit]
+
+    def _last_closed(self) -> int:
+        with self._closing:
+            if self._closed_upto is None:
+                self._closed_upto = self._segments.upto()
+            return self._closed_upto
+
+    def ready_segment(self, *, lines: int, keep: int) -> tuple[Group, ...] | None:
+        """The oldest lines, ready to be closed, if at least `keep` others stay."""
+        table = schema.journal
+        count = self._number(select(func.count()).select_from(table))
+        if count < lines + keep:
+            return None
+        query = select(table).order_by(table.c.id).limit(lines)
+        return tuple(closing([JournalRow._make(row) for row in self._rows(query)]))
+
+    def close_segment(self, ready: tuple[Group, ...]) -> None:
+        """Move the lines that `ready_segment` found out of the journal."""
+        # Told to readers first: they look into segments for nothing rather than miss a line.
+        with self._closing:
+            self._closed_upto = int(str(ready[-1].values[0]["to_line"]))
+        self._writer.clear(*ready)
+
+    def segments(self, *, thinned: bool | None = None) -> list[SegmentRow]:
+        """Closed segments, the oldest first; only those thinned, or not, if given."""
+        return self._segments.listed(thinned=thinned)
+
+    def segment_lines(self, segment: SegmentRow) -> list[JournalRow]:
+        return self._segments.read(segment.first)
+
+    def rewrite_segment(
+        self, segment: SegmentRow, rows: Sequence[JournalRow], *, thinned: bool
+    ) -> None:
+        """Leave only these lines in a segment."""
+        self._writer.clear(*rewriting(segment, rows, thinned=thinned))
 
     def last_line(self) -> int:
         """The highest id ever given to a journal line; 0 before the first."""
@@ -181,6 +265,66 @@ class Store:
         """Device-seconds between two moments; running attempts count up to now."""
         rows = self._rows(queries.usage(since_at, until_at, now_at=now_at))
         return [UsageSum._make(row) for row in rows]
+
+    # -- what ended jobs left on disk
+
+    def output(self, job: str) -> OutputRow | None:
+        rows = self._rows(select(schema.outputs).where(schema.outputs.c.job == job), job)
+        return OutputRow._make(rows[0]) if rows else None
+
+    def unmeasured(self, limit: int) -> list[OutputRow]:
+        """Ended jobs of which it is not known what they left, the oldest first."""
+        rows = self._rows(queries.unmeasured(limit=limit))
+        return [OutputRow(job, owner, ended_at, 0) for job, owner, ended_at in rows]
+
+    def outputs(
+        self, *, owner: str = "", after: tuple[float, str] | None = None, limit: int = 1000
+    ) -> list[OutputRow]:
+        """What ended jobs left and was not pruned, the oldest first; of one owner if given."""
+        query = queries.outputs(owner=owner, after=after, limit=limit)
+        return [OutputRow._make(row) for row in self._rows(query, owner)]
+
+    def output_bytes(self, owner: str = "") -> int:
+        """The sum of what was not pruned."""
+        return self._number(queries.output_bytes(owner))
+
+    def put_outputs(self, rows: Sequence[OutputRow]) -> None:
+        if rows:
+            values = [row._asdict() for row in rows]
+            self._writer.clear(Group("prune", self._writer.statements.outputs, values))
+
+    def ended_before(self, at: float, *, owner: str = "", limit: int = 1000) -> list[JobRow]:
+        """Ended jobs, the oldest first; without those of the newest number."""
+        query = queries.ended_before(at, owner=owner, limit=limit)
+        return [JobRow._make(row) for row in self._rows(query, owner)]
+
+    def forget_jobs(self, jobs: Sequence[str]) -> int:
+        """Delete the records, attempts and journal lines of ended jobs; the count of lines.
+
+        Lines of an array go with the last of its jobs.
+        """
+        arrays = self._arrays_left_empty(jobs)
+        names = [*jobs, *arrays]
+        count = self._number(
+            select(func.count()).select_from(schema.journal).where(schema.journal.c.job.in_(names))
+        )
+        groups: list[Group] = []
+        found = {row.first: row for row in self._segments.listed()}
+        for first in self._segments.of_jobs(names):
+            rows = self._segments.read(first)
+            kept = [row for row in rows if row.job not in frozenset(names)]
+            count += len(rows) - len(kept)
+            groups += rewriting(found[first], kept, thinned=False)
+        gone = [{"gone_0": name} for name in names]
+        self._writer.clear(*groups, *(Group("prune", drop, gone) for drop in _DROP_JOB))
+        return count
+
+    def _arrays_left_empty(self, jobs: Sequence[str]) -> list[str]:
+        table = schema.jobs
+        members = select(table.c.array).where(table.c.id.in_(list(jobs)), table.c.array != "")
+        others = select(table.c.array).where(table.c.id.not_in(list(jobs)), table.c.array != "")
+        query = members.distinct().where(table.c.array.not_in(others))
+        return [str(row[0]) for row in self._rows(query)]
 
     # -- settings, profiles, keys and tokens
 

@@ -43,7 +43,7 @@ class Writer:
         self._backend = backend
         self._patience_s = patience_s
         self._hook: Hook = hook or _nothing
-        self._statements = Statements(backend.kind)
+        self.statements = Statements(backend.kind)
         self._lock = Lock()
         self._connection: Connection | None = None
         self._holder = uuid4().hex
@@ -71,13 +71,13 @@ class Writer:
         with self._lock:
             pending = self._begin(batch)
             first = pending.line - len(batch.journal) + 1
-            self._land(pending, self._statements.groups(batch, first))
+            self._land(pending, self.statements.groups(batch, first))
             return tuple(range(first, pending.line + 1))
 
-    def clear(self, group: Group) -> None:
-        """Run a transaction that only deletes rows."""
+    def clear(self, *groups: Group) -> None:
+        """Run a transaction that deletes rows or moves them, and that may be repeated."""
         with self._lock:
-            self._land(self._begin(None), (group,))
+            self._land(self._begin(None), groups)
 
     def close(self) -> None:
         with self._lock:
@@ -204,7 +204,7 @@ class Writer:
             found = connection.execute(select(func.max(schema.journal.c.id))).scalar() or 0
             self._line = max(given, found)
             values = {"one": 1, "holder": self._holder, "sequence": 0, "line": self._line}
-            connection.execute(self._statements.take_over, [values])
+            connection.execute(self.statements.take_over, [values])
 
     def _connected(self, deadline: Deadline) -> Connection:
         if self._connection is None:

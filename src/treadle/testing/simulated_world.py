@@ -29,7 +29,7 @@ from treadle.core.events import (
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, DeviceView, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, DeviceView, Leftovers, Measurement, NodeView, Output
 from treadle.core.ports import Controls
 from treadle.sim.engine import SimulatedEngine
 
@@ -181,6 +181,12 @@ class SimulatedWorld:
 
     def checkpoints(self, job: JobId) -> str:
         return f"/simulated/checkpoints/{job}"
+
+    async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
+        return Leftovers()  # Nothing is kept on a disk.
+
+    async def discard(self, job: JobId) -> Leftovers:  # noqa: ARG002
+        return Leftovers()
 
     async def close(self) -> None:
         """Leave; the simulation stands still until another engine drives it."""

@@ -192,6 +192,7 @@ class JobDetail:
     attempts: tuple[AttemptView, ...]
     failure: FailureView | None = None
     ranks: int = 1  # of the newest attempt
+    logs_pruned_at: float | None = None  # its output was removed to make room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class EventView:
 class EventPage:
     events: tuple[EventView, ...]
     next: int  # the id to go on after
+    pruned_before: int = 0  # if above 0: some events before this one were pruned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,13 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
+        ("log", _log(detail)),
     ]
+
+
+def _log(detail: JobDetail) -> str:
+    at = detail.logs_pruned_at
+    return "" if at is None else f"pruned on {date_text(at)}"
 
 
 def _code(detail: JobDetail) -> str:

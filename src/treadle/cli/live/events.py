@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from treadle.cli.live.job_selection import complete_jobs, one_job
-from treadle.cli.live.session import Session, echo_json_line, json_option, session
+from treadle.cli.live.session import Session, echo_json_line, json_option, note, session
 from treadle.cli.show.clock import clock_text, date_text
 from treadle.cli.show.wording import plain
 from treadle.wire.machine import EventView
@@ -28,6 +28,8 @@ def events(follow: bool, job: str | None, after: int | None, limit: int, as_json
         page = here.client.events_last(job=identity, limit=limit)
     else:
         page = here.client.events(after=after, job=identity, limit=limit)
+    if page.pruned_before:
+        note(f"progress and idle decisions before event {page.pruned_before} were pruned")
     _print(here, page.events, as_json=as_json)
     if follow:
         try:

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +17,8 @@ from treadle.wire.problems import ConflictError, NotFoundError
 
 PAGE = 500
 JOBS_MAX = 20_000
+FEW = 5  # so many words are looked up one by one
+LISTED = 10_000  # jobs of one page, to look up many words
 _IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
 
 
@@ -148,6 +151,37 @@ def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
         over = [] if ended else own_jobs(here, word, ended=True, limit=PAGE)
         raise _ended(word, over) if over else _unknown(word)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Active jobs by id and by array, so that many ids take a few requests and not one each."""
+
+    here: Session
+    by_id: Mapping[str, JobView] | None  # None: few words, which are looked up one by one
+    by_array: Mapping[str, list[JobView]]
+
+    @classmethod
+    def of(cls, here: Session, words: Sequence[str]) -> "Listing":
+        if len(words) <= FEW:
+            return cls(here, None, {})
+        page = here.client.job_page(limit=LISTED)
+        views = {view.id: view for view in page.jobs}
+        while page.cursor:
+            page = here.client.job_page(cursor=page.cursor, limit=LISTED)
+            views |= {view.id: view for view in page.jobs}
+        arrays: dict[str, list[JobView]] = {}
+        for view in views.values():
+            if view.array:
+                arrays.setdefault(view.array, []).append(view)
+        return cls(here, views, arrays)
+
+    def jobs(self, word: str) -> list[JobView]:
+        """As `many_jobs` of active jobs; none for an id that is not in the list."""
+        if self.by_id is None or not is_identity(word):
+            return many_jobs(self.here, word, ended=False)
+        members = sorted(self.by_array.get(word, ()), key=lambda view: view.index or 0)
+        return members or ([self.by_id[word]] if word in self.by_id else [])
 
 
 def whole(here: Session, word: str, views: Sequence[JobView]) -> list[str]:

@@ -7,6 +7,7 @@ from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.log_following import PIECE, Follower, Printer, show
 from treadle.cli.live.session import Session, json_option, note, session
 from treadle.cli.live.session import echo_json as as_json_text
+from treadle.cli.show.clock import date_text
 from treadle.cli.show.wording import plain
 from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import JobDetail
@@ -44,6 +45,9 @@ def logs(
         raise click.UsageError("--attempt and --since cannot be combined")
     identity = one_job(here, job)
     detail = here.client.job(identity)
+    if detail.logs_pruned_at is not None:
+        date = date_text(detail.logs_pruned_at)
+        raise NotFoundError(f"the log of job {plain(detail.job.id)} was pruned on {date}")
     ranks = _ranks(rank, detail)
     if attempt and (not follow or detail.job.state.ended):
         _check_attempt(detail, attempt)

@@ -1,108 +1,154 @@
 """`treadle cancel`, `hold`, `release` and `priority`: change jobs by id, name or array."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
-from treadle.cli.live.job_selection import confirm, jobs_argument, many_jobs, whole, yes_option
+from treadle.cli.live.job_selection import (
+    Listing,
+    complete_jobs,
+    confirm,
+    jobs_argument,
+    whole,
+    yes_option,
+)
 from treadle.cli.live.log_following import NeverRuns
-from treadle.cli.live.session import Session, note, session
+from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
 from treadle.core.wording import several
+from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import priority as read_priority
 
-Order = Callable[[str], tuple[JobView, ...]]
+mine_option = click.option(
+    "--mine", is_flag=True, help="All of your jobs that have not ended, instead of JOBS."
+)
+some_jobs_argument = click.argument("jobs", nargs=-1, shell_complete=complete_jobs)
 
 
 @click.command()
-@jobs_argument
+@some_jobs_argument
+@mine_option
 @yes_option
-def cancel(jobs: tuple[str, ...], yes: bool) -> int:
+@json_option
+def cancel(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
     """Cancel JOBS (ids, names or arrays): stop signal, grace period, then kill."""
-    here = session()
-    return _each(here, jobs, "cancel", here.client.cancel, yes=yes)
+    return _Order(session(), Verb.CANCEL, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 @click.command()
-@jobs_argument
+@some_jobs_argument
+@mine_option
 @yes_option
-def hold(jobs: tuple[str, ...], yes: bool) -> int:
+@json_option
+def hold(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
     """Hold waiting JOBS: they do not start until they are released."""
-    here = session()
-    return _each(here, jobs, "hold", here.client.hold, yes=yes)
+    return _Order(session(), Verb.HOLD, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 @click.command()
-@jobs_argument
+@some_jobs_argument
+@mine_option
 @yes_option
-def release(jobs: tuple[str, ...], yes: bool) -> int:
+@json_option
+def release(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
     """Release held JOBS: they may start again."""
-    here = session()
-    return _each(here, jobs, "release", here.client.release, yes=yes)
+    return _Order(session(), Verb.RELEASE, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -5 is a priority
 @jobs_argument
 @click.argument("level", metavar="LEVEL")
 @yes_option
-def priority(jobs: tuple[str, ...], level: str, yes: bool) -> int:
+@json_option
+def priority(jobs: tuple[str, ...], level: str, yes: bool, as_json: bool) -> int:
     """Set the priority of JOBS to LEVEL: an integer, or low, normal, high, urgent."""
-    here = session()
     change = JobChange(priority=read_priority(level))
-
-    def order(identity: str) -> tuple[JobView, ...]:
-        return (here.client.change(identity, change),)
-
-    return _each(here, jobs, "change", order, yes=yes, members=True)
+    return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=False, yes=yes)
 
 
 # verb -> (past tense, the expected new state, which is not printed)
 _DONE = {
-    "cancel": ("cancelled", State.CANCELLED),
-    "hold": ("held", State.HELD),
-    "release": ("released", State.PENDING),
-    "change": ("changed", None),
+    Verb.CANCEL: ("cancelled", State.CANCELLED),
+    Verb.HOLD: ("held", State.HELD),
+    Verb.RELEASE: ("released", State.PENDING),
+    Verb.CHANGE: ("changed", None),
 }
 
 
-def _each(
-    here: Session,
-    words: tuple[str, ...],
-    verb: str,
-    order: Order,
-    *,
-    yes: bool,
-    members: bool = False,
-) -> int:
-    """Give the order for each word; a refusal does not stop the others."""
-    meant: dict[str, list[JobView]] = {}
-    refused: TreadleError | None = None
-    for word in words:
-        try:
-            meant[word] = many_jobs(here, word, ended=False)
-        except TreadleError as error:
-            refused = _first(refused, error, alone=len(words) == 1)
-    views = [view for found in meant.values() for view in found]
-    if not confirm(here, verb, views, yes=yes):
-        note("nothing was changed")
-        return 1
-    for word, found in meant.items():
-        wanted = _held(here, word, found) if verb == "release" else found
-        for identity in [view.id for view in wanted] if members else whole(here, word, wanted):
+class _Order:
+    """One order for many jobs: a refusal for one of them does not stop the others."""
+
+    def __init__(
+        self, here: Session, verb: Verb, change: JobChange | None = None, *, as_json: bool
+    ) -> None:
+        self._here = here
+        self._verb = verb
+        self._change = change
+        self._as_json = as_json
+        self._refused: TreadleError | None = None
+
+    def give(self, words: tuple[str, ...], *, mine: bool, yes: bool) -> int:
+        if bool(words) == mine:
+            raise click.UsageError("name JOBS, or --mine for all of yours")
+        if mine:
+            words = tuple(view.id for view in self._mine())
+            if not words:
+                note("you have no job that has not ended")
+                return 0
+        meant = self._meant(words)
+        views = [view for found in meant.values() for view in found]
+        if not confirm(self._here, self._verb.value, views, yes=yes):
+            note("nothing was changed")
+            return 1
+        ids = [each for word, found in meant.items() for each in self._ids(word, found)]
+        outcomes = self._here.client.order(self._verb, ids, change=self._change) if ids else ()
+        if self._as_json:
+            echo_json(outcomes)
+        self._show(outcomes, views)
+        if self._refused is not None:
+            raise self._refused
+        return 0
+
+    def _show(self, outcomes: Sequence[JobOutcome], views: Sequence[JobView]) -> None:
+        for outcome in outcomes:
+            if outcome.error:
+                alone = len(outcomes) == 1
+                self._refused = _first(self._refused, refusal_of(outcome), alone=alone)
+            elif not self._as_json:
+                click.echo(_sentence(outcome.id, outcome.jobs, self._verb))
+                _unsettled(outcome.jobs)
+                if self._verb is Verb.HOLD:
+                    _left_running(outcome.id, views, outcome.jobs)
+
+    def _mine(self) -> tuple[JobView, ...]:
+        wanted = JobsOrder(verb=self._verb, select=JobSelection(mine=True), dry_run=True)
+        if self._change is not None:
+            wanted = replace(wanted, change=self._change)
+        found = self._here.client.order_jobs(wanted)
+        return tuple(view for outcome in found.outcomes for view in outcome.jobs)
+
+    def _meant(self, words: tuple[str, ...]) -> dict[str, list[JobView]]:
+        """The jobs of each word. Many ids are looked up in one list, not one by one."""
+        listing = Listing.of(self._here, words)
+        meant: dict[str, list[JobView]] = {}
+        for word in words:
             try:
-                changed = order(identity)
+                meant[word] = listing.jobs(word)
             except TreadleError as error:
-                refused = _first(refused, error, alone=len(views) == 1)
-            else:
-                click.echo(_sentence(identity, changed, verb))
-                _unsettled(changed)
-                if verb == "hold":
-                    _left_running(identity, found, changed)
-    if refused is not None:
-        raise refused
-    return 0
+                self._refused = _first(self._refused, error, alone=len(words) == 1)
+        return meant
+
+    def _ids(self, word: str, found: Sequence[JobView]) -> list[str]:
+        """The ids to send for a word."""
+        if not found:  # It was not in the list: the daemon knows what became of it.
+            return [word]
+        if self._verb is Verb.CHANGE:
+            return [view.id for view in found]
+        wanted = _held(self._here, word, found) if self._verb is Verb.RELEASE else found
+        return whole(self._here, word, wanted)
 
 
 def _first(first: TreadleError | None, error: TreadleError, *, alone: bool) -> TreadleError:
@@ -156,14 +202,16 @@ def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[Job
         note(f"not held: {listed}; {len(left):,} {many} resume, so holding would lose work")
 
 
-def _sentence(identity: str, changed: tuple[JobView, ...], verb: str) -> str:
+def _sentence(identity: str, changed: tuple[JobView, ...], verb: Verb) -> str:
     done, expected = _DONE[verb]
     if len(changed) == 1:
         view = changed[0]
         name = f" ({plain(view.name)})" if view.name else ""
-        level = f": priority {view.priority}" if verb == "change" else ""
+        level = f": priority {view.priority}" if verb is Verb.CHANGE else ""
         state = f", now {view.state.value}" if expected and view.state is not expected else ""
         return f"job {plain(view.id)}{name} {done}{level}{state}"
     if not changed:
-        return f"none of the jobs of {plain(identity)} is {'held' if verb == 'release' else done}"
+        return (
+            f"none of the jobs of {plain(identity)} is {'held' if verb is Verb.RELEASE else done}"
+        )
     return f"{several(len(changed), 'job')} of {plain(identity)} {done}"

@@ -21,6 +21,7 @@ from treadle.client.address import find_address
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
     from treadle.core.machine import NodeView
+    from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
     from treadle.wire.jobs import (
         DryRun,
         JobChange,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help
         Submitted,
         Why,
     )
+    from treadle.wire.retention import Pruned, PruneRequest
 from treadle.wire.machine import (
     EventPage,
     EventView,
@@ -67,6 +69,11 @@ class ClientPort(Protocol):
     def hold(self, identity: str) -> "tuple[JobView, ...]": ...
     def release(self, identity: str) -> "tuple[JobView, ...]": ...
     def change(self, identity: str, change: "JobChange") -> "JobView": ...
+    def order_jobs(self, order: "JobsOrder") -> "JobsOrdered": ...
+    def order(
+        self, verb: "Verb | str", identities: Iterable[str], *, change: "JobChange | None" = None
+    ) -> "tuple[JobOutcome, ...]": ...
+    def prune(self, request: "PruneRequest") -> "Pruned": ...
     def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> "LogPiece": ...

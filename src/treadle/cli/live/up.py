@@ -23,6 +23,7 @@ from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
+from treadle.wire.retention import check_keeping
 
 _PLACES = ("socket", "state")
 
@@ -71,6 +72,17 @@ _PLACES = ("socket", "state")
 @click.option("--tls-key", type=Path, metavar="FILE", help="Its key (PEM), readable by you alone.")
 @click.option("--share", is_flag=True, help="Let all users of this machine submit.")
 @click.option("--share-group", metavar="GROUP", help="Let this group submit.")
+@click.option(
+    "--keep-logs",
+    metavar="AGE,SIZE",
+    help="Prune logs of ended jobs beyond this age or sum, the oldest first; or forever. "
+    "Default: 30d,20GiB.",
+)
+@click.option(
+    "--keep-records",
+    metavar="AGE",
+    help="Prune records of ended jobs beyond this age. Default: forever.",
+)
 @click.option("--admin", multiple=True, metavar="USER", help="User who may change all jobs.")
 @click.option(
     "--foreground", is_flag=True, help="Run in this terminal; Ctrl-C stops the daemon, not jobs."
@@ -173,6 +185,7 @@ def _check(options: Mapping[str, Any]) -> None:
         )
     if options["listen"] is not None and options["port"] is not None:
         raise click.UsageError("--listen includes a port and cannot be combined with --port")
+    check_keeping(options["keep_logs"], options["keep_records"])
     if options["listen"] is not None:
         host_and_port(options["listen"])
     _check_tls(options)
@@ -255,6 +268,8 @@ def _run_here(options: Mapping[str, Any]) -> int:
         share=options["share"],
         share_group=options["share_group"],
         admins=tuple(options["admin"]),
+        keep_logs=options["keep_logs"],
+        keep_records=options["keep_records"],
     )
     asyncio.run(run_daemon(settings))
     return 0

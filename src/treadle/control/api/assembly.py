@@ -71,6 +71,8 @@ class LiveSettings:
     socket: str = ""
     url: str = ""
     engine_name: str = "local"
+    keep_logs: str = ""  # wire/retention.py Keep; empty: as it was last time
+    keep_records: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

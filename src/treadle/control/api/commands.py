@@ -10,17 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from treadle.control.api.accounts import may_touch, person
+from treadle.control.api.bulk_orders import Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
 from treadle.control.api.views import job_view
 from treadle.control.jobs import (
-    DEPENDENCY,
-    SECONDS_MAX,
-    USER,
     Fact,
-    JobRecord,
     Submission,
     accepted,
     check_fits,
@@ -28,33 +25,27 @@ from treadle.control.jobs import (
     stored_states,
 )
 from treadle.control.loop import Rider, on_disk, wall
-from treadle.core.actions import Stop
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
+from treadle.core.events import JobSubmitted
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
-from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
+from treadle.wire.job_orders import JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, State, Submitted
-from treadle.wire.machine import PolicyChange, PolicyView, Role, Who
+from treadle.wire.machine import PolicyChange, PolicyView, Who
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
     TooManyError,
     UnavailableError,
-    UnsettledError,
 )
 
 JOBS_MAX = 100_000  # active jobs of all users
 JOBS_OF_ONE_MAX = 20_000  # of one user
-_STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
-_IN_MEMORY = (
-    "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
-    "ends before it can, cancel the job again"
-)
+
 
 Answer = TypeVar("Answer")
 
@@ -72,6 +63,7 @@ class Commands:
     def __init__(self, context: Context, queries: Queries) -> None:
         self._context = context
         self._queries = queries
+        self._orders = Orders(context, queries)
         self._digest_key = context.seal.derive("digests of requests")
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
@@ -168,12 +160,7 @@ class Commands:
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Also while the store cannot be written: it is kept once it can be."""
-        records = await self._alive(who, identity)
-        settled = await self._cancel(records)
-        views = await self._views(records)
-        if settled:
-            return views
-        return tuple(replace(view, cause="unsettled", because=_IN_MEMORY) for view in views)
+        return await self._orders.one(who, Verb.CANCEL, identity)
 
     async def cancel_all(self, who: Who) -> None:
         """Everything that has not ended."""
@@ -181,79 +168,24 @@ class Commands:
         alive = [record for record in jobs.records.values() if record.id in scheduler.jobs]
         for record in alive:
             may_touch(who, record)
-        await self._cancel(alive)
-
-    async def _cancel(self, records: Sequence[JobRecord]) -> bool:
-        """Cancel jobs; whether that is on disk."""
-        done = self._told([JobCancelled(record.id) for record in records], Batch())
-        try:
-            await self._settled(done)
-        except UnsettledError:
-            await self._stop_at_once(records)
-            return False
-        return True
-
-    async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
-        """Stop what runs of these jobs before it is on disk that they are cancelled.
-
-        The job may be what fills the disk. One whose order to start still waits for the store is
-        not stopped, because that order would be carried out after the stop. The stop has the id of
-        the newest order about the job, so that its end is an answer to that order.
-        """
-        for record in records:
-            row = self._context.row(record.id)
-            ended = self._context.inbox.pending_end(record.id) is not None
-            if row is None or row.phase not in _STOPPABLE or ended:
-                continue
-            if row.attempt <= self._context.commit.ordered:
-                await self._context.engine.carry_out([Stop(row.action, row.id)])
+        await self._orders.cancel(alive)
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Hold a job, or those members of an array that lose no work by it; returns these."""
-        alive = await self._theirs(who, identity)
-        records = [record for record in alive if self._can_hold(record)]
-        if not records:
-            first = alive[0].id
-            raise ConflictError(
-                f"job {first} runs and cannot resume; holding it would lose its work",
-                hint=f"treadle cancel {first} ends it",
-            )
-        await self._settled(self._told([JobHeld(record.id, USER) for record in records], Batch()))
-        return await self._views(records)
+        return await self._orders.one(who, Verb.HOLD, identity)
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Release a job, or the held members of an array; returns these."""
-        alive = await self._theirs(who, identity)
-        records = alive if len(alive) == 1 else [r for r in alive if self._can_release(r)]
-        facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
-        for record in records:
-            if record.broken:
-                facts.append(DependenciesDropped(record.id))
-                facts.append(JobReleased(record.id, DEPENDENCY))
-        await self._settled(self._told(facts, Batch()))
-        return await self._views(records)
+        return await self._orders.one(who, Verb.RELEASE, identity)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
-        self._check_store()
         record = await self._queries.record(identity)
-        may_touch(who, record)
-        row = self._context.row(record.id)
-        if row is None:
-            raise ConflictError(f"job {record.id} has ended and cannot be changed")
-        if change.priority is not None and change.priority > row.spec.priority:
-            self._check_priority(who, change.priority)
-        if change.name is not None and not (
-            0 < len(change.name) <= 128 and change.name.isprintable()
-        ):
-            raise InvalidRequestError("name must be 1 to 128 printable characters")
-        if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
-            raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-        facts: list[Fact] = [JobEdited(record.id, change.name, change.time_limit_s)]
-        if change.priority is not None:
-            spec = replace(self._context.inbox.newest_spec(row), priority=change.priority)
-            facts.append(JobUpdated(spec))
-        await self._settled(self._told(facts, Batch()))
+        await self._orders.one(who, Verb.CHANGE, record.id, change)
         return job_view(self._context, record)
+
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        """One order for many jobs."""
+        return await self._orders.many(who, order)
 
     # -- the machine ----------------------------------------------------------------------------
 
@@ -283,7 +215,7 @@ class Commands:
         if who.job:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
-            self._check_priority(who, request.priority)
+            check_priority(who, request.priority)
         return prepare(
             request,
             self._context.jobs.next_number,
@@ -293,14 +225,6 @@ class Commands:
             now=self._context.clock.now(),
             wall_at=wall(),
         )
-
-    def _can_hold(self, record: JobRecord) -> bool:
-        row = self._context.row(record.id)
-        return row is None or row.allocation is None or row.spec.resumable
-
-    def _can_release(self, record: JobRecord) -> bool:
-        blocked = self._context.scheduler.blocked.get(record.id, ())
-        return bool(record.broken) or USER in blocked
 
     async def _over(self, request: JobRequest) -> dict[str, State]:
         """The states of jobs that it starts after and that memory does not have any more."""
@@ -319,12 +243,6 @@ class Commands:
                 raise InvalidRequestError(f"after names job {name}, and there is no such job")
             done &= state.ended and (name not in request.after or state is State.SUCCEEDED)
         return done
-
-    def _check_priority(self, who: Who, priority: int) -> None:
-        if priority > 0 and who.role is not Role.ADMIN:
-            raise NotAllowedError(
-                f"priority {priority} is for admins only; yours may be 0 or lower"
-            )
 
     def _check_store(self) -> None:
         if error := self._context.condition.store_error:
@@ -347,22 +265,6 @@ class Commands:
                 f"{who.user} has {own} active jobs and asks for {more} more; the limit for one "
                 f"user is {JOBS_OF_ONE_MAX}"
             )
-
-    async def _theirs(self, who: Who, identity: str) -> list[JobRecord]:
-        """The same if the store can be written."""
-        self._check_store()
-        return await self._alive(who, identity)
-
-    async def _alive(self, who: Who, identity: str) -> list[JobRecord]:
-        """The job, or an array's members, if they may be touched and have not ended."""
-        records = await self._queries.members(identity)
-        for record in records:
-            may_touch(who, record)
-        alive = [record for record in records if record.id in self._context.scheduler.jobs]
-        if not alive:
-            state = str(records[0].state).lower() if records else "ended"
-            raise ConflictError(f"job {identity} has ended already ({state})")
-        return alive
 
     def _told(self, facts: Sequence[Fact], batch: Batch) -> "asyncio.Future[None]":
         """Send facts to the controller at once; done when they are on disk."""
@@ -390,9 +292,6 @@ class Commands:
         """What tells requests apart; with a key, so that secrets cannot be guessed from it."""
         text = msgspec.json.encode((who.account, request))
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
-
-    async def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
-        return tuple(await self._queries.listed(records))
 
 
 def _other_request(key: str) -> ConflictError:

@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 
+from treadle.control.api.retention import EVENTS_PRUNED
 from treadle.control.jobs import first_cluster
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
@@ -32,6 +33,7 @@ class History:
 
     def __init__(self, store: Store) -> None:
         self._newest = store.last_line()
+        self._whole_from = int(store.setting(EVENTS_PRUNED) or 0)  # nothing later was thinned
         self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
         self._followers: set[asyncio.Event] = set()
 
@@ -42,16 +44,28 @@ class History:
         for news in self._followers:
             news.set()
 
+    def thinned_upto(self, first: int) -> None:
+        """Lines before this one were thinned."""
+        self._whole_from = first
+
     async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         most = _bounded(limit)
         return await self.reads.ask(
-            lambda store: _page(store.lines(after, job=job, limit=most), after)
+            lambda store: self._page(store.lines(after, job=job, limit=most), after)
         )
 
     async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         most, newest = _bounded(limit), self._newest
         return await self.reads.ask(
-            lambda store: _page(store.lines_last(job=job, limit=most), newest)
+            lambda store: self._page(store.lines_last(job=job, limit=most), newest)
+        )
+
+    def _page(self, rows: Sequence[JournalRow], after: int) -> EventPage:
+        first = rows[0].id if rows else after + 1
+        return EventPage(
+            events=tuple(event_view(row) for row in rows),
+            next=rows[-1].id if rows else after,
+            pruned_before=self._whole_from if first < self._whole_from else 0,
         )
 
     async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
@@ -241,12 +255,6 @@ def _numbered(body: bytes, number: int) -> bytes:
     fields = json.loads(body)
     head = {"at": fields.pop("at"), "kind": fields.pop("kind"), "line": number}
     return msgspec.json.encode({**head, **fields}) + b"\n"
-
-
-def _page(rows: Sequence[JournalRow], after: int) -> EventPage:
-    return EventPage(
-        events=tuple(event_view(row) for row in rows), next=rows[-1].id if rows else after
-    )
 
 
 def _bounded(limit: int) -> int:

@@ -13,6 +13,7 @@ from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
+from treadle.control.loop import date_text
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
@@ -140,6 +141,7 @@ class Queries:
                 f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
             )
         attempt_id = AttemptId(record.id, number)
+        self._refuse_pruned(record)
         # Asked first: what is read afterwards is then all there will be.
         ended = self._attempt_ended(record, number)
         found = await self._output(attempt_id, rank, offset=offset, limit=limit)
@@ -154,6 +156,13 @@ class Queries:
             size=found.size,
             lost=found.lost,
         )
+
+    def _refuse_pruned(self, record: JobRecord) -> None:
+        left = self._context.store.output(record.id) if record.state.ended else None
+        if left is not None and left.pruned_at is not None:
+            raise NotFoundError(
+                f"the log of job {record.id} was pruned on {date_text(left.pruned_at)}"
+            )
 
     async def _output(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
         try:

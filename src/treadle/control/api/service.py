@@ -14,10 +14,12 @@ from treadle.control.api.history import History
 from treadle.control.api.metrics import Figure, metrics
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
+from treadle.control.api.retention import Retention, keeping_of
 from treadle.control.api.service_lifecycle import Life
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
+from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
     JobChange,
@@ -42,6 +44,7 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.retention import Pruned, PruneRequest
 
 
 class LiveService:
@@ -65,7 +68,11 @@ class LiveService:
             admins=settings.admins,
         )
         self._reporting = Reporting(self.context, parts.progress)
-        self._life = Life(parts, self._accounts)
+        keeping = keeping_of(
+            store.settings(), logs=settings.keep_logs, records=settings.keep_records
+        )
+        self._retention = Retention(self.context, keeping, self._history.thinned_upto)
+        self._life = Life(parts, self._accounts, self._retention)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped
         )
@@ -134,6 +141,9 @@ class LiveService:
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         return await self._commands.change(who, identity, change)
 
+    async def order(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        return await self._commands.order(who, order)
+
     async def report(self, who: Who, identity: str, report: Report) -> None:
         await self._reporting.report(who, identity, report)
 
@@ -143,6 +153,9 @@ class LiveService:
         return await self._queries.log(
             identity, attempt=attempt, rank=rank, offset=offset, limit=limit
         )
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned:
+        return await self._retention.prune(who, request)
 
     # -- the machine ----------------------------------------------------------------------------
 

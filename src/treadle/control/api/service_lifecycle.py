@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
+from treadle.control.api.retention import Retention
 from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
@@ -24,10 +25,11 @@ LEAVE_WITHIN_S = 2.0  # to write a last line
 class Life:
     """Runs the loop and everything that happens beside it."""
 
-    def __init__(self, parts: Parts, accounts: Accounts) -> None:
+    def __init__(self, parts: Parts, accounts: Accounts, retention: Retention) -> None:
         self._parts = parts
         self._context = parts.context
         self._accounts = accounts
+        self._retention = retention
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""
@@ -46,6 +48,7 @@ class Life:
         context = self._context
         settings = self._nodes_now(await context.reads.ask(lambda store: store.setting(NODES)))
         settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
+        settings |= self._retention.settings
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
         text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
@@ -56,6 +59,7 @@ class Life:
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),
             loop.create_task(self._look_after(), name="looking after jobs"),
+            loop.create_task(self._retention.run(), name="retention"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)

@@ -119,6 +119,7 @@ def job_detail(
         if job == record.id
     }
     view = job_view(context, record)
+    left = context.store.output(record.id) if view.state.ended else None
     return JobDetail(
         job=view,
         workdir=record.workdir,
@@ -133,4 +134,5 @@ def job_detail(
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,
+        logs_pruned_at=None if left is None else left.pruned_at,
     )

@@ -4,7 +4,7 @@ The reducer changes it. Everything else asks it. It never asks the store, which 
 does not have any more is read through `StoreReads` with `stored_state` and `Store.job`.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,6 +34,7 @@ class JobTable:
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
         self._worst: dict[str, Worst] = {}  # of arrays that have members which have not ended
         self._arrays_over: OrderedDict[str, State] = OrderedDict()  # arrays that ended lately
+        self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
         self._changed: dict[AttemptId, AttemptRow] = {}  # attempts to be written
 
     # -- what the reducer does ------------------------------------------------------------------
@@ -71,6 +72,7 @@ class JobTable:
                 worst = self._worst.pop(record.array, None)
                 self._arrays_over[record.array] = State.SUCCEEDED if worst is None else worst[1]
         self._ended[record.id] = record
+        self._just_ended.append(record)
         _shorten(self._ended)
         _shorten(self._arrays_over)
 
@@ -79,6 +81,17 @@ class JobTable:
         if state in _BAD:
             found = (member or 0, state)
             self._worst[array] = max(self._worst.get(array, found), found)
+
+    def take_just_ended(self) -> list[JobRecord]:
+        """Jobs that ended since this was last asked; only the newest of very many."""
+        ended = list(self._just_ended)
+        self._just_ended.clear()
+        return ended
+
+    def forget(self, identities: Iterable[JobId]) -> None:
+        """Records of ended jobs were deleted."""
+        for identity in identities:
+            self._ended.pop(identity, None)
 
     # -- what others ask ------------------------------------------------------------------------
 

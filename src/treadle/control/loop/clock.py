@@ -63,3 +63,8 @@ def _boot_id() -> str:
 
 
 _HAS_BOOT = hasattr(time, "CLOCK_BOOTTIME")
+
+
+def date_text(at: float) -> str:
+    """The local date of a moment, given in seconds since 1970."""
+    return time.strftime("%Y-%m-%d", time.localtime(at))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from treadle.control.jobs import (
     NODES,
@@ -59,6 +60,7 @@ KEYS_KEPT_S = 7 * 86_400.0  # requests are not repeated after that
 TOKENS_KEPT_S = 30 * 86_400.0  # after they expired
 
 Published = Callable[[Sequence[JournalRow]], None]
+Done = TypeVar("Done")
 
 
 @dataclass(slots=True)
@@ -200,6 +202,11 @@ class Commit:
         async with self._writing:
             with suppress(StoreError):  # The next time will do.
                 await loop.run_in_executor(self._thread, prune)
+
+    async def aside(self, work: Callable[[], Done]) -> Done:
+        """Other work on the store, between two batches; it should be short."""
+        async with self._writing:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _failed_to_write(self, error: StoreError) -> None:
         if not self.condition.store_error:

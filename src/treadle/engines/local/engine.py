@@ -22,7 +22,7 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, DeviceView, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, DeviceView, Leftovers, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
@@ -40,6 +40,7 @@ from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.fork_client import ForkServer
+from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
 from treadle.engines.node.scope import Scope, scope_of
 from treadle.engines.registry import EngineContext
@@ -95,6 +96,7 @@ class LocalEngine:
             TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
         )
         self._checkpoints = CheckpointFolders(context.root)
+        self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
         self._containment = Containment(self._around.cgroups)
@@ -197,6 +199,16 @@ class LocalEngine:
 
     def checkpoints(self, job: JobId) -> str:
         return str(self._checkpoints.path(job))
+
+    async def tidy(self, job: JobId) -> Leftovers:
+        if job in self._runners:  # It has not ended here.
+            return Leftovers()
+        return await asyncio.to_thread(self._leftovers.tidy, job)
+
+    async def discard(self, job: JobId) -> Leftovers:
+        if job in self._runners:
+            return Leftovers()
+        return await asyncio.to_thread(self._leftovers.discard, job)
 
     async def close(self) -> None:
         """Stop watching; jobs run on."""

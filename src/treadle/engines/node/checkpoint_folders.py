@@ -1,6 +1,7 @@
 """The folder in which each job keeps its checkpoints: `<root>/checkpoints/<job>/`.
 
-It belongs to the job's user. Treadle makes it and never deletes it.
+It belongs to the job's user. Treadle makes it, and removes it only if it is empty when the job has
+ended (`leftovers.py`).
 """
 
 import os

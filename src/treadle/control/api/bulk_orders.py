@@ -1,0 +1,321 @@
+"""Orders about jobs: cancel, hold, release, change. For one job or for many, in one commit.
+
+Each id is planned by itself: it gives facts, or an error that says why not. The facts of all ids
+are then told together, so that they are written in one transaction.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from treadle.control.api.accounts import may_touch
+from treadle.control.api.context import Context
+from treadle.control.api.queries import Queries
+from treadle.control.jobs import DEPENDENCY, SECONDS_MAX, USER, Fact, JobRecord, record_of
+from treadle.control.loop import Rider, on_disk
+from treadle.core.actions import Stop
+from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobUpdated
+from treadle.core.lifecycle import Phase
+from treadle.journal.facts import DependenciesDropped, JobEdited
+from treadle.store.errors import StoreError
+from treadle.store.rows import Batch
+from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
+from treadle.wire.jobs import JobChange, JobView
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotFoundError,
+    RequestError,
+    UnavailableError,
+    UnsettledError,
+)
+
+_STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
+_IN_MEMORY = (
+    "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
+    "ends before it can, cancel the job again"
+)
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What an order means for one id."""
+
+    id: str
+    records: Sequence[JobRecord] = ()
+    facts: Sequence[Fact] = ()
+    error: RequestError | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """Records of the ids in one request, looked up once for all of them."""
+
+    ended: Mapping[str, JobRecord] = field(default_factory=dict)
+    named: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
+
+
+class Orders:
+    """Gives orders about jobs."""
+
+    def __init__(self, context: Context, queries: Queries) -> None:
+        self._context = context
+        self._queries = queries
+
+    async def one(
+        self, who: Who, verb: Verb, identity: str, change: JobChange | None = None
+    ) -> tuple[JobView, ...]:
+        """An order for one job or array; raises the refusal."""
+        records = await self._queries.members(identity)
+        planned = self._plan(who, verb, identity, records, change)
+        settled = await self._give(verb, [planned])
+        return tuple(await self._views(planned.records, settled=settled))
+
+    async def many(self, who: Who, order: JobsOrder) -> JobsOrdered:
+        """An order for many; a refusal for one id does not stop the others."""
+        _check(order)
+        if order.select is None:
+            ids = list(dict.fromkeys(order.ids))
+        else:
+            ids = [record.id for record in self._selected(who, order.select)]
+        planned: list[_Planned] = []
+        settled = True
+        for start in range(0, len(ids), IDS_MAX):
+            slice_ = await self._planned(who, order, ids[start : start + IDS_MAX])
+            if not order.dry_run:
+                settled &= await self._give(order.verb, slice_)
+            planned += slice_
+        return await self._answer(planned, settled=settled)
+
+    async def cancel(self, records: Sequence[JobRecord]) -> None:
+        """Also while the store cannot be written: it is kept once it can be."""
+        facts = [JobCancelled(record.id) for record in records]
+        await self._give(Verb.CANCEL, [_Planned("", records, facts)])
+
+    # -- planning -------------------------------------------------------------------------------
+
+    async def _planned(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> list[_Planned]:
+        known = await self._known(ids)
+        planned = []
+        seen: set[str] = set()
+        for identity in ids:
+            try:
+                members = [r for r in self._members(identity, known) if r.id not in seen]
+                if not members:  # It was named before, by another of the ids.
+                    continue
+                found = self._plan(who, order.verb, identity, members, order.change)
+                seen.update(record.id for record in found.records)
+            except RequestError as error:
+                found = _Planned(identity, error=error)
+            planned.append(found)
+        return planned
+
+    async def _known(self, ids: Iterable[str]) -> _Known:
+        """Look up what is not at hand: ended jobs by id, off the event loop, and active names."""
+        jobs = self._context.jobs
+        absent = [each for each in ids if each not in jobs.records and each not in jobs.arrays]
+        if not absent:
+            return _Known()
+        wanted = frozenset(absent)
+        named: dict[str, list[JobRecord]] = {}
+        for record in jobs.records.values():
+            if record.name in wanted:
+                named.setdefault(record.name, []).append(record)
+        try:
+            rows = await self._context.reads.ask(lambda store: store.jobs_by_id(absent))
+        except StoreError as error:
+            raise UnavailableError(f"the store cannot be read now: {error}") from None
+        return _Known({row.id: record_of(row) for row in rows}, named)
+
+    def _members(self, identity: str, known: _Known) -> Sequence[JobRecord]:
+        jobs = self._context.jobs
+        if identity in jobs.arrays:
+            return [jobs.records[member] for member in jobs.arrays[identity]]
+        found = jobs.records.get(identity) or known.ended.get(identity)
+        if found is not None:
+            return [found]
+        named = known.named.get(identity, ())
+        if len(named) > 1:
+            listed_ids = ", ".join(record.id for record in named[:5])
+            raise InvalidRequestError(
+                f"{len(named)} jobs are called {identity!r}; give an id ({listed_ids} ...)"
+            )
+        if not named:
+            raise NotFoundError(
+                f"there is no job {identity[:80]!r}", hint="treadle ps -a lists all"
+            )
+        return named
+
+    def _plan(
+        self,
+        who: Who,
+        verb: Verb,
+        identity: str,
+        records: Sequence[JobRecord],
+        change: JobChange | None,
+    ) -> _Planned:
+        if verb is not Verb.CANCEL:
+            self._check_store()
+        for record in records:
+            may_touch(who, record)
+        alive = [record for record in records if record.id in self._context.scheduler.jobs]
+        if not alive:
+            state = str(records[0].state).lower() if records else "ended"
+            raise ConflictError(f"job {identity} has ended already ({state})")
+        match verb:
+            case Verb.CANCEL:
+                return _Planned(identity, alive, [JobCancelled(record.id) for record in alive])
+            case Verb.HOLD:
+                return self._hold(identity, alive)
+            case Verb.RELEASE:
+                return self._release(identity, alive)
+            case Verb.CHANGE:
+                assert change is not None, "a change needs to say what"
+                facts = [fact for record in alive for fact in self._change(who, record, change)]
+                return _Planned(identity, alive, facts)
+
+    def _hold(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
+        """Those members of an array that lose no work by it."""
+        records = [record for record in alive if self._can_hold(record)]
+        if not records:
+            first = alive[0].id
+            raise ConflictError(
+                f"job {first} runs and cannot resume; holding it would lose its work",
+                hint=f"treadle cancel {first} ends it",
+            )
+        return _Planned(identity, records, [JobHeld(record.id, USER) for record in records])
+
+    def _release(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
+        """The held members of an array."""
+        records = alive if len(alive) == 1 else [r for r in alive if self._can_release(r)]
+        facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
+        for record in records:
+            if record.broken:
+                facts.append(DependenciesDropped(record.id))
+                facts.append(JobReleased(record.id, DEPENDENCY))
+        return _Planned(identity, records, facts)
+
+    def _change(self, who: Who, record: JobRecord, change: JobChange) -> Iterator[Fact]:
+        row = self._context.row(record.id)
+        assert row is not None, "only jobs that have not ended are changed"
+        if change.priority is not None and change.priority > row.spec.priority:
+            check_priority(who, change.priority)
+        if change.name is not None and not (
+            0 < len(change.name) <= 128 and change.name.isprintable()
+        ):
+            raise InvalidRequestError("name must be 1 to 128 printable characters")
+        if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
+            raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
+        yield JobEdited(record.id, change.name, change.time_limit_s)
+        if change.priority is not None:
+            spec = replace(self._context.inbox.newest_spec(row), priority=change.priority)
+            yield JobUpdated(spec)
+
+    def _can_hold(self, record: JobRecord) -> bool:
+        row = self._context.row(record.id)
+        return row is None or row.allocation is None or row.spec.resumable
+
+    def _can_release(self, record: JobRecord) -> bool:
+        blocked = self._context.scheduler.blocked.get(record.id, ())
+        return bool(record.broken) or USER in blocked
+
+    def _selected(self, who: Who, wanted: JobSelection) -> list[JobRecord]:
+        """Matching jobs that the caller may touch."""
+        jobs = self._context.jobs
+        return [
+            record
+            for record in jobs.records.values()
+            if (
+                who.is_owner(record.owner, record.uid)
+                or (who.role is Role.ADMIN and not wanted.mine)
+            )
+            and wanted.user in {"", record.owner}
+            and wanted.tenant in {"", record.tenant}
+            and wanted.array in {"", record.array}
+            and wanted.name in {"", record.name}
+            and (not wanted.states or jobs.shown_state(record) in wanted.states)
+            and record.id in self._context.scheduler.jobs
+        ]
+
+    # -- giving ---------------------------------------------------------------------------------
+
+    async def _give(self, verb: Verb, planned: Sequence[_Planned]) -> bool:
+        """Tell the facts of all in one transaction; whether they are on disk.
+
+        Only a cancellation is carried out although it cannot be written yet.
+        """
+        facts = [fact for each in planned for fact in each.facts]
+        if not facts:
+            return True
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._context.commit.tell(facts, Rider(Batch(), done))
+        try:
+            await on_disk(done, self._context.condition)
+        except UnsettledError:
+            if verb is not Verb.CANCEL:
+                raise
+            await self._stop_at_once([record for each in planned for record in each.records])
+            return False
+        return True
+
+    async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
+        """Stop what runs of these jobs before it is on disk that they are cancelled.
+
+        The job may be what fills the disk. One whose order to start still waits for the store is
+        not stopped, because that order would be carried out after the stop. The stop has the id of
+        the newest order about the job, so that its end is an answer to that order.
+        """
+        for record in records:
+            row = self._context.row(record.id)
+            ended = self._context.inbox.pending_end(record.id) is not None
+            if row is None or row.phase not in _STOPPABLE or ended:
+                continue
+            if row.attempt <= self._context.commit.ordered:
+                await self._context.engine.carry_out([Stop(row.action, row.id)])
+
+    async def _views(self, records: Sequence[JobRecord], *, settled: bool) -> list[JobView]:
+        views = await self._queries.listed(records)
+        if settled:
+            return list(views)
+        return [replace(view, cause="unsettled", because=_IN_MEMORY) for view in views]
+
+    async def _answer(self, planned: Sequence[_Planned], *, settled: bool) -> JobsOrdered:
+        records = [record for each in planned for record in each.records]
+        views = {view.id: view for view in await self._views(records, settled=settled)}
+        outcomes = tuple(
+            JobOutcome(
+                id=each.id,
+                jobs=tuple(views[record.id] for record in each.records),
+                error="" if each.error is None else str(each.error),
+                code="" if each.error is None else each.error.code,
+                hint="" if each.error is None else each.error.hint,
+            )
+            for each in planned
+        )
+        refused = sum(1 for each in planned if each.error is not None)
+        return JobsOrdered(outcomes=outcomes, done=len(records), refused=refused)
+
+    def _check_store(self) -> None:
+        if error := self._context.condition.store_error:
+            raise UnavailableError(
+                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
+            )
+
+
+def check_priority(who: Who, priority: int) -> None:
+    if priority > 0 and who.role is not Role.ADMIN:
+        raise NotAllowedError(f"priority {priority} is for admins only; yours may be 0 or lower")
+
+
+def _check(order: JobsOrder) -> None:
+    if len(order.ids) > IDS_MAX:
+        raise InvalidRequestError(
+            f"ids has {len(order.ids)} entries; the limit of one request is {IDS_MAX}, send the "
+            "rest in another"
+        )
+    if bool(order.ids) == (order.select is not None):
+        raise InvalidRequestError("expected either ids or select, to say which jobs are meant")
+    if (order.verb is Verb.CHANGE) != (order.change is not None):
+        raise InvalidRequestError("change says what the verb 'change' changes, and only that verb")

@@ -1,0 +1,335 @@
+"""What is kept of ended jobs: output up to an age or a sum of sizes, records for ever.
+
+A task beside the loop measures what each job leaves when it ends, and applies the setting about
+every hour. Everything goes in small slices: a few jobs or one segment of the journal at a time, in
+threads, so that no request waits for it. `treadle prune` does the same at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from treadle.control.api.context import Context
+from treadle.control.api.journal_thinning import thinned
+from treadle.control.loop import wall
+from treadle.core.wording import several
+from treadle.journal.codec import Noted
+from treadle.store.errors import StoreError
+from treadle.store.rows import Batch, OutputRow
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import InvalidRequestError, UnavailableError
+from treadle.wire.retention import (
+    SHOWN_MAX,
+    Keep,
+    Keeping,
+    Pruned,
+    PrunedJob,
+    PruneRequest,
+    size_text,
+)
+
+logger = logging.getLogger("treadle")
+
+LOOK_EVERY_S = 5.0
+SWEEP_AFTER_S, SWEEP_EVERY_S = 60.0, 3600.0
+EVENTS_PRUNED = "events_pruned"  # the setting: the first line from which on none was thinned
+KEEP_LOGS, KEEP_RECORDS = "keep_logs", "keep_records"
+SLICE = 50  # jobs that are removed before anything else gets its turn
+SEGMENT_LINES, LIVE_LINES = 5000, 20_000  # of the journal: in one segment, and not in any
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What was removed so far, or would be."""
+
+    jobs: dict[str, PrunedJob] = field(default_factory=dict)
+    bytes: int = 0
+    logs: int = 0
+    checkpoint_folders: int = 0
+    records: int = 0
+    journal_lines: int = 0
+
+    def add(self, job: PrunedJob) -> None:
+        self.jobs[job.id] = job
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.logs or self.records or self.checkpoint_folders)
+
+
+class Retention:
+    """Measures, prunes, and compacts the journal."""
+
+    def __init__(
+        self, context: Context, keeping: Keeping, thinned_upto: Callable[[int], None]
+    ) -> None:
+        """thinned_upto: called with the first line from which on the journal is whole."""
+        self._context = context
+        self.keeping = keeping
+        self._thinned_upto = thinned_upto
+        self._at_work = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Look after ended jobs until cancelled."""
+        loop = asyncio.get_running_loop()
+        sweep_at = loop.time() + SWEEP_AFTER_S
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.look()
+                if loop.time() >= sweep_at:
+                    sweep_at = loop.time() + SWEEP_EVERY_S
+                    await self.sweep()
+            except StoreError as error:
+                logger.warning("retention waits for the store: %s", error)
+            except Exception:  # whatever is on the disk, the next look may be better
+                logger.exception("retention failed")
+
+    async def look(self) -> int:
+        """Remove empty checkpoint folders of jobs that just ended, and measure what they left."""
+        ended = self._context.jobs.take_just_ended()
+        rows = [
+            OutputRow(record.id, record.owner, record.ended_at, 0)
+            for record in ended
+            if record.ended_at is not None
+        ]
+        return await self._measure(rows)
+
+    async def sweep(self) -> Pruned:
+        """Apply the setting."""
+        async with self._at_work:
+            found = _Sum()
+            await self._measure_all(found)
+            await self._prune_logs(self.keeping.logs, "", found, dry_run=False)
+            if self.keeping.records.age_s is not None:
+                await self._prune_records(self.keeping.records.age_s, "", found, dry_run=False)
+            found.journal_lines += await self._compact()
+            await self._note("the daemon", found)
+        return await self._answer(found, "", dry_run=False)
+
+    async def prune(self, who: Who, request: PruneRequest) -> Pruned:
+        """What a user asks for: of their own jobs, or for an admin of all."""
+        owner = who.user if request.mine or who.role is not Role.ADMIN else ""
+        keep = Keep(request.older_than_s, request.logs_over)
+        if keep == Keep():
+            keep = self.keeping.logs
+        age_s = request.older_than_s or self.keeping.records.age_s
+        if request.records and age_s is None:
+            raise InvalidRequestError(
+                "records are kept for ever unless an age is given; say older_than_s",
+                hint="treadle prune --records --older-than 365d",
+            )
+        try:
+            async with self._at_work:
+                found = _Sum()
+                await self._measure_all(found)
+                await self._prune_logs(keep, owner, found, dry_run=request.dry_run)
+                if request.records and age_s is not None:
+                    await self._prune_records(age_s, owner, found, dry_run=request.dry_run)
+                if not owner and not request.dry_run:
+                    found.journal_lines += await self._compact()
+                if not request.dry_run:
+                    await self._note(who.user, found)
+            return await self._answer(found, owner, dry_run=request.dry_run)
+        except StoreError as error:
+            raise UnavailableError(f"the store cannot be used now: {error}") from None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """As the store keeps them."""
+        return {KEEP_LOGS: str(self.keeping.logs), KEEP_RECORDS: str(self.keeping.records)}
+
+    # -- measuring ------------------------------------------------------------------------------
+
+    async def _measure_all(self, found: _Sum) -> None:
+        """Jobs that ended while no daemon ran, or before there was retention."""
+        await self.look()
+        store = self._context.store
+        while rows := await asyncio.to_thread(store.unmeasured, SLICE):
+            found.checkpoint_folders += await self._measure(rows)
+
+    async def _measure(self, rows: Sequence[OutputRow]) -> int:
+        measured, emptied = [], 0
+        for row in rows:
+            left = await self._context.engine.tidy(row.job)
+            emptied += left.checkpoint_folders
+            measured.append(row._replace(bytes=left.bytes))
+        if measured:
+            await self._context.commit.aside(lambda: self._context.store.put_outputs(measured))
+        return emptied
+
+    # -- output ---------------------------------------------------------------------------------
+
+    async def _prune_logs(self, keep: Keep, owner: str, found: _Sum, *, dry_run: bool) -> None:
+        async for rows in self._too_much(keep, owner):
+            if dry_run:
+                for row in rows:
+                    found.add(_pruned(row))
+                    found.logs, found.bytes = found.logs + 1, found.bytes + row.bytes
+            else:
+                await self._discard(rows, found)
+
+    async def _too_much(self, keep: Keep, owner: str) -> AsyncIterator[list[OutputRow]]:
+        """Output beyond an age or a sum, the oldest first, in slices."""
+        store, before_at = self._context.store, None
+        if keep.age_s is not None:
+            before_at = wall() - keep.age_s
+        total = await asyncio.to_thread(store.output_bytes, owner)
+        after: tuple[float, str] | None = None
+        while True:
+            rows = await asyncio.to_thread(store.outputs, owner=owner, after=after, limit=SLICE)
+            if not rows:
+                return
+            chosen, needed = [], self._needed()
+            for row in rows:
+                old = before_at is not None and row.ended_at < before_at
+                if not old and (keep.bytes is None or total <= keep.bytes):
+                    break
+                if not needed(row.job):
+                    chosen.append(row)
+                    total -= row.bytes
+            if chosen:
+                yield chosen
+            if len(chosen) < len(rows) and not any(needed(row.job) for row in rows):
+                return
+            after = (rows[-1].ended_at, rows[-1].job)
+
+    async def _discard(self, rows: Sequence[OutputRow], found: _Sum) -> None:
+        now_at, done = wall(), []
+        for row in rows:
+            removed = await self._context.engine.discard(row.job)
+            left = await self._context.engine.tidy(row.job)
+            done.append(row._replace(bytes=left.bytes, pruned_at=None if left.bytes else now_at))
+            if removed.bytes or removed.attempts:
+                found.add(_pruned(row._replace(bytes=removed.bytes)))
+                found.logs, found.bytes = found.logs + 1, found.bytes + removed.bytes
+            found.checkpoint_folders += removed.checkpoint_folders
+        await self._context.commit.aside(lambda: self._context.store.put_outputs(done))
+
+    def _needed(self) -> Callable[[str], bool]:
+        """Whether a job has not ended here, or an active one waits for it or for its array."""
+        records = self._context.jobs.records
+        awaited = {n for r in records.values() for n in (*r.after, *r.after_any)}
+
+        def needed(job: str) -> bool:
+            return job in records or job in awaited or job.partition("_")[0] in awaited
+
+        return needed
+
+    # -- records --------------------------------------------------------------------------------
+
+    async def _prune_records(self, age_s: float, owner: str, found: _Sum, *, dry_run: bool) -> None:
+        store, before_at = self._context.store, wall() - age_s
+        passed: set[str] = set()
+        while True:
+            rows = await asyncio.to_thread(
+                store.ended_before, before_at, owner=owner, limit=SLICE + len(passed)
+            )
+            fresh = [row for row in rows if row.id not in passed]
+            if not fresh:
+                return
+            needed = self._needed()
+            passed.update(row.id for row in fresh if dry_run or needed(row.id))
+            chosen = [row for row in fresh if not needed(row.id)]
+            for row in chosen:
+                freed = 0 if dry_run else (await self._context.engine.discard(row.id)).bytes
+                known = found.jobs.get(row.id)
+                size = known.bytes if known else freed
+                found.bytes += freed
+                found.records += 1
+                found.add(
+                    PrunedJob(
+                        id=row.id,
+                        user=row.owner,
+                        ended_at=row.ended_at or 0.0,
+                        bytes=size,
+                        record=True,
+                    )
+                )
+            if chosen and not dry_run:
+                found.journal_lines += await self._forget([row.id for row in chosen])
+
+    async def _forget(self, jobs: Sequence[str]) -> int:
+        lines = await self._context.commit.aside(lambda: self._context.store.forget_jobs(jobs))
+        self._context.jobs.forget(jobs)
+        return lines
+
+    # -- the journal ----------------------------------------------------------------------------
+
+    async def _compact(self) -> int:
+        """Close old lines into segments and thin those beyond the age of logs; lines removed."""
+        store, commit = self._context.store, self._context.commit
+        while True:
+            ready = await asyncio.to_thread(
+                store.ready_segment, lines=SEGMENT_LINES, keep=LIVE_LINES
+            )
+            if ready is None:
+                break
+            segment = ready
+            await commit.aside(lambda: store.close_segment(segment))  # noqa: B023  (awaited here)
+        age_s = self.keeping.logs.age_s
+        return 0 if age_s is None else await self._thin(wall() - age_s)
+
+    async def _thin(self, before_at: float) -> int:
+        store, removed = self._context.store, 0
+        for segment in await asyncio.to_thread(store.segments, thinned=False):
+            if segment.last_at >= before_at:
+                continue
+            rows = await asyncio.to_thread(store.segment_lines, segment)
+            active = frozenset(self._context.jobs.records)
+            kept = await asyncio.to_thread(thinned, rows, lambda job: job not in active)  # noqa: B023
+            removed += len(rows) - len(kept)
+            await self._context.commit.aside(
+                lambda: store.rewrite_segment(segment, kept, thinned=True)  # noqa: B023
+            )
+        if removed:
+            first = await asyncio.to_thread(self._first_whole)
+            await self._context.commit.write(Batch(settings={EVENTS_PRUNED: str(first)}))
+            self._thinned_upto(first)
+        return removed
+
+    def _first_whole(self) -> int:
+        """The first line from which on nothing was thinned."""
+        segments = self._context.store.segments(thinned=True)
+        return max((segment.last for segment in segments), default=0) + 1
+
+    # -- answers --------------------------------------------------------------------------------
+
+    async def _note(self, who: str, found: _Sum) -> None:
+        if found.anything:
+            text = (
+                f"{who} pruned the output of {several(found.logs, 'job')} "
+                f"({size_text(found.bytes)}) and {several(found.records, 'record')}"
+            )
+            await self._context.commit.note(Batch(), Noted("pruned", text))
+
+    async def _answer(self, found: _Sum, owner: str, *, dry_run: bool) -> Pruned:
+        kept = await asyncio.to_thread(self._context.store.output_bytes, owner)
+        return Pruned(
+            dry_run=dry_run,
+            jobs=tuple(islice(found.jobs.values(), SHOWN_MAX)),
+            logs=found.logs,
+            bytes=found.bytes,
+            checkpoint_folders=found.checkpoint_folders,
+            records=found.records,
+            journal_lines=found.journal_lines,
+            kept_bytes=kept - found.bytes if dry_run else kept,
+            keep_logs=str(self.keeping.logs),
+            keep_records=str(self.keeping.records),
+        )
+
+
+def keeping_of(kept: Mapping[str, str], *, logs: str, records: str) -> Keeping:
+    """What `treadle up` asks for; where that is empty what the store's settings say."""
+    blank = Keeping()
+    logs, records = logs or kept.get(KEEP_LOGS, ""), records or kept.get(KEEP_RECORDS, "")
+    return Keeping(
+        logs=Keep.of(logs, "keep-logs") if logs else blank.logs,
+        records=Keep.of(records, "keep-records") if records else blank.records,
+    )
+
+
+def _pruned(row: OutputRow) -> PrunedJob:
+    return PrunedJob(id=row.job, user=row.owner, ended_at=row.ended_at, bytes=row.bytes)

@@ -1,0 +1,108 @@
+"""U19: the command line sends one request for many ids, and `--mine` means all of one's own."""
+
+import json
+
+import pytest
+from tests.cli.live_session import NOW, ValueClient, detail, job, treadle
+
+from treadle.cli.show.clock import date_text
+from treadle.core.errors import InvalidInputError
+from treadle.wire.job_orders import JobSelection, Verb
+from treadle.wire.jobs import State
+from treadle.wire.retention import Keep, PruneRequest
+
+
+def test_u19_many_ids_are_one_request_and_one_list(capsys) -> None:
+    client = ValueClient(views=[job(str(n)) for n in range(1, 2000)])
+    assert treadle(client, "cancel", *(str(n) for n in range(1, 2000))) == 0
+    assert [len(order.ids) for order in client.requests] == [1999]
+    assert client.pages <= 2
+    assert capsys.readouterr().out.count("cancelled\n") == 1999
+
+
+def test_u19_ids_that_are_not_in_the_list_are_refused_by_the_daemon(capsys) -> None:
+    client = ValueClient(views=[job("1")])
+    assert treadle(client, "cancel", "1", "2", "3", "4", "5", "6") == 102
+    out, err = capsys.readouterr()
+    assert out == "job 1 cancelled\n"
+    assert err.count("there is no job") == 5
+    assert len(client.requests) == 1
+
+
+def test_u19_mine_is_all_of_mine(capsys) -> None:
+    client = ValueClient(views=[job("1"), job("2")])
+    assert treadle(client, "hold", "--mine") == 0
+    assert capsys.readouterr().out == "job 1 held\njob 2 held\n"
+    assert client.requests[0].select == JobSelection(mine=True)
+    assert client.requests[1].ids == ("1", "2")
+    assert treadle(client, "hold") == 2
+    assert treadle(client, "hold", "1", "--mine") == 2
+    assert "name JOBS, or --mine for all of yours" in capsys.readouterr().err
+
+
+def test_u19_orders_answer_in_json(capsys) -> None:
+    client = ValueClient(views=[job("1")])
+    assert treadle(client, "cancel", "1", "9", "--json") == 102
+    answer = json.loads(capsys.readouterr().out)
+    assert [(each["id"], each["error"]) for each in answer] == [("1", "")]
+    assert client.requests[0].verb is Verb.CANCEL
+
+
+def test_u19_prune_says_what_it_removed_and_what_is_kept(capsys) -> None:
+    client = ValueClient()
+    assert treadle(client, "prune", "--older-than", "30d", "--logs-over", "20GiB") == 0
+    assert capsys.readouterr().out == (
+        "JOB  USER  ENDED               SIZE\n"
+        f"7    anna  {date_text(NOW - 9e6)}  1.5MiB\n"
+        "removed the output of 1 job, 1.5MiB, 2 empty checkpoint folders, 12 journal lines; "
+        "3KiB of output is kept\n"
+    )
+    asked = client.asked[-1][1]
+    assert asked == PruneRequest(older_than_s=30 * 86_400.0, logs_over=20 * 2**30)
+    assert treadle(client, "prune", "--dry-run", "--records", "--older-than", "1d", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["dry_run"] is True
+    assert treadle(client, "prune", "--records") == 2
+    assert "--records needs --older-than" in capsys.readouterr().err
+    assert treadle(client, "prune", "--logs-over", "much") == 2
+    assert capsys.readouterr().err == (
+        'treadle: --logs-over is "much"; expected a size such as 20GiB, 500MB or 0B\n'
+    )
+
+
+def test_u19_a_log_that_was_pruned_is_said_to_be(capsys) -> None:
+    over = detail(job("7", State.SUCCEEDED, ended_at=NOW - 60), logs_pruned_at=NOW)
+    client = ValueClient(views=[over.job], details={"7": over})
+    assert treadle(client, "logs", "7") == 102
+    assert capsys.readouterr().err == (
+        f"treadle: the log of job 7 was pruned on {date_text(NOW)}\n"
+    )
+    assert treadle(client, "describe", "7") == 0
+    assert f"log        pruned on {date_text(NOW)}" in capsys.readouterr().out
+
+
+def test_u19_pruned_events_are_said_to_be(capsys) -> None:
+    client = ValueClient(pruned_before=500)
+    assert treadle(client, "events", "--after", "3") == 0
+    assert capsys.readouterr().err == (
+        "treadle: progress and idle decisions before event 500 were pruned\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "keep", "shown"),
+    [
+        ("30d,20GiB", Keep(30 * 86_400.0, 20 * 2**30), "30d,20GiB"),
+        ("500MB", Keep(None, 500_000_000), "476.8MiB"),
+        ("12h", Keep(43_200.0), "12h"),
+        ("forever", Keep(), "forever"),
+    ],
+)
+def test_u19_a_setting_is_an_age_a_size_or_both(text, keep, shown) -> None:
+    assert Keep.of(text, "--keep-logs") == keep
+    assert str(keep) == shown
+
+
+@pytest.mark.parametrize("text", ["", "30d,20d", "20GiB,1GiB", "soon", "-1d"])
+def test_u19_a_setting_that_cannot_be_read_is_refused(text) -> None:
+    with pytest.raises(InvalidInputError, match="keep-logs is"):
+        Keep.of(text, "--keep-logs")

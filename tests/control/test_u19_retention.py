@@ -1,0 +1,180 @@
+"""U19: what ended jobs leave is pruned by age and size, and nothing that anybody still needs."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import looked_at, told, waits
+from tests.control.living import ME, bash, ended, local, until
+from treadle.control.api import LiveService
+from treadle.control.api import retention as retention_module
+from treadle.control.jobs import Rebuilt, first_cluster, record_of
+from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.core.scheduler import Scheduler
+from treadle.failures.failure_history import Patience
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
+from treadle.store.rows import JobFilter
+from treadle.wire.jobs import Report, State
+from treadle.wire.machine import Role, Who
+from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.retention import PruneRequest
+
+YOU = Who(user="you", role=Role.USER, uid=ME.uid)
+ALL = PruneRequest(logs_over=0)
+TALK = "head -c 20000 /dev/zero | tr '\\0' x"
+
+
+async def done(live: LiveService, body: str = TALK, who: Who = ME, **fields: object) -> str:
+    made = await live.submit(who, bash(body, **fields))
+    await ended(live, *made.jobs)
+    return made.id
+
+
+def folders(live: LiveService, job: str) -> tuple[bool, bool]:
+    """Whether it has attempt folders, and a checkpoint folder."""
+    engine = local(live)
+    return bool(engine.folders.attempts(job)), Path(engine.checkpoints(job)).exists()
+
+
+def test_u19_an_empty_checkpoint_folder_goes_when_the_job_ends(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        empty = await done(live)
+        full = await done(live, 'touch "$TREADLE_CHECKPOINT_DIR/.hidden"')
+        link = await done(live, 'ln -s / "$TREADLE_CHECKPOINT_DIR/root"')
+        assert await live._retention.look() == 1
+        assert folders(live, empty) == (True, False)
+        assert folders(live, full) == (True, True)
+        assert folders(live, link) == (True, True)
+
+    told(story, tmp_path)
+
+
+def test_u19_logs_are_pruned_oldest_first_and_said_to_be(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await done(live)
+        second = await done(live, f'{TALK}; touch "$TREADLE_CHECKPOINT_DIR/model.pt"')
+        total = (await live.prune(ME, PruneRequest(dry_run=True))).kept_bytes
+        assert total > 40_000
+        wanted = PruneRequest(logs_over=total - 1, dry_run=True)
+        planned = await live.prune(ME, wanted)
+        assert [job.id for job in planned.jobs] == [first]
+        assert folders(live, first)[0], "a dry run removes nothing"
+        removed = await live.prune(ME, PruneRequest(logs_over=total - 1))
+        assert (removed.logs, removed.bytes, removed.kept_bytes) == (
+            1,
+            planned.bytes,
+            planned.kept_bytes,
+        )
+        assert folders(live, first) == (False, False)
+        with pytest.raises(NotFoundError, match=rf"the log of job {first} was pruned on 20\d\d-"):
+            await live.log(first)
+        assert (await live.job(first)).logs_pruned_at is not None
+        assert (await live.job(second)).logs_pruned_at is None
+        assert (await live.prune(ME, ALL)).logs == 1
+        assert folders(live, second) == (False, True), "checkpoints stay"
+        assert (await live.prune(ME, ALL)).logs == 0
+        pruned = [
+            e.text for e in (await live.events_last(limit=20)).events if e.text.startswith("pruned")
+        ]
+        assert len(pruned) == 2
+
+    told(story, tmp_path)
+
+
+def test_u19_jobs_that_run_or_are_waited_for_are_left_alone(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        over = await done(live)
+        runs = (await live.submit(ME, bash(f"{TALK}; exec sleep 60", grace_s=0.1))).id
+        await until(live, State.RUNNING, jobs=(runs,))
+        await waits(live, "true", after=(over, runs))
+        assert (await live.prune(ME, ALL)).logs == 0
+        gone = PruneRequest(older_than_s=1e-6, records=True)
+        assert (await live.prune(ME, gone)).records == 0
+        assert folders(live, over)[0]
+        assert folders(live, runs) == (True, True)
+
+    told(story, tmp_path)
+
+
+def test_u19_a_user_prunes_only_their_own(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        mine, theirs = await done(live), await done(live, who=YOU)
+        assert [job.id for job in (await live.prune(YOU, ALL)).jobs] == [theirs]
+        assert folders(live, mine)[0]
+        third = await done(live, who=YOU)
+        my_own = await live.prune(ME, PruneRequest(logs_over=0, mine=True))
+        assert [job.id for job in my_own.jobs] == [mine]
+        assert [job.id for job in (await live.prune(ME, ALL)).jobs] == [third]
+
+    told(story, tmp_path)
+
+
+def test_u19_records_go_only_when_asked_and_never_the_newest_number(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        array = await live.submit(ME, bash(TALK, array="0-1"))
+        await ended(live, *array.jobs)
+        other, newest = await done(live), await done(live)
+        with pytest.raises(InvalidRequestError, match="kept for ever"):
+            await live.prune(ME, PruneRequest(records=True))
+        wanted = PruneRequest(older_than_s=1e-6, records=True, dry_run=True)
+        assert (await live.prune(ME, wanted)).records == 3
+        answer = await live.prune(ME, PruneRequest(older_than_s=1e-6, records=True))
+        assert (answer.records, answer.logs) == (3, 4)
+        for job in (*array.jobs, other):
+            with pytest.raises(NotFoundError):
+                await live.job(job)
+        assert not [e for e in (await live.events(limit=1000)).events if e.job in {array.id, other}]
+        assert (await live.job(newest)).logs_pruned_at is not None
+        assert live.context.store.next_number() == int(newest) + 1
+
+    told(story, tmp_path)
+
+
+def test_u19_a_compacted_journal_gives_the_same_records(tmp_path: Path, monkeypatch) -> None:
+    """1. Jobs report progress, fail, are cancelled. 2. The journal is closed and thinned. 3. It is
+    shorter, and still rebuilds every record and attempt; a cursor into it goes on."""
+    monkeypatch.setattr(retention_module, "SEGMENT_LINES", 7)
+    monkeypatch.setattr(retention_module, "LIVE_LINES", 3)
+
+    async def story(live: LiveService) -> None:
+        slow = (await live.submit(ME, bash("exec sleep 60", grace_s=0.1))).id
+        await until(live, State.RUNNING, jobs=(slow,))
+        for step in range(30):
+            await live.report(ME, slow, Report(step=step, total=100, checkpoint=step))
+            await asyncio.sleep(0)
+        await live.cancel(ME, slow)
+        await ended(live, slow)
+        await done(live, "exit 3", retries=0)
+        await done(live, array="0-2")
+        await looked_at(live)
+        store = live.context.store
+        before = store.lines(0, limit=10_000)
+        live._retention.keeping = retention_module.keeping_of({}, logs="0.001s", records="")
+        await asyncio.sleep(0.01)
+        pruned = await live._retention.sweep()
+        after = store.lines(0, limit=10_000)
+        assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 5
+        assert store.segments()
+        _same_records(live)
+        page = await live.events(after=1, limit=5)
+        assert page.pruned_before > 1
+        assert page.events[0].id > 1
+        newest = await live.events_last(limit=1)
+        assert newest.pruned_before == 0
+
+    told(story, tmp_path)
+
+
+def _same_records(live: LiveService) -> None:
+    context, store = live.context, live.context.store
+    policy = PolicyInCharge().make("backfill", PLACEMENT, context.belief)
+    retry = Classified(live_verdicts(shipped()), Patience(wait_s=0.05, wait_max_s=0.1))
+    empty = Scheduler(policy, first_cluster(store, context.cluster), retry=retry)
+    again = Rebuilt(empty).apply(store.lines(0, limit=10_000))
+    stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=10_000)}
+    assert {**again.ended, **again.jobs.records} == stored
+    for name in stored:
+        for row in store.attempts(name):
+            assert again.attempts[row.job, row.number] == row
