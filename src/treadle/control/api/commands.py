@@ -138,29 +138,9 @@ class Commands:
         over = await self._over(request)
         wanted = self._prepare(who, request)
         gated = request.held or not self._check_after(request, over)
-        now = self._context.clock.now()
-        twin = self._context.scheduler.fork()
-        twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
-        first = wanted.specs[0]
-        never = twin.unfit.get(first.id, "")
-        starts = False
-        if not never:
-            try:
-                twin.decide(now)
-                row = twin.jobs[first.id]
-                starts = row.phase is Phase.STARTING and not gated
-            except Exception as error:  # a third party's policy may raise anything
-                raise ConflictError(f"the policy fails on it: {error}") from None
-        waits = not (never or starts or gated)
-        spec: dict[str, object] = msgspec.to_builtins(first)
-        return DryRun(
-            jobs=len(wanted.specs),
-            sizes=first.sizes,
-            starts_now=starts,
-            never_fits=never,
-            estimate=estimate(self._context, first.id, twin) if waits else None,
-            spec=spec,
-            notes=(*wanted.notes, _basis(wanted)),
+        question = ("dry run", self._digest(who, request))
+        return await self._queries.thinking.about(
+            question, lambda context: _tried(context, wanted, gated=gated)
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -382,6 +362,34 @@ class Commands:
 
     async def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
         return tuple(await self._queries.listed(records))
+
+
+def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
+    """What would become of these jobs, tried on a copy of the scheduler."""
+    now = context.clock.now()
+    twin = context.scheduler.fork()
+    twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
+    first = wanted.specs[0]
+    never = twin.unfit.get(first.id, "")
+    starts = False
+    if not never:
+        try:
+            twin.decide(now)
+            row = twin.jobs[first.id]
+            starts = row.phase is Phase.STARTING and not gated
+        except Exception as error:  # a third party's policy may raise anything
+            raise ConflictError(f"the policy fails on it: {error}") from None
+    waits = not (never or starts or gated)
+    spec: dict[str, object] = msgspec.to_builtins(first)
+    return DryRun(
+        jobs=len(wanted.specs),
+        sizes=first.sizes,
+        starts_now=starts,
+        never_fits=never,
+        estimate=estimate(context, first.id, twin) if waits else None,
+        spec=spec,
+        notes=(*wanted.notes, _basis(wanted)),
+    )
 
 
 def _other_request(key: str) -> ConflictError:

@@ -1,5 +1,7 @@
 """When a waiting job would start, as a range: the live scheduler, simulated from now on."""
 
+from time import monotonic
+
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
 from treadle.core.job import JobId
@@ -9,7 +11,8 @@ from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
-SPEND_S = 0.15  # about how long one simulation may take: all requests wait for it
+SPEND_S = 0.15  # about how long one simulation may take
+SPEND_MAX_S = 1.0  # all of them; the first decision of a simulation may take longer than the last
 STRETCHES = (0.5, 1.0, 2.0)  # factors on the estimated remaining time of jobs
 
 
@@ -20,7 +23,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
     if context.charge.last_s > 0:
         steps = max(3, min(steps, int(SPEND_S / context.charge.last_s)))
-    place = position(context.scheduler, job)
+    place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
         return StartEstimate(
@@ -30,6 +33,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
             sentence=f"{place - 1:,} jobs are ahead of it, too many to simulate",
         )
     answers: list[float | None] = []
+    ends_at = monotonic() + SPEND_MAX_S
     for stretch in STRETCHES:
         try:
             answers.append(
@@ -41,6 +45,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     stretch=stretch,
                     horizon_s=HORIZON_S,
                     steps_max=steps,
+                    give_up=lambda: monotonic() > ends_at,
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.control.api.context import Context
-from treadle.control.api.queue_order import free_devices, positions
+from treadle.control.api.queue_order import InOrder, free_devices
+from treadle.control.api.snapshots import Snapshots
+from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
-from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
 from treadle.store.rows import AttemptRow, JobFilter, JobRow
 from treadle.store.store import Store
@@ -34,6 +35,9 @@ class Queries:
     def __init__(self, context: Context, status: "StatusFacts") -> None:
         self._context = context
         self.facts = status
+        self.thinking = Thinking(context)
+        self._snapshots = Snapshots()
+        self._order = InOrder(context)
 
     def listening(self, url: str) -> None:
         """The API is reachable there too."""
@@ -99,7 +103,7 @@ class Queries:
 
     async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
         """Views of these jobs; others get their turn in between."""
-        places = positions(self._context.scheduler)
+        _, places = self._order.now()
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
@@ -123,7 +127,8 @@ class Queries:
         )
 
     async def why(self, identity: str) -> Why:
-        return why(self._context, await self.record(identity))
+        record = await self.record(identity)
+        return await self.thinking.about(("why", record.id), lambda context: why(context, record))
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
@@ -197,26 +202,7 @@ class Queries:
 
     async def snapshot(self) -> Mapping[str, object]:
         """The scheduler's state: what a simulation would continue from."""
-        context = self._context
-        scheduler = context.scheduler
-        jobs = [scheduler.kept(identity) for identity in scheduler.jobs]
-        closed = {str(device): why for device, why in scheduler.closed.items()}
-        made: dict[str, object] = msgspec.to_builtins(
-            {
-                "at": context.clock.now(),
-                "policy": context.charge.wrapped,
-                "placement": context.charge.placement,
-                "cluster": scheduler.cluster.nodes,
-                "closed": closed,
-                "jobs": [
-                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.blocked}
-                    for k in jobs
-                ],
-            }
-        )
-        for job in made["jobs"]:  # type: ignore[attr-defined]
-            job["job"]["spec"]["command"] = []  # What it runs is its owner's business.
-        return made
+        return await self.thinking.about("snapshot", self._snapshots.make)
 
     async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
@@ -251,24 +237,13 @@ class Queries:
             return [jobs.records[member] for member in jobs.arrays[identity]]
         return [await self.record(identity)]
 
-    def _active(self, wanted: JobFilter) -> list[JobRecord]:
+    def _active(self, wanted: JobFilter) -> Sequence[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
-        context = self._context
-        places = positions(context.scheduler)
-        behind = len(places) + 1
-
-        def order(record: JobRecord) -> tuple[int, int, int, int]:
-            row = context.row(record.id)
-            waits = row is None or row.phase is Phase.WAITING
-            place = places.get(record.id, behind)
-            return (int(waits), place if waits else 0, record.number, record.member or 0)
-
-        found = [
-            record
-            for record in context.jobs.records.values()
-            if _passes(record, context.jobs.shown_state(record), wanted)
-        ]
-        return sorted(found, key=order)
+        records, _ = self._order.now()
+        if wanted == JobFilter(ended=True):
+            return records
+        shown = self._context.jobs.shown_state
+        return [record for record in records if _passes(record, shown(record), wanted)]
 
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
         jobs = self._context.jobs
