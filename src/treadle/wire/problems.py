@@ -46,3 +46,10 @@ class UnavailableError(RequestError):
     """The store cannot be written at the moment; nothing was changed."""
 
     status, code = 503, "unavailable"
+
+
+class BusyError(UnavailableError):
+    """The server has too much to do; nothing was done. The same request later may be answered."""
+
+    code = "busy"
+    after_s = 1  # as Retry-After says
