@@ -1,6 +1,7 @@
 """When a waiting job would start, as a range: the live scheduler, simulated from now on."""
 
-from time import monotonic
+from collections.abc import Callable
+from time import thread_time
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
@@ -11,8 +12,7 @@ from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
-SPEND_S = 0.15  # about how long one simulation may take
-SPEND_MAX_S = 1.0  # all of them; the first decision of a simulation may take longer than the last
+SPEND_S = 0.15  # of the processor, for one simulation
 STRETCHES = (0.5, 1.0, 2.0)  # factors on the estimated remaining time of jobs
 
 
@@ -33,7 +33,6 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
             sentence=f"{place - 1:,} jobs are ahead of it, too many to simulate",
         )
     answers: list[float | None] = []
-    ends_at = monotonic() + SPEND_MAX_S
     for stretch in STRETCHES:
         try:
             answers.append(
@@ -45,7 +44,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     stretch=stretch,
                     horizon_s=HORIZON_S,
                     steps_max=steps,
-                    give_up=lambda: monotonic() > ends_at,
+                    give_up=_timer(SPEND_S),
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
@@ -61,3 +60,9 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         runs=len(answers),
         sentence=sentence,
     )
+
+
+def _timer(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has used that much of the processor since."""
+    ends_at = thread_time() + seconds
+    return lambda: thread_time() > ends_at
