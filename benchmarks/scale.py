@@ -91,6 +91,8 @@ def measure(daemon: "Daemon", options: argparse.Namespace) -> dict[str, float]:
     found["ps s"] = timed(lambda: daemon.verb("ps"))
     found["ps --all -a 1000 s"] = timed(lambda: daemon.verb("ps", "-a", "--all", "--limit", "1000"))
     found["ps, all queued, API s"] = timed(lambda: daemon.client.job_page(limit=10_000))
+    at_rest = [timed(partial(submit_one, daemon.client, number)) for number in range(50)]
+    found["submit at rest, p50 ms"] = 1e3 * quantiles(at_rest, n=100)[49]
     for name, ask in questions(daemon.client, done, waiting).items():
         found[f"{name} alone ms"] = 1e3 * timed(ask)
     loaded(found, daemon, done, waiting, options)
@@ -116,8 +118,7 @@ def loaded(
         took = []
         slowest_ps = 0.0
         for number in range(options.submissions):
-            request = JobRequest(command=("true",), name=f"more-{number}", devices="1..4")
-            took.append(timed(partial(daemon.client.submit, request)))
+            took.append(timed(partial(submit_one, daemon.client, number)))
             if number % 50 == 25:
                 slowest_ps = max(slowest_ps, timed(lambda: daemon.verb("ps")))
             time.sleep(PAUSE_S)
@@ -127,6 +128,10 @@ def loaded(
     found["submit slowest ms"] = 1e3 * max(took)
     found["ps loaded s"] = slowest_ps
     found["reads a second"], found["reads refused"] = answers, refusals
+
+
+def submit_one(client: Client, number: int) -> None:
+    client.submit(JobRequest(command=("true",), name=f"more-{number}", devices="1..4"))
 
 
 def questions(client: Client, done: str, waiting: str) -> dict[str, Callable[[], object]]:

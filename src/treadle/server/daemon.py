@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
 import grp
 import logging
 import os
 import pwd
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +60,7 @@ async def run_daemon(settings: DaemonSettings) -> None:
     except BaseException:
         store.close()
         raise
+    _keep_the_loop_free()
     _leave_on_signals(live)
     try:
         # Listen first: early requests are answered, and a second daemon is refused.
@@ -69,6 +72,17 @@ async def run_daemon(settings: DaemonSettings) -> None:
     finally:
         await live.close()
         logger.info("down: jobs keep running")
+
+
+def _keep_the_loop_free() -> None:
+    """Settings of the interpreter that keep its pauses short."""
+    # While another thread computes, the loop has its turn within half a millisecond in place of
+    # five: each request takes the turn again a dozen times.
+    sys.setswitchinterval(0.0005)
+    # A full collection takes 0.2 s with 10,000 jobs, and lists of them caused one every second.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)
 
 
 def _live_settings(settings: DaemonSettings) -> LiveSettings:

@@ -10,7 +10,7 @@ long, too slow, not JSON, or JSON that other programs could not read back is ref
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
 from treadle.server.port import Service
 from treadle.server.problems import broken, refusal
+from treadle.server.read_turns import ReadTurns
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 from treadle.wire.problems import (
@@ -69,6 +70,7 @@ class Guard:
         self._settings = settings
         self._metrics = metrics
         self._hosts = frozenset(host.lower() for host in settings.hosts)
+        self._turns = ReadTurns()
         self._rate = RequestRate(per_s=settings.requests_per_s, burst=settings.requests_burst)
         self._wrong = RequestRate(
             per_s=settings.wrong_tokens_per_s, burst=settings.wrong_tokens_burst
@@ -87,7 +89,9 @@ class Guard:
         outgoing = _Outgoing(send, state["request_id"], self._settings.send_s_max)
         try:
             body = await self._admit(scope, receive, state)
-            await self._app(scope, _replayed(body, receive), outgoing)
+            async with self._turns.of(scope, _bucket(state["who"], state)) as turn:
+                outgoing.begins = turn.give_back
+                await self._app(scope, _replayed(body, receive), outgoing)
         except ReaderStuckError:
             # What is still in its buffer would hold the connection open.
             state.get("abort", _nothing)()
@@ -169,9 +173,11 @@ class _Outgoing:
         self._send_s_max = send_s_max
         self._headers = (*SECURITY_HEADERS, (b"x-request-id", request_id.encode()))
         self.status = 0
+        self.begins: Callable[[], None] = _nothing  # called when the answer begins
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.begins()
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._headers]
         try:

@@ -53,3 +53,10 @@ class UnsettledError(UnavailableError):
     forgotten if the daemon ends before."""
 
     code = "unsettled"
+
+
+class BusyError(UnavailableError):
+    """The server has too much to do; nothing was done. The same request later may be answered."""
+
+    code = "busy"
+    after_s = 1  # as Retry-After says

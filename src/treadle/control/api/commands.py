@@ -133,29 +133,9 @@ class Commands:
         over = await self._over(request)
         wanted = self._prepare(who, request)
         gated = request.held or not self._check_after(request, over)
-        now = self._context.clock.now()
-        twin = self._context.scheduler.fork()
-        twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
-        first = wanted.specs[0]
-        never = twin.unfit.get(first.id, "")
-        starts = False
-        if not never:
-            try:
-                twin.decide(now)
-                row = twin.jobs[first.id]
-                starts = row.phase is Phase.STARTING and not gated
-            except Exception as error:  # a third party's policy may raise anything
-                raise ConflictError(f"the policy fails on it: {error}") from None
-        waits = not (never or starts or gated)
-        spec: dict[str, object] = msgspec.to_builtins(first)
-        return DryRun(
-            jobs=len(wanted.specs),
-            sizes=first.sizes,
-            starts_now=starts,
-            never_fits=never,
-            estimate=estimate(self._context, first.id, twin) if waits else None,
-            spec=spec,
-            notes=(*wanted.notes, _basis(wanted)),
+        question = ("dry run", self._digest(who, request))
+        return await self._queries.thinking.about(
+            question, lambda context: _tried(context, wanted, gated=gated)
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -292,6 +272,34 @@ class Commands:
         """What tells requests apart; with a key, so that secrets cannot be guessed from it."""
         text = msgspec.json.encode((who.account, request))
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
+
+
+def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
+    """What would become of these jobs, tried on a copy of the scheduler."""
+    now = context.clock.now()
+    twin = context.scheduler.fork()
+    twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
+    first = wanted.specs[0]
+    never = twin.unfit.get(first.id, "")
+    starts = False
+    if not never:
+        try:
+            twin.decide(now)
+            row = twin.jobs[first.id]
+            starts = row.phase is Phase.STARTING and not gated
+        except Exception as error:  # a third party's policy may raise anything
+            raise ConflictError(f"the policy fails on it: {error}") from None
+    waits = not (never or starts or gated)
+    spec: dict[str, object] = msgspec.to_builtins(first)
+    return DryRun(
+        jobs=len(wanted.specs),
+        sizes=first.sizes,
+        starts_now=starts,
+        never_fits=never,
+        estimate=estimate(context, first.id, twin) if waits else None,
+        spec=spec,
+        notes=(*wanted.notes, _basis(wanted)),
+    )
 
 
 def _other_request(key: str) -> ConflictError:

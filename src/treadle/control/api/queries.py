@@ -9,7 +9,9 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.machine_trouble import machine_trouble
-from treadle.control.api.queue_order import free_devices, positions
+from treadle.control.api.queue_order import InOrder, free_devices
+from treadle.control.api.snapshots import Snapshots
+from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
@@ -27,7 +29,7 @@ from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 
 PAGE_MAX = 10_000
-SLICE = 500  # jobs that are listed before others get their turn: about 8 ms
+SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
 _IDENTITY = re.compile(r"\d{1,19}(_\d{1,19})?", re.ASCII)
 RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
@@ -39,6 +41,9 @@ class Queries:
     def __init__(self, context: Context, status: "StatusFacts") -> None:
         self._context = context
         self.facts = status
+        self.thinking = Thinking(context)
+        self._snapshots = Snapshots()
+        self._order = InOrder(context)
 
     def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
@@ -104,7 +109,7 @@ class Queries:
 
     async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
         """Views of these jobs; others get their turn in between."""
-        places = positions(self._context.scheduler)
+        _, places = self._order.now()
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
@@ -128,7 +133,8 @@ class Queries:
         )
 
     async def why(self, identity: str) -> Why:
-        return why(self._context, await self.record(identity))
+        record = await self.record(identity)
+        return await self.thinking.about(("why", record.id), lambda context: why(context, record))
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
@@ -214,26 +220,7 @@ class Queries:
 
     async def snapshot(self) -> Mapping[str, object]:
         """The scheduler's state: what a simulation would continue from."""
-        context = self._context
-        scheduler = context.scheduler
-        jobs = [scheduler.kept(identity) for identity in scheduler.jobs]
-        closed = {str(device): why for device, why in scheduler.closed.items()}
-        made: dict[str, object] = msgspec.to_builtins(
-            {
-                "at": context.clock.now(),
-                "policy": context.charge.wrapped,
-                "placement": context.charge.placement,
-                "cluster": scheduler.cluster.nodes,
-                "closed": closed,
-                "jobs": [
-                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.blocked}
-                    for k in jobs
-                ],
-            }
-        )
-        for job in made["jobs"]:  # type: ignore[attr-defined]
-            job["job"]["spec"]["command"] = []  # What it runs is its owner's business.
-        return made
+        return await self.thinking.about("snapshot", self._snapshots.make)
 
     async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
@@ -274,24 +261,13 @@ class Queries:
             return 0.0
         return max(0.0, record.grace_s - (self._context.clock.now() - row.since_at))
 
-    def _active(self, wanted: JobFilter) -> list[JobRecord]:
+    def _active(self, wanted: JobFilter) -> Sequence[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
-        context = self._context
-        places = positions(context.scheduler)
-        behind = len(places) + 1
-
-        def order(record: JobRecord) -> tuple[int, int, int, int]:
-            row = context.row(record.id)
-            waits = row is None or row.phase is Phase.WAITING
-            place = places.get(record.id, behind)
-            return (int(waits), place if waits else 0, record.number, record.member or 0)
-
-        found = [
-            record
-            for record in context.jobs.records.values()
-            if _passes(record, context.jobs.shown_state(record), wanted)
-        ]
-        return sorted(found, key=order)
+        records, _ = self._order.now()
+        if wanted == JobFilter(ended=True):
+            return records
+        shown = self._context.jobs.shown_state
+        return [record for record in records if _passes(record, shown(record), wanted)]
 
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
         jobs = self._context.jobs

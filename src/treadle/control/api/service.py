@@ -86,6 +86,7 @@ class LiveService:
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
+        self._queries.thinking.close()
         await self._life.close()
 
     def listening(self, url: str, fingerprint: str = "") -> None:

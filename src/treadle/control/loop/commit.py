@@ -109,6 +109,7 @@ class Commit:
         self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
+        self.steps = 0  # changes of the state so far; the same number means the same state
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
         self.ordered = state.scheduler.counters.order - 1  # id of the newest order on disk
@@ -130,6 +131,7 @@ class Commit:
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""
+        self.steps += 1
         riders = [self._riders.pop(id(fact)) for fact in facts if id(fact) in self._riders]
         batch = Batch()
         for rider in riders:
@@ -156,6 +158,7 @@ class Commit:
         for record in over:
             self._state.jobs.drop(record)
         self.ordered = max([self.ordered, *(action.id for action in actions)])
+        self.steps += 1
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""
