@@ -14,7 +14,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
-from treadle.control.api.views import job_view, listed
+from treadle.control.api.views import enforced_limits, job_view, listed
 from treadle.control.jobs import (
     DEPENDENCY,
     SECONDS_MAX,
@@ -24,6 +24,7 @@ from treadle.control.jobs import (
     Submission,
     accepted,
     check_fits,
+    not_enforced,
     prepare,
 )
 from treadle.control.loop import Rider, on_disk, wall
@@ -271,7 +272,7 @@ class Commands:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
             self._check_priority(who, request.priority)
-        return prepare(
+        wanted = prepare(
             request,
             self._context.jobs.next_number,
             person=person(who),
@@ -280,6 +281,8 @@ class Commands:
             now=self._context.clock.now(),
             wall_at=wall(),
         )
+        notes = not_enforced(request, enforced_limits(self._context))
+        return replace(wanted, notes=(*wanted.notes, *notes))
 
     def _can_hold(self, record: JobRecord) -> bool:
         row = self._context.row(record.id)

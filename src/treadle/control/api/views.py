@@ -105,6 +105,14 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
+def enforced_limits(context: Context) -> tuple[str, ...]:
+    """Which limits of jobs every node enforces: "memory", "cpus"."""
+    nodes = context.engine.view()
+    if not nodes:
+        return ()
+    return tuple(sorted(set.intersection(*(set(node.enforced) for node in nodes))))
+
+
 def job_detail(context: Context, record: JobRecord) -> JobDetail:
     attempts = {a.number: attempt_of(a.body) for a in context.store.attempts(record.id)}
     attempts |= {
@@ -129,4 +137,7 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,
+        memory_gib=record.memory_gib,
+        cpus=record.cpus,
+        enforced=enforced_limits(context),
     )

@@ -24,6 +24,7 @@ from treadle.control.jobs.submission import (
     Submission,
     check_fits,
     fits_at_most,
+    not_enforced,
     prepare,
 )
 
@@ -55,6 +56,7 @@ __all__ = [
     "job_of",
     "nodes_at_start",
     "nodes_of",
+    "not_enforced",
     "prepare",
     "record_of",
     "restore",
