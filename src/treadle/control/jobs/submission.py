@@ -308,8 +308,8 @@ def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, .
         return ()
     are = "is" if len(missing) == 1 else "are"
     names = " and ".join(missing)
-    note = f"{names} {are} not enforced here, because Treadle has no cgroup on this machine; "
-    return (note + "jobs are still placed by what they ask for",)
+    note = f"{names} {are} not enforced here, because this machine gives Treadle no cgroup that "
+    return (note + "can; jobs are still placed by what they ask for",)
 
 
 def _notes(request: JobRequest, sizes: Sequence[int]) -> tuple[str, ...]:

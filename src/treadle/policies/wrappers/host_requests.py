@@ -129,5 +129,5 @@ def _request(spec: JobSpec) -> str:
     if spec.host_memory_gib:
         parts.append(f"{spec.host_memory_gib:.3g} GiB of host memory")
     if spec.host_cores:
-        parts.append(f"{spec.host_cores:g} cores")
+        parts.append(f"{spec.host_cores:g} core{'' if spec.host_cores == 1 else 's'}")
     return " and ".join(parts)
