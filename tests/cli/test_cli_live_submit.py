@@ -94,7 +94,7 @@ def test_flags_win_over_a_file_and_the_command_line_over_its_run(tmp_path: Path)
 def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, capsys) -> None:
     script = tmp_path / "train.sh"
     script.write_text(
-        "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G\n#SBATCH -J slurm\n"
+        "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G --mail-type=END\n#SBATCH -J slurm -c 6\n"
         "#TREADLE --name own --time-limit 2h\npython train.py\n"
     )
     client = ValueClient()
@@ -102,8 +102,9 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     request = sent(client)
     assert request.command == ("/bin/sh", str(script), "--lr", "1")
     assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
+    assert (request.memory_gib, request.cpus) == (4.0, 6.0)
     assert capsys.readouterr().err == (
-        "treadle: train.sh line 2: #SBATCH --mem=4G is not supported and ignored\n"
+        "treadle: train.sh line 2: #SBATCH --mail-type=END is not supported and ignored\n"
     )
 
 

@@ -268,6 +268,8 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("command", command_text(request.command)),
         ("workdir", plain(request.workdir)),
         ("limit", limit),
+        ("memory", "" if request.memory_gib is None else f"{request.memory_gib:.3g} GiB"),
+        ("cpus", "" if request.cpus is None else f"{request.cpus:g}"),
         ("secrets", ", ".join(sorted(request.secrets))),
         ("note", "\n".join(plain(line) for line in answer.notes)),
     ]

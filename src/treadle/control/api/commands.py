@@ -15,12 +15,13 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
-from treadle.control.api.views import job_view
+from treadle.control.api.views import enforced_limits, job_view
 from treadle.control.jobs import (
     Fact,
     Submission,
     accepted,
     check_fits,
+    not_enforced,
     prepare,
     stored_states,
 )
@@ -196,7 +197,7 @@ class Commands:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
             check_priority(who, request.priority)
-        return prepare(
+        wanted = prepare(
             request,
             self._context.jobs.next_number,
             person=person(who),
@@ -205,6 +206,8 @@ class Commands:
             now=self._context.clock.now(),
             wall_at=wall(),
         )
+        notes = not_enforced(request, enforced_limits(self._context))
+        return replace(wanted, notes=(*wanted.notes, *notes))
 
     async def _over(self, request: JobRequest) -> dict[str, State]:
         """The states of jobs that it starts after and that memory does not have any more."""

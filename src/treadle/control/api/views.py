@@ -108,6 +108,14 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
+def enforced_limits(context: Context) -> tuple[str, ...]:
+    """Which limits of jobs every node enforces: "memory", "cpus"."""
+    nodes = context.engine.view()
+    if not nodes:
+        return ()
+    return tuple(sorted(set.intersection(*(set(node.enforced) for node in nodes))))
+
+
 def job_detail(
     context: Context, record: JobRecord, rows: Iterable[AttemptRow], diff: str
 ) -> JobDetail:
@@ -135,4 +143,7 @@ def job_detail(
         failure=record.failure,
         ranks=record.size or 1,
         logs_pruned_at=None if left is None else left.pruned_at,
+        memory_gib=record.memory_gib,
+        cpus=record.cpus,
+        enforced=enforced_limits(context),
     )

@@ -25,6 +25,7 @@ from treadle.control.jobs.submission import (
     Submission,
     check_fits,
     fits_at_most,
+    not_enforced,
     prepare,
 )
 
@@ -57,6 +58,7 @@ __all__ = [
     "job_of",
     "nodes_at_start",
     "nodes_of",
+    "not_enforced",
     "prepare",
     "record_of",
     "restore",

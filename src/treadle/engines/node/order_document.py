@@ -56,7 +56,13 @@ def order_document(
     """Everything a supervisor must know, for JSON."""
     _check_user(launch)
     base = environment.inherited(around.environment, uid=launch.uid)
-    feeds = shares(allocation, ranks=launch.ranks, cores=around.cores, device_count=len(uuids))
+    feeds = shares(
+        allocation,
+        ranks=launch.ranks,
+        cores=around.cores,
+        device_count=len(uuids),
+        cpus=launch.cpus,
+    )
     gid, groups = _groups(launch)
     return {
         "folder": str(paths.folder),
