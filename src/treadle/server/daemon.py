@@ -13,6 +13,7 @@ from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.errors import InvalidInputError
 from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.server.run import Doors, serving
+from treadle.server.threads import SteadyThreads
 from treadle.store.store import Store
 
 logger = logging.getLogger("treadle")
@@ -40,6 +41,7 @@ class DaemonSettings:
 
 async def run_daemon(settings: DaemonSettings) -> None:
     """Serve until asked to stop, by the API or by a signal; jobs keep running."""
+    asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
