@@ -36,6 +36,7 @@ PROCESSES = {
     "tests.control.asking",
     "tests.control.daemons",
     "tests.control.living",
+    "tests.control.kills",
     "tests.control.storms",
 }
 
