@@ -2,8 +2,8 @@
 
 A user keeps jobs coming and sends a request again, with its key, when the daemon died over it.
 Every job writes a line when a rank starts and another when it ends. Afterwards: every acknowledged
-job has ended as what happened to it, every start is of an attempt on record, no process is left, and
-no device is held.
+job has ended as what happened to it, every start is of an attempt on record, no process is left
+and no device is held.
 
     python -m tests.control.kills 200 1
 """
