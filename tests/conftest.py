@@ -32,7 +32,13 @@ KINDS = {
     "store/test_store_postgresql.py": "engine",
 }
 # A test module that uses something from one of these runs jobs as processes.
-PROCESSES = {"tests.control.asking", "tests.control.daemons", "tests.control.living"}
+PROCESSES = {
+    "tests.control.asking",
+    "tests.control.daemons",
+    "tests.control.living",
+    "tests.control.kills",
+    "tests.control.storms",
+}
 
 settings.register_profile("fast", max_examples=8)
 # The same examples for every mutant, and no time spent on making a failure small.

@@ -20,6 +20,7 @@ from treadle.server.certificate import CertificateFiles
 from treadle.server.limits import door_limits
 from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings
+from treadle.server.threads import SteadyThreads
 from treadle.store.store import Store
 
 logger = logging.getLogger("treadle")
@@ -51,6 +52,7 @@ class DaemonSettings:
 
 async def run_daemon(settings: DaemonSettings) -> None:
     """Serve until asked to stop, by the API or by a signal; jobs keep running."""
+    asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
     unix, tcp = door_limits(raise_limit())

@@ -5,7 +5,7 @@ trouble of one job or one user, such as a limit of processes: without a pause th
 started again at once, for ever.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from treadle.core.attempt import How
@@ -16,6 +16,7 @@ from treadle.core.lifecycle import Phase
 MACHINE = "machine"  # the reason for which such a job is blocked
 FIRST_PAUSE_S = 1.0
 PAUSE_MAX_S = 60.0
+_HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 
 
 class Refusal(NamedTuple):
@@ -33,20 +34,24 @@ class Refusals:
     def __init__(self) -> None:
         self._refused: dict[JobId, Refusal] = {}
 
-    def taken(
-        self, facts: Iterable[object], jobs: Mapping[JobId, Job], now: float
-    ) -> list[JobHeld]:
-        """The scheduler has taken these facts; which jobs are blocked for a while."""
-        held: list[JobHeld] = []
+    def judge(self, ended: AttemptEnded, row: Job | None, now: float) -> list[JobHeld]:
+        """Block the job for a while, if the machine refused what was ordered last.
+
+        row: of the job, before the scheduler takes the end. A repeated report, of an attempt that
+        is over, must not stop the next one.
+        """
+        if ended.how is not How.MACHINE_ERROR or row is None or ended.action < row.attempt:
+            return []
+        if row.phase not in _HOLDING:
+            return []
+        self._refused[ended.job] = self._next(ended, now)
+        return [JobHeld(ended.job, MACHINE)]
+
+    def started(self, facts: Iterable[object]) -> None:
+        """Forget the jobs of which these facts say that they run."""
         for fact in facts:
             if isinstance(fact, JobStarted):
                 self._refused.pop(fact.job, None)
-            elif isinstance(fact, AttemptEnded) and fact.how is How.MACHINE_ERROR:
-                row = jobs.get(fact.job)
-                if row is not None and row.phase is Phase.WAITING:
-                    self._refused[fact.job] = self._next(fact, now)
-                    held.append(JobHeld(fact.job, MACHINE))
-        return held
 
     def over(self, now: float) -> list[JobReleased]:
         """The jobs whose pause is over."""

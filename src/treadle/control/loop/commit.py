@@ -125,9 +125,15 @@ class Commit:
         self._riders[id(facts[-1])] = rider
         self._inbox.tell(*facts)
 
-    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> AttemptEnded:
-        """The end of an attempt with everything that the controller knows of it."""
-        return await self._ends.complete(ended, earlier)
+    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> list[Fact]:
+        """The end of an attempt with everything that the controller knows of it.
+
+        A job that a machine could not launch is blocked for a while. That is taken in the same step
+        as the end: the job must not be started in between.
+        """
+        whole = await self._ends.complete(ended, earlier)
+        row = self._state.scheduler.jobs.get(ended.job)
+        return [whole, *self._state.gates.refusals.judge(whole, row, self._clock.now())]
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""
@@ -143,8 +149,7 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
-        refusals = self._state.gates.refusals
-        self._inbox.tell(*refusals.taken(facts, self._state.scheduler.jobs, now))
+        self._state.gates.refusals.started(facts)
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)

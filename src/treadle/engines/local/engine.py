@@ -406,10 +406,13 @@ class LocalEngine:
 
         While its files cannot be read, it is not known to be over, and keeps its devices.
         """
-        status = await self._patiently(lambda: attempt_folders.read_status(live.folder))
-        found = Found(
-            live.job, live.number, live.folder, alive=False, supervisor=None, status=status
+        supervisor, status = await self._patiently(
+            lambda: (
+                attempt_folders.read_supervisor(live.folder),
+                attempt_folders.read_status(live.folder),
+            )
         )
+        found = Found(live.job, live.number, live.folder, False, supervisor, status)
         unsaid = found.status is None or not found.status.ended
         ended = ended_of(
             found,
