@@ -114,7 +114,10 @@ class History:
             "policy": charge.wrapped,
             "placement": charge.placement,
             "retry": "rules",
+            "live": True,
         }
+        if first := self._store.lines(0, kinds=("PolicySet",), limit=1):
+            settings["first_policy"] = json.loads(first[0].body)["policy"]
         began = first_cluster(self._store, cluster)
         opened = Opened(__version__, began, settings, FORMAT)
         yield encode(0.0, opened, number=1) + b"\n"
