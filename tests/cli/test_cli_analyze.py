@@ -108,7 +108,7 @@ def test_everything_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = analysed(capsys, *FAILING, "--guideline-jobs", "20")
     assert list(found) == [
         *("name", "how", "jobs", "nodes", "devices", "span_s", "ends", "waits", "usage"),
-        *("failures", "convergence", "notes", "guidelines"),
+        *("failures", "convergence", "spells", "notes", "guidelines"),
     ]
     assert found["failures"]["attempts"] > 0
     assert found["guidelines"]["jobs"] == 20

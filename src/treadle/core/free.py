@@ -68,6 +68,13 @@ class FreeDevices:
         twin._by_count = [positions.copy() for positions in self._by_count]
         return twin
 
+    def most_on_a_node(self) -> int:
+        """The most devices that are free on one node."""
+        count = len(self._by_count) - 1
+        while count and not self._by_count[count]:
+            count -= 1
+        return count
+
     def emptied(self) -> Self:
         """A copy in which no job holds anything."""
         if self._empty is None:

@@ -29,6 +29,7 @@ from treadle.core.events import (
     NodeLost,
 )
 from treadle.core.job import JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.retry import Failure, RetryRule, fixed
 from treadle.reports.overtakes import Overtakes
 from treadle.reports.run_history import FailedAttempt, Hold, JobHistory, Series
@@ -78,13 +79,15 @@ class Recorder:
         actions: Sequence[Action],
         *,
         free: int,
+        room: int | None = None,
         head: int | None = None,
         held_back: Mapping[int, int] = _NO_JOBS,
         unfit: Mapping[int, int] = _NO_JOBS,
     ) -> None:
-        """Record one step. `free`: devices free after it. `head`: size of the job that blocks the
-        queue, under policies without overtaking. `held_back`: jobs by asked size that wait because
-        of other tenants' shares. `unfit`: jobs that the cluster cannot hold."""
+        """Record one step. `free`: devices free after it. `room`: the most of them on one node.
+        `head`: size of the job that blocks the queue, under policies without overtaking.
+        `held_back`: jobs by asked size that wait because of other tenants' shares. `unfit`: jobs
+        that the cluster cannot hold."""
         if now > self._last_at:
             self._pass_time(now)
         for event in events:
@@ -98,8 +101,20 @@ class Recorder:
                 for action in actions:
                     if isinstance(action, Start):
                         self._overtakes.start(self.histories[action.job].place)
-        self._free, self._head, self._held_back, self._unfit = free, head, held_back, unfit
+        self._free, self._room, self._head = free, room, head
+        self._held_back, self._unfit = held_back, unfit
         self._note(now)
+
+    def settle(self, ended: Mapping[JobId, Phase], now: float) -> None:
+        """What the scheduler says of jobs that ended by the facts of this step is right.
+
+        A job that was ordered to stop may have finished first: the fact wins over the order.
+        """
+        for identity, phase in ended.items():
+            history = self.histories.get(identity)
+            if history is not None and history.status != phase.value:
+                self._end(identity, phase.value, now)
+                history.status, history.ended_at = phase.value, now
 
     def overtaken(self, job: JobId) -> int:
         """How many later jobs have started while this one waited, up to now."""
@@ -132,6 +147,7 @@ class Recorder:
     # -- time -----------------------------------------------------------------------------------
 
     _free = 0
+    _room: int | None = None
     _head: int | None = None
     _held_back = _NO_JOBS
     _unfit = _NO_JOBS
@@ -142,27 +158,31 @@ class Recorder:
         self._last_at = now
         if not self._queued:
             return
-        free, head = self._free, self._head
-        causes = self._wait_s
-        devices = causes["devices"]
-        overtaken = causes["fragmentation"] if head is None else causes["order"]
         for size, count in self._waiting.items():
-            if size > free:
-                devices[size] += past_s * count
-            else:
-                overtaken[size] += past_s * count
-        for size, count in self._unfit.items():
-            if size <= free:
-                # Not fragmentation: such a job waits for more devices.
-                overtaken[size] -= past_s * count
-                devices[size] += past_s * count
-        if head is not None and head <= free:
-            # The job at the head is not behind another one; it does not fit.
-            causes["order"][head] -= past_s
-            causes["fragmentation"][head] += past_s
-        for size, count in self._held_back.items():
-            causes["fair share"][size] += past_s * count
-            (devices if size > free else overtaken)[size] -= past_s * count
+            if count:
+                self._wait(size, count, past_s)
+
+    def _wait(self, size: int, count: int, past_s: float) -> None:
+        """Count the time that jobs of one size waited, by cause."""
+        causes, free, head = self._wait_s, self._free, self._head
+        held_back = min(self._held_back.get(size, 0), count)
+        if held_back:
+            causes["fair share"][size] += past_s * held_back
+            count -= held_back
+        if size > free:
+            causes["devices"][size] += past_s * count
+            return
+        unfit = min(self._unfit.get(size, 0), count)
+        if unfit:  # Not fragmentation: such a job waits for more devices.
+            causes["devices"][size] += past_s * unfit
+            count -= unfit
+        # Where one node has room for it, no place is missing: the policy has others in front of
+        # it, or it pauses before a retry.
+        scattered = self._room is None or size > self._room
+        lacking = 0 if not scattered else count if head is None else int(head == size and count > 0)
+        # Under policies without overtaking only the job at the head is not behind another one.
+        causes["fragmentation"][size] += past_s * lacking
+        causes["order"][size] += past_s * (count - lacking)
 
     def _note(self, now: float) -> None:
         series = self.series

@@ -245,17 +245,20 @@ def record_step(
     jobs, head, unfit = state.rows, None, _NO_JOBS
     if state.policy.in_order and state.ranking.queue:
         head = jobs[state.ranking.queue[0][2]].spec.asked
+    free = state.tenancy.free
     if state.unfit:
         unfit = Counter(jobs[identity].spec.asked for identity in state.unfit)
     recorder.step(
         now,
         events,
         actions,
-        free=state.tenancy.free.total,
+        free=free.total,
+        room=free.most_on_a_node(),
         head=head,
         held_back=held_back,
         unfit=unfit,
     )
+    recorder.settle(state.ended, now)
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:

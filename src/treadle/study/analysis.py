@@ -10,6 +10,7 @@ from treadle.reports.metrics import summarise
 from treadle.study.convergence import Convergence, Losses, convergence
 from treadle.study.failure_costs import Failures, failures
 from treadle.study.record import Record
+from treadle.study.spells import Spell, spells
 from treadle.study.usage import Usage, usage
 from treadle.study.waits import Waits, waits
 
@@ -40,6 +41,7 @@ class Analysis:
     usage: Usage
     failures: Failures
     convergence: Convergence
+    spells: tuple[Spell, ...]  # each policy's time, where the run switched its policy
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
@@ -76,6 +78,7 @@ def analyse(
         usage=usage(record, summary),
         failures=failures(record, rules),
         convergence=convergence(record, losses),
+        spells=_spells(record),
         notes=record.notes,
     )
 
@@ -99,6 +102,12 @@ def _ends(record: Record) -> tuple[End, ...]:
         )
         for status in sorted(counts, key=lambda status: (-device_s[status], status))
     )
+
+
+def _spells(record: Record) -> tuple[Spell, ...]:
+    if len(record.policies) < 2:
+        return ()
+    return spells(record.recorder, record.policies, record.recorder.series.at[-1])
 
 
 def _share(parts: Mapping[str, float], name: str) -> float:

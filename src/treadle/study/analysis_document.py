@@ -9,6 +9,7 @@ from treadle.study.analysis import Analysis
 from treadle.study.convergence import STUDIED, Convergence
 from treadle.study.failure_costs import Failed, Failures
 from treadle.study.guidelines import BOTH, WITHOUT, Effect, Guidelines
+from treadle.study.spells import Spell
 from treadle.study.usage import UNKNOWN, Usage
 from treadle.study.waits import Waits
 
@@ -22,6 +23,7 @@ def document(analysis: Analysis, guidelines: Guidelines | None, command: str) ->
     """The document of an analysis; the guidelines section is optional."""
     sections = [
         _ends(analysis),
+        *([_policies(analysis.spells)] if analysis.spells else []),
         _waiting(analysis.waits),
         _device_time(analysis.usage),
         _failing(analysis),
@@ -67,6 +69,30 @@ def _ends(analysis: Analysis) -> Section:
     return Section("How jobs ended", "Jobs and the device time that they held.", tables=[table])
 
 
+def _policies(found: Sequence[Spell]) -> Section:
+    lead = (
+        "Each policy's time apart: jobs that were submitted and that ended in it, the mean wait "
+        "until the first start of those that started in it, and the device time held. Jobs that "
+        "one policy leaves behind are the next one's."
+    )
+    rows = [
+        (
+            spell.policy,
+            duration(spell.to_s - spell.from_s) or _UNNAMED,
+            f"{spell.submitted:,}",
+            *(f"{count:,}" for count in (spell.finished, spell.failed, spell.cancelled)),
+            _UNNAMED if spell.wait_mean_s is None else duration(spell.wait_mean_s) or _UNNAMED,
+            digits(spell.gpu_h),
+        )
+        for spell in found
+    ]
+    columns = (
+        *("policy", "for", "submitted", "finished", "failed", "cancelled"),
+        *("mean wait", "GPU hours"),
+    )
+    return Section("Policies in turn", lead, tables=[Table("", columns, rows)])
+
+
 def _waiting(waits: Sequence[Waits]) -> Section:
     times = Table(
         "",
@@ -83,7 +109,8 @@ def _waiting(waits: Sequence[Waits]) -> Section:
     lead = (
         "By how many devices a job asked for; means and percentiles count jobs that did not wait. "
         "devices: fewer were free than it asked for. fragmentation: enough were free, but not "
-        "where it could use them. order: it would have fitted, but was behind a job that did not. "
+        "where it could use them. order: it would have fitted, but the policy "
+        "had others in front of it, or it paused before a retry. "
         "fair share: its tenant had used its share."
     )
     whole = waits[0]
@@ -351,7 +378,10 @@ def _best(what: str, effects: Sequence[Effect], value: Callable[[Effect], float 
         for one in others
         if whole and not one.refused and (here := value(one)) is not None
     ]
-    saved, guideline = max(cuts, default=(0.0, ""))
+    if not cuts:
+        why = "there is nothing to save" if whole == 0 else "the simulations do not say"
+        return Tile(what, "unknown", why)
+    saved, guideline = max(cuts)
     if saved < _NOT_SHOWN:
         return Tile(what, percent(0.0) or _UNNAMED, "simulated, with any guideline")
     named = "classified retry, try small first" if guideline == BOTH else guideline

@@ -161,6 +161,8 @@ def measured(
 def assumptions(record: Record) -> tuple[str, ...]:
     """What the simulations assume beyond the record."""
     settings, cluster, found = record.settings, record.cluster, []
+    if len(record.policies) > 1:
+        found.append(f"Assumed: {settings.policy} all the time, the last policy of the run.")
     if not record.has_cluster:
         nodes, devices = len(cluster.nodes), cluster.device_count
         found.append(f"Assumed: {settings.policy}, on {nodes:,} nodes with {devices:,} devices.")

@@ -1,6 +1,6 @@
 """The record of one run, simulated or replayed from a journal: the input of an analysis."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -9,13 +9,15 @@ import msgspec
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError, TreadleError
-from treadle.core.events import JobSubmitted
+from treadle.core.events import JobSubmitted, NodeJoined, NodeLost
 from treadle.core.job import JobId
+from treadle.core.wording import several
 from treadle.journal.journal import Journal, Step
 from treadle.journal.journal import read as read_journal
 from treadle.reports.recorder import Recorder
 from treadle.sim.experiment import Experiment, Stopwatch, prepare, record_step
 from treadle.sim.settings import Settings
+from treadle.study.spells import PolicyFrom, in_turn
 from treadle.traces.workload import Workload
 
 NOWHERE = ""  # the node name of devices whose node is not recorded
@@ -38,6 +40,8 @@ class Record:
     has_progress: bool = True  # how fast jobs progressed is known
     has_failures: bool = True  # attempts that failed are known, if there were any
     notes: tuple[str, ...] = ()
+    policies: Sequence[PolicyFrom] = ()  # where the run may have switched its policy
+    capacity: Sequence[tuple[float, int]] = ()  # (from when, devices), where that changed
 
 
 def simulated(experiment: Experiment, workload: Workload) -> Record:
@@ -64,17 +68,56 @@ def replayed(path: Path, stopwatch: Stopwatch) -> Record:
     workload = _workload(path, journal)
     experiment = prepare(workload, journal.opened.cluster, settings, stopwatch=stopwatch)
     _replay(path, journal, experiment)
-    named = f", under {settings.policy}" if "policy" in journal.opened.settings else ""
+    policies = _policies(journal, settings)
     cut_off = "the journal ends in the middle of a line, which is left out"
     return Record(
-        how=f"replayed from a journal{named}",
+        how=f"replayed from a journal{_under(journal, settings, policies)}",
         workload=workload,
         cluster=journal.opened.cluster,
         settings=settings,
         recorder=experiment.recorder,
         unfit=frozenset(experiment.simulation.scheduler.unfit),
+        has_progress=not _is_live(journal),
         notes=(cut_off,) if journal.cut_off else (),
+        policies=policies,
+        capacity=_capacity(journal),
     )
+
+
+def _is_live(journal: Journal) -> bool:
+    """Whether jobs ran on a machine: then the work of most of them is an estimate."""
+    return bool(journal.opened.settings.get("live"))
+
+
+def _policies(journal: Journal, settings: Settings) -> list[PolicyFrom]:
+    first = journal.opened.settings.get("first_policy")
+    found = [PolicyFrom(0.0, first if isinstance(first, str) else settings.policy)]
+    changes = (step for step in journal.steps if step.policy is not None)
+    found += [PolicyFrom(step.now, step.policy.policy) for step in changes if step.policy]
+    return in_turn(found)
+
+
+def _under(journal: Journal, settings: Settings, policies: Sequence[PolicyFrom]) -> str:
+    if len(policies) > 1:
+        return f", under {several(len(policies), 'policy', 'policies')} in turn"
+    if _is_live(journal):
+        return f", under {policies[0].policy}"
+    return f", under {settings.policy}" if "policy" in journal.opened.settings else ""
+
+
+def _capacity(journal: Journal) -> list[tuple[float, int]]:
+    """How many devices there were from when on."""
+    nodes = {node.name: node.device_count for node in journal.opened.cluster.nodes}
+    found = [(0.0, sum(nodes.values()))]
+    for step in journal.steps:
+        for event in step.events:
+            if isinstance(event, NodeJoined):
+                nodes[event.node.name] = event.node.device_count
+            elif isinstance(event, NodeLost):
+                nodes.pop(event.node, None)
+        if (total := sum(nodes.values())) != found[-1][1]:
+            found.append((step.now, total))
+    return found
 
 
 def _replay(path: Path, journal: Journal, experiment: Experiment) -> None:

@@ -53,7 +53,7 @@ def usage(record: Record, summary: Summary) -> Usage:
         for part in (whole, sizes[size], parts[size, nodes]):
             part.add(hold, histories)
     return Usage(
-        in_use=summary.utilization if record.has_cluster else None,
+        in_use=_in_use(record, summary) if record.has_cluster else None,
         progress=whole.progress if record.has_progress else None,
         gpu_h=whole.held_s / 3600.0,
         by_size=tuple(
@@ -66,6 +66,25 @@ def usage(record: Record, summary: Summary) -> Usage:
             if (size, nodes) in parts
         ),
     )
+
+
+def _in_use(record: Record, summary: Summary) -> float | None:
+    """The share of device time with a job on it, of the devices that there were at each moment."""
+    if len(record.capacity) < 2:
+        return summary.utilization
+    series = record.recorder.series
+    begin_at, end_at = series.at[0], series.at[-1]
+    busy_s = sum(
+        busy * (until - at)
+        for at, until, busy in zip(series.at, series.at[1:], series.busy, strict=False)
+    )
+    ends = [*(at for at, _ in record.capacity[1:]), end_at]
+    had_s = sum(
+        devices * max(0.0, min(until, end_at) - max(at, begin_at))
+        for (at, devices), until in zip(record.capacity, ends, strict=True)
+    )
+    # Devices that a job still holds while its node leaves are in use and not there.
+    return min(1.0, busy_s / had_s) if had_s else None
 
 
 class _Sum:

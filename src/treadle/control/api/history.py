@@ -123,7 +123,11 @@ class History:
             "policy": charge.wrapped,
             "placement": charge.placement,
             "retry": "rules",
+            "live": True,
         }
+        first = await self.reads.ask(lambda store: store.lines(0, kinds=("PolicySet",), limit=1))
+        if first:
+            settings["first_policy"] = json.loads(first[0].body)["policy"]
         began = await self.reads.ask(lambda store: first_cluster(store, cluster))
         opened = Opened(__version__, began, settings, FORMAT)
         yield encode(0.0, opened, number=1) + b"\n"

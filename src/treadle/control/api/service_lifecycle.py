@@ -11,7 +11,7 @@ from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
-from treadle.journal.codec import Noted
+from treadle.journal.codec import Noted, PolicySet
 from treadle.store.rows import Batch
 from treadle.version import __version__
 
@@ -47,12 +47,17 @@ class Life:
         """Write that it begins, take over what runs, and go."""
         context = self._context
         settings = self._nodes_now(await context.reads.ask(lambda store: store.setting(NODES)))
+        before = await context.reads.ask(lambda store: store.setting("policy"))
         settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
         settings |= self._retention.settings
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
         text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
         await context.commit.note(Batch(settings=settings), Noted("controller started", text))
+        if before != context.charge.policy:
+            # The journal says which policy was in charge from when on.
+            change = PolicySet(context.charge.policy, context.charge.placement)
+            await context.commit.note(Batch(), change)
         context.inbox.tell(*self._parts.restored.facts)
         await context.engine.adopt(list(jobs), list(context.jobs.open), self._parts.restored.closed)
         loop = asyncio.get_running_loop()

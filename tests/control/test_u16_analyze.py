@@ -1,0 +1,130 @@
+"""U16: what `treadle analyze` says of a live run is what the store says."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from tests.control.asking import LONG
+from tests.control.living import ME, bash, ended, export, living, until
+from treadle.control.api import LiveService
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.events import Event, JobCancelled, JobFinished, JobStarted, JobSubmitted
+from treadle.reports.recorder import Recorder
+from treadle.sim.experiment import record_step
+from treadle.store.rows import JobFilter
+from treadle.study.analysis import Analysis, analyse
+from treadle.study.analysis_document import _best
+from treadle.study.guidelines import Effect
+from treadle.study.record import replayed
+from treadle.study.spells import PolicyFrom, in_turn
+from treadle.testing.builders import job, scheduler
+from treadle.wire.jobs import State
+from treadle.wire.machine import PolicyChange
+
+FLAKY = 'test "$TREADLE_ATTEMPT" -ge 2 || { echo "NCCL error: unhandled system error"; exit 1; }'
+WORDS = {
+    State.SUCCEEDED: "finished",
+    State.FAILED: "failed",
+    State.TIMEOUT: "failed",
+    State.CANCELLED: "cancelled",
+}
+
+
+async def a_day(live: LiveService, folder: Path) -> None:
+    """Jobs that end in every way, under three policies."""
+    short = [(await live.submit(ME, bash("true", grace_s=0.2))).id for _ in range(6)]
+    failing = (await live.submit(ME, bash("exit 3", retries=0))).id
+    retried = (await live.submit(ME, bash(FLAKY, retries=3))).id
+    await ended(live, *short, failing, retried)
+    await live.set_policy(ME, PolicyChange(policy="fifo"))
+    # Some of these have ended by themselves before they are told to stop.
+    quick = [(await live.submit(ME, bash("sleep 0.05", grace_s=0.2))).id for _ in range(8)]
+    await until(live, *State, jobs=tuple(quick))
+    long = [(await live.submit(ME, bash(LONG, grace_s=0.2))).id for _ in range(6)]
+    await until(live, State.RUNNING, jobs=tuple(long[:1]))
+    await live.set_policy(ME, PolicyChange(policy="afs"))
+    await live.set_policy(ME, PolicyChange(policy="afs"))
+    for view in (await live.jobs(limit=100)).jobs:
+        await live.cancel(ME, view.id)
+    timed = (await live.submit(ME, bash(LONG, time_limit_s=0.2, grace_s=0.2))).id
+    await ended(live, *quick, *long, timed)
+    await export(live, folder / "live.journal")
+
+
+def analysed(folder: Path) -> tuple[Analysis, Counter[str]]:
+    async def story() -> Counter[str]:
+        async with living(folder, slots=2) as live:
+            await a_day(live, folder)
+            rows = live.context.store.jobs(JobFilter(), limit=1000)
+            return Counter(WORDS[State(row.state)] for row in rows)
+
+    stored = asyncio.run(asyncio.wait_for(story(), 60))
+    return analyse(replayed(folder / "live.journal", lambda: 0.0)), stored
+
+
+def test_u16_a_live_run_is_counted_as_the_store_counts_it(tmp_path: Path) -> None:
+    analysis, stored = analysed(tmp_path)
+    assert {end.status: end.jobs for end in analysis.ends} == stored
+    waiting = analysis.waits[0].causes_s
+    assert waiting is not None
+    assert waiting["fragmentation"] == 0.0, "one node, and every job asks for one device"
+    assert all(seconds >= 0.0 for seconds in waiting.values())
+    assert analysis.usage.in_use is not None
+    assert analysis.usage.in_use <= 1.0
+    assert analysis.usage.progress is None, "how much work jobs did is an estimate here"
+    assert [spell.policy for spell in analysis.spells] == ["backfill", "fifo", "afs"]
+    assert analysis.how == "replayed from a journal, under 3 policies in turn"
+    for word in ("finished", "failed", "cancelled"):
+        assert sum(getattr(spell, word) for spell in analysis.spells) == stored[word]
+    assert sum(spell.submitted for spell in analysis.spells) == stored.total()
+    assert sum(spell.gpu_h for spell in analysis.spells) - analysis.usage.gpu_h < 1e-9
+
+
+def test_u16_a_job_that_finishes_after_the_order_to_stop_it_is_finished() -> None:
+    """1. It is cancelled and ordered to stop. 2. Its end by itself is reported."""
+    books, recorder = scheduler(cluster="1x1"), Recorder()
+    here = Allocation((Device(books.cluster.nodes[0].name, 0),))
+    steps: list[tuple[float, list[Event], list[Action]]] = [
+        (0.0, [JobSubmitted(job("a"))], [Start(0, "a", here)]),
+        (1.0, [JobStarted("a", 0, 0.0, 1.0)], []),
+        (2.0, [JobCancelled("a")], [Stop(1, "a")]),
+        (3.0, [JobFinished("a", 0)], []),
+    ]
+    for now, events, actions in steps:
+        books.replay(events, actions, now, wake_at=None)
+        record_step(recorder, now, events, actions, books, {})
+    assert recorder.histories["a"].status == "finished"
+    assert recorder.histories["a"].ended_at == 3.0
+
+
+def test_u16_a_pause_before_a_retry_is_no_fragmentation() -> None:
+    recorder = Recorder()
+    recorder.step(0.0, [JobSubmitted(job("a", size=2))], [], free=4, room=4)
+    recorder.step(10.0, [], [], free=4, room=1)
+    recorder.step(15.0, [], [], free=1, room=1)
+    recorder.close(16.0)
+    assert recorder.wait_s == {("order", 2): 10.0, ("fragmentation", 2): 5.0, ("devices", 2): 1.0}
+
+
+def test_u16_causes_never_exceed_the_wait_also_if_held_jobs_do_not_fit() -> None:
+    recorder = Recorder()
+    recorder.step(0.0, [JobSubmitted(job("a"))], [], free=2, room=2, unfit={1: 3}, held_back={})
+    recorder.close(10.0)
+    assert recorder.wait_s == {("devices", 1): 10.0}
+
+
+def test_u16_a_policy_that_replaces_itself_is_one_spell() -> None:
+    changes = [PolicyFrom(0.0, "a"), PolicyFrom(1.0, "a"), PolicyFrom(2.0, "b")]
+    changes += [PolicyFrom(2.0, "c"), PolicyFrom(3.0, "a")]
+    assert in_turn(changes) == [PolicyFrom(0.0, "a"), PolicyFrom(2.0, "c"), PolicyFrom(3.0, "a")]
+
+
+def test_u16_savings_that_cannot_be_computed_are_unknown() -> None:
+    def effect(name: str, completion_s: float | None) -> Effect:
+        return Effect("placing", name, "fifo", 0, completion_s, None, None, 0.0, 0.0, 0, 0.0)
+
+    nothing = [effect("none of them", None), effect("defragmentation", None)]
+    tile = _best("Completion saved", nothing, lambda one: one.completion_mean_s)
+    assert (tile.value, tile.note) == ("unknown", "the simulations do not say")
