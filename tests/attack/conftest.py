@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ class Machine:
 
     def asks(
         self, user: User, method: str, path: str, body: object = None, token: str | None = None
-    ) -> tuple[int, dict[str, object]]:
+    ) -> tuple[int, Any]:
         code = f"result = ask({method!r}, {path!r}, {body!r}, {token!r})"
         status, answer = user.does(code, socket=self.daemon.socket)
         return status, answer
