@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TESTS = Path(__file__).parent
 # Folders and files of one kind, by the beginning of their path.
 KINDS = {
+    "attack/": "engine",
     "cli/test_cli_demo.py": "engine",
     "cli/test_cli_live_story.py": "engine",
     "control/test_crash.py": "engine",

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from tests.server.running import Running, running
+from tests.server.tls import certificate_files
 from treadle.client import Client
 from treadle.server import access
 from treadle.server.app import create_app, offered
@@ -74,9 +75,12 @@ PARAMETERS: dict[str, dict[str, str]] = {"DELETE /tokens": {"user": "zoe"}}
 PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running() as found:
+@pytest.fixture(scope="module", params=["http", "tls"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    tls = certificate_files(tmp_path_factory.mktemp("tls")) if request.param == "tls" else None
+    with running(tls=tls) as found:
         yield found
 
 

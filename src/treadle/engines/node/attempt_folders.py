@@ -142,7 +142,7 @@ class AttemptFolders:
             if re.fullmatch(r"[0-9a-f]{32}", text := path.read_text()):
                 return text
         fresh = uuid4().hex
-        replace(path, fresh.encode())
+        replace(path, fresh.encode(), mode=0o600)
         return fresh
 
 

@@ -112,20 +112,24 @@ def _check_user(launch: Launch) -> None:
 
 
 def _groups(launch: Launch) -> tuple[int | None, list[int]]:
-    """The group to run as and the supplementary groups; none if the user stays the daemon's."""
+    """The group to run as and the supplementary groups; none if the user stays the daemon's.
+
+    They are those that the user has now, not those of when the job was submitted. Name and id must
+    still belong together: either may be another user's by now.
+    """
     if launch.uid is None or launch.uid == os.geteuid():
         return launch.gid, []
     try:
-        entry = pwd.getpwuid(launch.uid)
+        entry = pwd.getpwnam(launch.user) if launch.user else pwd.getpwuid(launch.uid)
     except KeyError:
-        if launch.gid is None:
-            raise EngineError(
-                f"job {launch.job} is to run as user {launch.uid}, which does not exist here",
-                retryable=False,
-            ) from None
-        return launch.gid, [launch.gid]
-    gid = entry.pw_gid if launch.gid is None else launch.gid
-    return gid, os.getgrouplist(entry.pw_name, gid)
+        entry = None
+    if entry is None or entry.pw_uid != launch.uid:
+        raise EngineError(
+            f"job {launch.job} was submitted by {launch.user or 'a user'} with the user id "
+            f"{launch.uid}, and this machine has no such user now",
+            retryable=False,
+        )
+    return entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
 
 
 def _signal_number(launch: Launch) -> int:
