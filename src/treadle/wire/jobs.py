@@ -61,7 +61,8 @@ class JobRequest:
     time_limit_s: float | None = None  # of running, over all attempts
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
-    retries: int = 3  # at most; deterministic failures are not retried
+    # At most; failures that would repeat are never retried. None: 3, of transient failures only.
+    retries: int | None = None
     after: tuple[str, ...] = ()  # jobs that must end well first
     after_any: tuple[str, ...] = ()  # jobs that must end, however
     array: str = ""  # "0-99%8": a job for each number, at most 8 at once
@@ -184,13 +185,14 @@ class JobDetail:
     secrets: tuple[str, ...]  # names only
     time_limit_s: float | None
     grace_s: float
-    retries: int
+    retries: int  # at most
     after: tuple[str, ...]
     after_any: tuple[str, ...]
     code: Code | None
     attempts: tuple[AttemptView, ...]
     failure: FailureView | None = None
     ranks: int = 1  # of the newest attempt
+    retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,8 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
     ]
     limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)
     retries = several(detail.retries, "retry", "retries")
+    if detail.retries and not detail.retry_unknown:
+        retries += " of transient failures"
     return [
         ("command", command_text(view.command)),
         ("workdir", plain(detail.workdir)),

@@ -121,6 +121,7 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         time_limit_s=record.time_limit_s,
         grace_s=record.grace_s,
         retries=record.retries,
+        retry_unknown=record.retry_unknown,
         after=record.after,
         after_any=record.after_any,
         code=None

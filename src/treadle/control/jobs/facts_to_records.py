@@ -161,7 +161,9 @@ class Reducer:
         """An attempt is over. A repeated report changes nothing."""
         key = AttemptId(record.id, fact.attempt)
         attempt = self._jobs.open.get(key)
-        view = None if fact.verdict is None else _failure(fact, retried=False)
+        lost = self._scheduler.ended.get(record.id) is Phase.FAILED
+        failed = isinstance(fact.meaning, JobFailed)
+        view = _failure(fact, retried=failed and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
             row = closed(attempt, fact, view, at)
@@ -183,10 +185,9 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        if isinstance(fact.meaning, JobFailed):
+        if failed:
             record.failures += 1
-            lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-            record.failure = _failure(fact, retried=not (lost or record.cancelled))
+            record.failure = view
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
         keys = keys_of(record.owner, record.model, record.command)

@@ -26,6 +26,7 @@ PRIORITY_MAX = 1_000_000
 SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
 RETRIES_MAX = 100
+RETRIES = 3  # of transient failures, if the user does not say
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
@@ -149,7 +150,8 @@ def _record(
         model=request.model,
         sizes=sizes,
         priority=request.priority,
-        retries=request.retries,
+        retries=RETRIES if request.retries is None else request.retries,
+        retry_unknown=request.retries is not None,
         resumable=request.resumable,
         known=known.source != "nothing",
         code=None if request.code is None else replace(request.code, diff=""),
@@ -171,7 +173,8 @@ def _spec(
         tenant=request.tenant,
         guaranteed=request.guaranteed,
         priority=request.priority,
-        retries=request.retries,
+        retries=record.retries,
+        retry_unknown=record.retry_unknown,
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
         resumable=request.resumable,
@@ -257,7 +260,7 @@ def _check_numbers(request: JobRequest) -> None:
         raise InvalidInputError(
             f"priority is {request.priority}; expected {-PRIORITY_MAX} to {PRIORITY_MAX}"
         )
-    if not 0 <= request.retries <= RETRIES_MAX:
+    if request.retries is not None and not 0 <= request.retries <= RETRIES_MAX:
         raise InvalidInputError(f"retries is {request.retries}; expected 0 to {RETRIES_MAX}")
     if not 0 <= request.grace_s <= GRACE_MAX_S:
         raise InvalidInputError(
