@@ -41,6 +41,7 @@ class Code:
     dirty: bool = False
     diff: str = ""  # of tracked files against HEAD, cut at 1 MiB
     cut: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)  # of the command: path -> SHA-256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,7 @@ class AttemptView:
     code: int | None = None  # exit status as shells write it: 128 + n for a signal
     told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
     failure: FailureView | None = None
+    changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

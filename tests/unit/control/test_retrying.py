@@ -12,7 +12,7 @@ def _runs_of(tmp_path: Path, *command: str, **fields: object) -> tuple[int, bool
     found: list[tuple[int, bool]] = []
 
     async def story(here: Bench) -> None:
-        job = await here.submit(*command, **fields)
+        job = await here.submit(*command, **fields)  # type: ignore[arg-type]
         await here.reached(job, State.FAILED)
         detail = here.live.job(job)
         retried = [run.failure.retried for run in detail.attempts if run.failure]

@@ -21,7 +21,7 @@ from treadle.cli.live.why import estimate_text
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
-from treadle.client.gitstate import git_state
+from treadle.client.gitstate import code_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
@@ -131,7 +131,7 @@ def job_request(
     request = complete(draft, os.environ, workdir=present_folder())
     if not remote() and not os.path.isdir(request.workdir):  # noqa: PTH112  (it never raises)
         raise InvalidInputError(f"workdir {plain(request.workdir)} is not a folder")
-    return replace(request, code=git_state(request.workdir) if git else None)
+    return replace(request, code=code_state(request.workdir, request.command, git=git))
 
 
 def _is_yaml(path: str) -> bool:

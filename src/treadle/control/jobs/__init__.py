@@ -1,5 +1,6 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
+from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
@@ -34,6 +35,7 @@ __all__ = [
     "NODES",
     "SECONDS_MAX",
     "USER",
+    "CodeCheck",
     "Diffs",
     "EndCompletion",
     "Fact",

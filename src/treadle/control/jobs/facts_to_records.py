@@ -7,7 +7,7 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.attempts import called_off, closed, moved, opened, started
+from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.learning import JobLearner, keys_of
@@ -30,6 +30,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
+    CodeChanged,
     DependenciesDropped,
     DependencyBroken,
     JobAccepted,
@@ -110,6 +111,10 @@ class Reducer:
                 self._progressed(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, at)
+            case CodeChanged():
+                attempt = self._jobs.open.get(AttemptId(record.id, fact.attempt))
+                if attempt is not None:
+                    self._jobs.put_attempt(changed(attempt, fact.changes))
             case _:
                 _asked(record, fact)
 

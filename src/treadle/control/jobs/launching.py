@@ -11,7 +11,7 @@ from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
-from treadle.core.launch import Launch
+from treadle.core.launch import AttemptId, Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
 from treadle.store.seal import Seal
@@ -53,6 +53,7 @@ class Launcher:
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         record = self._jobs.records[job]
+        self._check_code(record, record.launched[action])
         mode, count = record.ranks, len(allocation.devices)
         launcher = mode == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
@@ -85,6 +86,12 @@ class Launcher:
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
+
+    def _check_code(self, record: JobRecord, attempt: int) -> None:
+        """Compare the code with what was submitted, unless the attempt runs already."""
+        row = self._jobs.open.get(AttemptId(record.id, attempt))
+        if row is not None and row.started_at is None:
+            self._ends.code.begin(record, attempt)
 
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {
