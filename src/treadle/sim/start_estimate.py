@@ -5,7 +5,7 @@ times are the current estimates, multiplied by `stretch` because they are uncert
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,6 +18,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.sim.engine import Running, SimulatedEngine
 from treadle.sim.run import Simulation
 
+ENDLESS = 1e9  # factor on the remaining time of a job whose length is not known
 OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
 
 
@@ -25,12 +26,19 @@ class LiveStateEngine(SimulatedEngine):
     """A simulated engine that starts with the jobs of a scheduler's state."""
 
     def __init__(
-        self, scheduler: Scheduler, truth: PerformanceModel, *, now: float, stretch: float = 1.0
+        self,
+        scheduler: Scheduler,
+        truth: PerformanceModel,
+        *,
+        now: float,
+        stretch: float = 1.0,
+        endless: Collection[JobId] = (),
     ) -> None:
+        """endless: jobs of unknown length, which are assumed not to end."""
         super().__init__((), truth)
         self._now = now
         for job in scheduler.jobs.values():
-            self._take_over(job, now, stretch)
+            self._take_over(job, now, ENDLESS if job.id in endless else stretch)
         for run in self._runs.values():
             if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)
@@ -66,12 +74,13 @@ def starts_in(
     *,
     now: float,
     stretch: float,
+    endless: Collection[JobId] = (),
     horizon_s: float,
     steps_max: int,
 ) -> float | None:
     """Seconds until the waiting job would start; None if beyond the horizon or the step limit."""
     twin = scheduler.fork()
-    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch)
+    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch, endless=endless)
     started_at = inf
     steps = 0
 
