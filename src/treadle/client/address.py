@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from treadle.client.contexts import VARIABLE, ServerContext, chosen
 from treadle.core.errors import InvalidInputError
 
 SHARED_SOCKET = Path("/run/treadle/treadle.sock")
@@ -27,10 +28,15 @@ class Address(NamedTuple):
 
 
 def find_address(given: str | None = None, env: Mapping[str, str] = os.environ) -> Address:
-    """The address given, else TREADLE_URL, else the socket where `treadle up` listens by
-    default."""
-    text = given or env.get("TREADLE_URL", "")
-    return read_address(text) if text else Address(str(default_socket(env)), "")
+    """The address given, else TREADLE_URL, else the context in use, else the socket where
+    `treadle up` listens by default."""
+    text = given or ("" if env.get(VARIABLE) else env.get("TREADLE_URL", ""))
+    if text:
+        return read_address(text)
+    context = chosen(env)
+    return (
+        Address(str(default_socket(env)), "") if context is None else read_address(context[1].url)
+    )
 
 
 def read_address(text: str) -> Address:
@@ -65,10 +71,19 @@ def find_token(
     On a Unix socket the file is not used: the kernel says who asks, and a token that was made for
     another server would only be refused.
     """
-    token = given or env.get("TREADLE_TOKEN") or (None if address.socket else _kept_token(env))
+    token = given or env.get("TREADLE_TOKEN")
+    if not token and (context := chosen(env)) is not None and _is_for(context[1], address):
+        token = context[1].token or None
+    elif not token and not address.socket:
+        token = _kept_token(env)
     if token is not None and not (token.isascii() and token.isprintable()):
         raise InvalidInputError("the token has characters that no token has; copy it again")
     return token
+
+
+def _is_for(context: ServerContext, address: Address) -> bool:
+    """A token is sent to the server that it belongs to, and to no other."""
+    return read_address(context.url) == address
 
 
 def _kept_token(env: Mapping[str, str]) -> str | None:

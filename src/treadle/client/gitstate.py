@@ -83,11 +83,13 @@ def _digest(path: str) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         known = os.fstat(descriptor)
         if not stat.S_ISREG(known.st_mode) or known.st_size > FILE_BYTES_MAX:
-            return ""
-        try:
+            return ""  # a folder, a device, or data
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             return hashlib.sha256(file.read(FILE_BYTES_MAX + 1)).hexdigest()
-        except OSError:
-            return ""
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)

@@ -19,6 +19,7 @@ Cause = Literal[
     "fair share",
     "order",
     "rank",
+    "settling",
     "held",
     "starting",
     "running",

@@ -226,6 +226,8 @@ class JobChange:
     priority: int | None = None
     time_limit_s: float | None = None
     name: str | None = None
+    devices: str | None = None  # only while it waits, as the next
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,7 +166,12 @@ def session() -> Session:
 
 
 def remote() -> bool:
-    """Whether TREADLE_URL names a server; then no daemon is started here."""
+    """Whether TREADLE_URL or a context names a server; then no daemon is started here."""
+    from treadle.client.contexts import chosen  # noqa: PLC0415
+
+    context = chosen()
+    if context is not None:
+        return not context[1].url.startswith("unix:")
     return bool(os.environ.get("TREADLE_URL"))
 
 

@@ -83,12 +83,7 @@ def submit(
     """
     here = session()
     request = job_request(context, source, file, git=not no_git)
-    _reach(here)
-    request = replace(
-        request,
-        after=tuple(jobs_before(here, word) for word in request.after),
-        after_any=tuple(jobs_before(here, word) for word in request.after_any),
-    )
+    request = _resolved(here, request)
     if dry_run:
         answer = here.client.dry_run(request)
         if as_json:
@@ -109,6 +104,21 @@ def submit(
     if attach:
         return _attach(here, made)
     return _wait(here, made, quiet=quiet or as_json) if wait_ else 0
+
+
+def send(here: Session, request: JobRequest) -> Submitted:
+    """Submit a request; starts the daemon if none runs."""
+    return _send(here, _resolved(here, request))
+
+
+def _resolved(here: Session, request: JobRequest) -> JobRequest:
+    """The request with ids instead of the names of jobs that it starts after."""
+    _reach(here)
+    return replace(
+        request,
+        after=tuple(jobs_before(here, word) for word in request.after),
+        after_any=tuple(jobs_before(here, word) for word in request.after_any),
+    )
 
 
 def job_request(

@@ -12,12 +12,12 @@ import msgspec
 from treadle.control.api.accounts import may_touch, person
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
+from treadle.control.api.job_changes import facts_of
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
 from treadle.control.api.views import job_view, listed
 from treadle.control.jobs import (
     DEPENDENCY,
-    SECONDS_MAX,
     USER,
     Fact,
     JobRecord,
@@ -29,11 +29,11 @@ from treadle.control.jobs import (
 from treadle.control.loop import Rider, on_disk, wall
 from treadle.core.actions import Stop
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted, JobUpdated
+from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
-from treadle.journal.facts import DependenciesDropped, JobEdited
+from treadle.journal.facts import DependenciesDropped
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, KeyRow
 from treadle.wire.jobs import DryRun, JobChange, JobRequest, JobView, State, Submitted
@@ -229,16 +229,7 @@ class Commands:
             raise ConflictError(f"job {record.id} has ended and cannot be changed")
         if change.priority is not None and change.priority > row.spec.priority:
             self._check_priority(who, change.priority)
-        if change.name is not None and not (
-            0 < len(change.name) <= 128 and change.name.isprintable()
-        ):
-            raise InvalidRequestError("name must be 1 to 128 printable characters")
-        if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
-            raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-        facts: list[Fact] = [JobEdited(record.id, change.name, change.time_limit_s)]
-        if change.priority is not None:
-            spec = replace(self._context.inbox.newest_spec(row), priority=change.priority)
-            facts.append(JobUpdated(spec))
+        facts = facts_of(self._context, record, row, change)
         await self._settled(self._told(facts, Batch()))
         return job_view(self._context, record)
 

@@ -7,7 +7,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
 from treadle.control.api.queue_order import positions
 from treadle.control.api.why_waiting import ENDING, brief, reason
-from treadle.control.jobs import JobRecord, attempt_of
+from treadle.control.jobs import JobRecord, attempt_of, rank_count
 from treadle.core.job import Job
 from treadle.wire.jobs import JobDetail, JobView, State
 
@@ -129,5 +129,5 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         else replace(record.code, diff=context.diffs.read(record.diff)),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
-        ranks=record.size or 1,
+        ranks=rank_count(record, record.size or 1),
     )

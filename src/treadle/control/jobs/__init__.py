@@ -6,7 +6,7 @@ from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
 from treadle.control.jobs.job_table import JobTable
-from treadle.control.jobs.launching import Launcher
+from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
     FIRST_NODES,
@@ -20,7 +20,9 @@ from treadle.control.jobs.recovery import (
 )
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import (
+    NAME_MAX,
     SECONDS_MAX,
+    TENANT,
     Person,
     Submission,
     check_fits,
@@ -32,8 +34,10 @@ __all__ = [
     "ARRAY",
     "DEPENDENCY",
     "FIRST_NODES",
+    "NAME_MAX",
     "NODES",
     "SECONDS_MAX",
+    "TENANT",
     "USER",
     "CodeCheck",
     "Diffs",
@@ -58,6 +62,7 @@ __all__ = [
     "nodes_at_start",
     "nodes_of",
     "prepare",
+    "rank_count",
     "record_of",
     "restore",
     "row_of",

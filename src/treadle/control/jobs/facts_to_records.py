@@ -266,7 +266,8 @@ def _asked(record: JobRecord, fact: Fact) -> None:
     """What users change, or what follows from other jobs."""
     match fact:
         case JobUpdated():
-            record.priority = fact.spec.priority
+            record.priority, record.tenant = fact.spec.priority, fact.spec.tenant
+            record.sizes = fact.spec.sizes
         case JobEdited():
             record.name = fact.name or record.name
             record.time_limit_s = fact.time_limit_s or record.time_limit_s

@@ -54,8 +54,7 @@ class Launcher:
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         record = self._jobs.records[job]
         self._check_code(record, record.launched[action])
-        mode, count = record.ranks, len(allocation.devices)
-        launcher = mode == "auto" and _is_launcher(record.command)
+        launcher = record.ranks == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
         ran_s, safe = record.ran_s, record.safe
         if (ended := self._pending_end(job)) is not None:
@@ -65,7 +64,7 @@ class Launcher:
         if record.time_limit_s is not None:
             left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
-        ranks = 1 if launcher or mode == "one" else count
+        ranks = rank_count(record, len(allocation.devices))
         slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
@@ -133,6 +132,12 @@ class Launcher:
         sealed = self._jobs.sealed.get(record.id)
         token = {"TREADLE_JOB_TOKEN": self._token(record.id)}
         return {**(self._seal.unseal(sealed) if sealed else {}), **token}
+
+
+def rank_count(record: JobRecord, devices: int) -> int:
+    """How many processes the job has on so many devices."""
+    one = record.ranks == "one" or (record.ranks == "auto" and _is_launcher(record.command))
+    return 1 if one else devices
 
 
 def _is_launcher(command: tuple[str, ...]) -> bool:

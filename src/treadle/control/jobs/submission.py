@@ -31,7 +31,7 @@ CODE_FILES_MAX = 64
 PATH_MAX = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
+TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
 
 class Person(NamedTuple):
@@ -203,7 +203,7 @@ def checked(request: JobRequest) -> None:
         raise InvalidInputError(
             f'workdir is {shown(request.workdir)}; expected a path without ".."'
         )
-    if not _TENANT.fullmatch(request.tenant):
+    if not TENANT.fullmatch(request.tenant):
         raise InvalidInputError(
             f"tenant is {shown(request.tenant)}; expected up to 64 letters, digits and _.@-"
         )

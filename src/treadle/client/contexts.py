@@ -1,0 +1,131 @@
+"""Named servers of a user: `contexts.json` in the configuration folder, readable by them alone.
+
+    {"current": "lab", "contexts": {"lab": {"url": "https://lab:8443", "token": "...",
+                                            "fingerprint": "sha256:..."}}}
+
+A token belongs to its context and is sent to no other server. `treadle login` writes here too.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean
+from treadle.files import replace as replace_file
+
+FILE = "contexts.json"
+BYTES_MAX = 1 << 20
+CONTEXTS_MAX = 1000
+VARIABLE = "TREADLE_CONTEXT"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    url: str
+    token: str = ""
+    fingerprint: str = ""  # of the certificate that the server must show
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What the file holds."""
+
+    current: str = ""  # empty: this machine
+    known: Mapping[str, ServerContext] = field(default_factory=dict)
+
+    def named(self, name: str) -> ServerContext:
+        """Raises if there is none of that name."""
+        if name not in self.known:
+            hint = did_you_mean(name, self.known)
+            raise InvalidInputError(
+                f"there is no context {name!r}{hint}"
+                if hint
+                else f"there is no context {name!r}; treadle context add {name} URL makes one"
+            )
+        return self.known[name]
+
+    def adding(self, name: str, context: ServerContext) -> "Contexts":
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"a context's name is up to 64 letters, digits and _.@-, not {name!r}"
+            )
+        if len(self.known) >= CONTEXTS_MAX and name not in self.known:
+            raise InvalidInputError(f"there are {CONTEXTS_MAX} contexts already; remove some")
+        return replace(self, known={**self.known, name: context})
+
+    def removing(self, name: str) -> "Contexts":
+        self.named(name)
+        left = {other: context for other, context in self.known.items() if other != name}
+        return Contexts("" if self.current == name else self.current, left)
+
+    def using(self, name: str) -> "Contexts":
+        """The context to use from now on; empty for this machine."""
+        if name:
+            self.named(name)
+        return replace(self, current=name)
+
+
+def contexts_file(env: Mapping[str, str] = os.environ) -> Path:
+    home = env.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "treadle" / FILE
+
+
+def read_contexts(env: Mapping[str, str] = os.environ) -> Contexts:
+    """What is saved; nothing if there is no file."""
+    path = contexts_file(env)
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX)
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts()
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        saved = json.loads(content)
+        known = {
+            str(name): ServerContext(
+                str(each["url"]), str(each.get("token", "")), str(each.get("fingerprint", ""))
+            )
+            for name, each in saved["contexts"].items()
+        }
+        current = str(saved.get("current") or "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InvalidInputError(f"{path} is damaged; correct it or remove it") from None
+    return Contexts(current if current in known else "", known)
+
+
+def write_contexts(contexts: Contexts, env: Mapping[str, str] = os.environ) -> None:
+    path = contexts_file(env)
+    saved = {
+        "current": contexts.current,
+        "contexts": {
+            name: {key: value for key, value in asdict(context).items() if value}
+            for name, context in contexts.known.items()
+        },
+    }
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(path, (json.dumps(saved, indent=1) + "\n").encode(), mode=0o600, sync=True)
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def chosen(env: Mapping[str, str] = os.environ) -> tuple[str, ServerContext] | None:
+    """The context in use: TREADLE_CONTEXT, else the current one; None for this machine.
+
+    TREADLE_URL and TREADLE_SOCKET name a server themselves, and come first.
+    """
+    name = env.get(VARIABLE, "")
+    if not name and (env.get("TREADLE_URL") or env.get("TREADLE_SOCKET")):
+        return None
+    found = read_contexts(env)
+    name = name or found.current
+    return (name, found.named(name)) if name and name != LOCAL else None
+
+
+LOCAL = "local"  # the name of this machine, which needs no entry
