@@ -95,6 +95,7 @@ _KINDS: Mapping[str, type] = {
         events.DeviceOpened,
         facts.JobAccepted,
         facts.JobEdited,
+        facts.CodeChanged,
         facts.DependencyBroken,
         facts.DependenciesDropped,
         actions.Start,

@@ -43,4 +43,13 @@ class DependenciesDropped:
     job: JobId
 
 
-RecordFact = JobAccepted | JobEdited | DependencyBroken | DependenciesDropped
+@dataclass(frozen=True, slots=True)
+class CodeChanged:
+    """An attempt was launched with other code than was submitted."""
+
+    job: JobId
+    attempt: int
+    changes: tuple[str, ...]  # a sentence each
+
+
+RecordFact = JobAccepted | JobEdited | DependencyBroken | DependenciesDropped | CodeChanged

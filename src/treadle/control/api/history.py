@@ -177,6 +177,9 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
         facts["count"] = devices(len(names))
+    changes = body.get("changes")
+    if isinstance(changes, list):
+        facts["changes"] = "; ".join(changes)
     device = body.get("device")
     if isinstance(device, list):
         facts["device"] = f"{device[0]}:{device[1]}"
@@ -201,6 +204,7 @@ _SENTENCES = {
     "JobUpdated": "job {job} was updated",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
+    "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
     "DependencyBroken": "job {job} can never start: {reason}",
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobStarted": "job {job} runs",

@@ -1,6 +1,8 @@
 """The rows of attempts: ordered, started, ended, or called off before anything ran."""
 
-from treadle.control.jobs.records import JobRecord, attempt_body
+from dataclasses import replace
+
+from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
 from treadle.store.rows import AttemptRow
@@ -29,13 +31,19 @@ def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
 
 
 def started(row: AttemptRow, at: float) -> AttemptRow:
-    view = AttemptView(number=row.number, devices=row.devices, started_at=at)
+    view = replace(attempt_of(row.body), started_at=at)
     return row._replace(started_at=at, body=attempt_body(view))
+
+
+def changed(row: AttemptRow, changes: tuple[str, ...]) -> AttemptRow:
+    """An attempt that runs other code than was submitted."""
+    view = replace(attempt_of(row.body), changed=changes)
+    return row._replace(body=attempt_body(view))
 
 
 def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
     """An attempt that changed its devices without a restart."""
-    view = AttemptView(number=row.number, devices=devices, started_at=row.started_at or 0.0)
+    view = replace(attempt_of(row.body), devices=devices, started_at=row.started_at or 0.0)
     return row._replace(devices=devices, body=attempt_body(view))
 
 
@@ -57,6 +65,7 @@ def closed(
         told=ended.how.shown,
         failure=failure,
         memory_peak_gib=ended.memory_peak_gib,
+        changed=ended.changed or attempt_of(row.body).changed,
     )
     return row._replace(
         busy=ended.busy,

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, output_tail
@@ -46,6 +47,7 @@ class EndCompletion:
         rules: RuleTable,
         clock: Clock,
         wall: Callable[[], float],
+        code: CodeCheck,
     ) -> None:
         self._jobs = jobs
         self._learner = learner
@@ -54,6 +56,7 @@ class EndCompletion:
         self._rules = rules
         self._clock = clock
         self._wall = wall
+        self.code = code
 
     async def complete(
         self, ended: AttemptEnded, earlier: Sequence[Event | RecordFact] = ()
@@ -88,6 +91,7 @@ class EndCompletion:
             verdict=None if verdict is None else _plain(verdict),
             progress=None if fresh or not newest else self._heard(ended),
             busy=self._learner.device_use.mean(attempt),
+            changed=await self.code.changes(ended.job, ended.attempt),
         )
 
     def expected(self, ended: AttemptEnded) -> tuple[float, float]:

@@ -7,7 +7,7 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.attempts import called_off, closed, moved, opened, started
+from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.learning import JobLearner, keys_of
@@ -30,6 +30,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
+    CodeChanged,
     DependenciesDropped,
     DependencyBroken,
     JobAccepted,
@@ -110,6 +111,10 @@ class Reducer:
                 self._progressed(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, at)
+            case CodeChanged():
+                attempt = self._jobs.open.get(AttemptId(record.id, fact.attempt))
+                if attempt is not None:
+                    self._jobs.put_attempt(changed(attempt, fact.changes))
             case _:
                 _asked(record, fact)
 
@@ -161,7 +166,9 @@ class Reducer:
         """An attempt is over. A repeated report changes nothing."""
         key = AttemptId(record.id, fact.attempt)
         attempt = self._jobs.open.get(key)
-        view = None if fact.verdict is None else _failure(fact, retried=False)
+        lost = self._scheduler.ended.get(record.id) is Phase.FAILED
+        failed = isinstance(fact.meaning, JobFailed)
+        view = _failure(fact, retried=failed and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
             row = closed(attempt, fact, view, at)
@@ -183,10 +190,9 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        if isinstance(fact.meaning, JobFailed):
+        if failed:
             record.failures += 1
-            lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-            record.failure = _failure(fact, retried=not (lost or record.cancelled))
+            record.failure = view
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
         keys = keys_of(record.owner, record.model, record.command)
@@ -260,7 +266,8 @@ def _asked(record: JobRecord, fact: Fact) -> None:
     """What users change, or what follows from other jobs."""
     match fact:
         case JobUpdated():
-            record.priority = fact.spec.priority
+            record.priority, record.tenant = fact.spec.priority, fact.spec.tenant
+            record.sizes = fact.spec.sizes
         case JobEdited():
             record.name = fact.name or record.name
             record.time_limit_s = fact.time_limit_s or record.time_limit_s

@@ -11,7 +11,7 @@ from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
-from treadle.core.launch import Launch
+from treadle.core.launch import AttemptId, Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
 from treadle.store.seal import Seal
@@ -53,8 +53,8 @@ class Launcher:
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         record = self._jobs.records[job]
-        mode, count = record.ranks, len(allocation.devices)
-        launcher = mode == "auto" and _is_launcher(record.command)
+        self._check_code(record, record.launched[action])
+        launcher = record.ranks == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
         ran_s, safe = record.ran_s, record.safe
         if (ended := self._pending_end(job)) is not None:
@@ -64,7 +64,7 @@ class Launcher:
         if record.time_limit_s is not None:
             left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
-        ranks = 1 if launcher or mode == "one" else count
+        ranks = rank_count(record, len(allocation.devices))
         slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
@@ -87,6 +87,12 @@ class Launcher:
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
+
+    def _check_code(self, record: JobRecord, attempt: int) -> None:
+        """Compare the code with what was submitted, unless the attempt runs already."""
+        row = self._jobs.open.get(AttemptId(record.id, attempt))
+        if row is not None and row.started_at is None:
+            self._ends.code.begin(record, attempt)
 
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {
@@ -132,6 +138,12 @@ class Launcher:
         sealed = self._jobs.sealed.get(record.id)
         token = {"TREADLE_JOB_TOKEN": self._token(record.id)}
         return {**(self._seal.unseal(sealed) if sealed else {}), **token}
+
+
+def rank_count(record: JobRecord, devices: int) -> int:
+    """How many processes the job has on so many devices."""
+    one = record.ranks == "one" or (record.ranks == "auto" and _is_launcher(record.command))
+    return 1 if one else devices
 
 
 def _is_launcher(command: tuple[str, ...]) -> bool:

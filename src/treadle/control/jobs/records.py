@@ -52,6 +52,7 @@ class JobRecord:
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
     retries: int = 0
+    retry_unknown: bool = False  # also failures that no rule knows
     resumable: bool = False
     known: bool = False  # there is an estimate of its length
     code: Code | None = None  # but for its difference, which is kept apart
