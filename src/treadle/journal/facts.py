@@ -43,4 +43,11 @@ class DependenciesDropped:
     job: JobId
 
 
-RecordFact = JobAccepted | JobEdited | DependencyBroken | DependenciesDropped
+@dataclass(frozen=True, slots=True)
+class ControllerBegan:
+    """A controller began. Nonces of attempts are made from its run id, which is random."""
+
+    run: str
+
+
+RecordFact = ControllerBegan | JobAccepted | JobEdited | DependencyBroken | DependenciesDropped

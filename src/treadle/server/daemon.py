@@ -6,6 +6,7 @@ import grp
 import logging
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.errors import InvalidInputError
 from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.server.run import Doors, serving
-from treadle.store.store import Store
+from treadle.store.address import shown
+from treadle.store.bond import bond, default_store, folder_lock
+from treadle.store.deadline import Deadline
+from treadle.store.store import LOCK_WAIT_S, Store
 
 logger = logging.getLogger("treadle")
 
@@ -38,12 +42,29 @@ class DaemonSettings:
     admins: tuple[str, ...] = ()
 
 
-async def run_daemon(settings: DaemonSettings) -> None:
-    """Serve until asked to stop, by the API or by a signal; jobs keep running."""
+async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None = None) -> None:
+    """Serve until asked to stop, by the API or by a signal; jobs keep running.
+
+    ready: called once it serves.
+    """
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
-    store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
+    url = settings.store or default_store(settings.state)
+    # Held until this process ends: two daemons in one folder would stop each other's jobs.
+    lock = folder_lock(settings.state, store=shown(url))
+    lock.take(str(settings.state), Deadline(LOCK_WAIT_S))
     try:
+        await _run(url, live_settings, doors, ready)
+    finally:
+        lock.release()
+
+
+async def _run(
+    url: str, live_settings: LiveSettings, doors: Doors, ready: Callable[[], None] | None
+) -> None:
+    store = Store.open(url)
+    try:
+        bond(store, live_settings.root)
         live = LiveService(store, live_settings)
     except BaseException:
         store.close()
@@ -55,6 +76,8 @@ async def run_daemon(settings: DaemonSettings) -> None:
             live.listening(bound.url)
             await live.begin()
             logger.info("up: %s", live.status())
+            if ready is not None:
+                ready()
             await live.stopped.wait()
     finally:
         await live.close()

@@ -24,7 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0002"  # the newest one that this Treadle knows
+REVISION = "0003"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
 NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
@@ -138,6 +138,7 @@ attempts = Table(
     Column("busy", Double),
     Column("failed", Boolean, nullable=False),
     Column("body", BodyText, nullable=False),
+    Column("nonce", _words(), nullable=False, server_default=""),
     # The length of `devices`, for sums of device time.
     Column("device_count", BigInteger, nullable=False),
     Index("attempts_by_end", "ended_at"),

@@ -12,7 +12,7 @@ from sqlalchemy import Executable, bindparam, delete, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnectionError
 
-from treadle.store import queries, schema
+from treadle.store import identity, queries, schema
 from treadle.store.address import backend_of
 from treadle.store.backend import Backend
 from treadle.store.check import findable
@@ -79,6 +79,16 @@ class Store:
         """The database: "sqlite" or "postgresql"."""
         return self._backend.kind
 
+    @property
+    def identity(self) -> str:
+        """The store's own id, made with it. A copy or a restored backup has the same."""
+        return self._writer.identity
+
+    @property
+    def name(self) -> str:
+        """Where it is, without a password."""
+        return self._backend.name
+
     def close(self) -> None:
         """Release the store for the next controller; a second call does nothing."""
         if not self._closed:
@@ -143,6 +153,10 @@ class Store:
     def attempts(self, job: str) -> list[AttemptRow]:
         return [AttemptRow._make(row) for row in self._rows(queries.attempts(job), job)]
 
+    def attempt(self, job: str, number: int) -> AttemptRow | None:
+        rows = self._rows(queries.attempt(job, number), job)
+        return AttemptRow._make(rows[0]) if rows else None
+
     def open_attempts(self) -> list[AttemptRow]:
         """Attempts that have not ended, in the order of the actions that started them."""
         return [AttemptRow._make(row) for row in self._rows(queries.open_attempts())]
@@ -180,7 +194,10 @@ class Store:
     # -- settings, profiles, keys and tokens
 
     def settings(self) -> dict[str, str]:
-        return {row[0]: row[1] for row in self._rows(select(schema.settings))}
+        """How the controller runs; who the store is has keys of its own."""
+        table = schema.settings
+        query = select(table).where(table.c.key.not_like(f"{identity.PREFIX}%"))
+        return {row[0]: row[1] for row in self._rows(query)}
 
     def setting(self, key: str) -> str | None:
         query = select(schema.settings.c.value).where(schema.settings.c.key == key)

@@ -179,8 +179,8 @@ class SimulatedWorld:
         """None: progress is reported by JobProgressed."""
         return ()
 
-    def checkpoints(self, job: JobId) -> str:
-        return f"/simulated/checkpoints/{job}"
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return f"/simulated/checkpoints/{job}-{submission}"
 
     async def close(self) -> None:
         """Leave; the simulation stands still until another engine drives it."""

@@ -4,7 +4,7 @@ import os
 import pwd
 from collections.abc import Iterable
 
-from treadle.control.api.tokens import digest, fresh, is_persons, job_of
+from treadle.control.api.tokens import digest, fresh, is_job_token, is_persons, job_named
 from treadle.control.jobs import JobRecord, JobTable, Person
 from treadle.control.loop import Commit, on_disk, wall
 from treadle.store.rows import Batch, TokenRow
@@ -59,11 +59,13 @@ class Accounts:
         return Who(user=name, role=role, uid=uid)
 
     def who_of_token(self, token: str) -> Who | None:
-        job = job_of(self._token_key, token)
+        job = job_named(token)
         if job is not None:
             record = self._jobs.records.get(job)
             if record is None or record.state.ended:
                 return None  # It has ended, and its token with it.
+            if not is_job_token(self._token_key, token, job, record.nonce):
+                return None
             return Who(user=record.owner, role=Role.VIEWER, job=job)
         if not is_persons(token):
             return None

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import secrets
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -279,6 +280,7 @@ class Commands:
             profiles=self._context.learner.profiles,
             now=self._context.clock.now(),
             wall_at=wall(),
+            nonce=secrets.token_hex(8),
         )
 
     def _can_hold(self, record: JobRecord) -> bool:

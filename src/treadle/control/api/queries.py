@@ -9,7 +9,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
-from treadle.control.jobs import JobRecord, record_of
+from treadle.control.jobs import AttemptKey, JobRecord, record_of
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
@@ -97,7 +97,7 @@ class Queries:
             raise NotFoundError(
                 f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
             )
-        attempt_id = AttemptId(record.id, number)
+        attempt_id = self._context.jobs.attempt_id(record.id, number)
         # Asked first: what is read afterwards is then all there will be.
         ended = self._attempt_ended(record, number)
         found = await self._output(attempt_id, rank, offset=offset, limit=limit)
@@ -230,7 +230,7 @@ class Queries:
         jobs = self._context.jobs
         if jobs.shown_state(record).ended:
             return True
-        return record.attempts > 0 and AttemptId(record.id, number) not in jobs.open
+        return record.attempts > 0 and AttemptKey(record.id, number) not in jobs.open
 
 
 class StatusFacts(msgspec.Struct, frozen=True):

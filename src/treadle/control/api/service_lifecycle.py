@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
+import secrets
 from contextlib import suppress
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
-from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
+from treadle.control.jobs import FIRST_NODES, NODES, id_of, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.journal.codec import Noted
+from treadle.journal.facts import ControllerBegan
 from treadle.store.rows import Batch
 from treadle.version import __version__
 
@@ -49,8 +51,10 @@ class Life:
         holding = sum(1 for job in jobs if job.allocation is not None)
         text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
         await context.commit.note(Batch(settings=settings), Noted("controller started", text))
-        context.inbox.tell(*self._parts.restored.facts)
-        await context.engine.adopt(list(jobs), list(context.jobs.open), self._parts.restored.closed)
+        # Before any order of ours: the attempts that it begins get their nonces from it.
+        context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
+        unseen = [id_of(row) for row in context.jobs.open.values()]
+        await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),

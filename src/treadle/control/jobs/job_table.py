@@ -5,6 +5,7 @@ The reducer changes it. Everything else asks it.
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from treadle.control.jobs.records import JobRecord, record_of
 from treadle.core.job import JobId
@@ -18,6 +19,18 @@ _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory
 
 
+class AttemptKey(NamedTuple):
+    """An attempt within one store."""
+
+    job: JobId
+    number: int
+
+
+def id_of(row: AttemptRow) -> AttemptId:
+    """The attempt as an engine knows it."""
+    return AttemptId(row.job, row.number, row.nonce)
+
+
 class JobTable:
     """Records and attempts by job."""
 
@@ -25,12 +38,13 @@ class JobTable:
         """store: where ended jobs are looked up; without one there are only those at hand."""
         self.records: dict[JobId, JobRecord] = {}  # of jobs that have not ended
         self.arrays: dict[str, dict[JobId, None]] = {}  # their members, likewise
-        self.open: dict[AttemptId, AttemptRow] = {}  # attempts that have not ended
+        self.open: dict[AttemptKey, AttemptRow] = {}  # attempts that have not ended
         self.sealed: dict[JobId, bytes] = {}  # secrets of jobs that have not ended
+        self.run = ""  # of the controller that gives orders now
         self.next_number = next_number
         self._store = store
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
-        self._changed: dict[AttemptId, AttemptRow] = {}  # attempts to be written
+        self._changed: dict[AttemptKey, AttemptRow] = {}  # attempts to be written
 
     # -- what the reducer does ------------------------------------------------------------------
 
@@ -42,7 +56,7 @@ class JobTable:
 
     def put_attempt(self, row: AttemptRow) -> None:
         """An attempt as it stands now."""
-        key = AttemptId(row.job, row.number)
+        key = AttemptKey(row.job, row.number)
         self._changed[key] = row
         if row.ended_at is None:
             self.open[key] = row
@@ -80,13 +94,21 @@ class JobTable:
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)
         number = 0 if record is None else record.running or record.attempts
-        return AttemptId(identity, number) if number else None
+        row = self.open.get(AttemptKey(identity, number))
+        return None if row is None else id_of(row)
+
+    def attempt_id(self, identity: JobId, number: int) -> AttemptId:
+        """The attempt as an engine knows it; without a nonce if there is no such attempt."""
+        row = self.open.get(AttemptKey(identity, number))
+        if row is None and self._store is not None:
+            row = self._store.attempt(identity, number)
+        return AttemptId(identity, number) if row is None else id_of(row)
 
     def open_of(self, identity: JobId) -> list[AttemptRow]:
         """Attempts of a job that have not ended, in order."""
         return [row for (job, _), row in sorted(self.open.items()) if job == identity]
 
-    def overtaken(self, attempt: AttemptId) -> bool:
+    def overtaken(self, attempt: AttemptKey) -> bool:
         """Whether a later attempt of the job has started since."""
         later = (row for row in self.open_of(attempt.job) if row.number > attempt.number)
         return any(row.started_at is not None for row in later)

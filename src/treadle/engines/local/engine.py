@@ -6,6 +6,7 @@ device is clean.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from itertools import count
@@ -42,6 +43,8 @@ from treadle.engines.registry import EngineContext
 # Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_KILL = 200  # 100 s
+
+logger = logging.getLogger("treadle")
 
 Seen = TypeVar("Seen")
 
@@ -174,8 +177,8 @@ class LocalEngine:
             found.append(Measurement(identity, sum(shares) / len(shares) if shares else None))
         return found
 
-    def checkpoints(self, job: JobId) -> str:
-        return str(self._checkpoints.path(job))
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return str(self._checkpoints.path(job, submission))
 
     async def close(self) -> None:
         """Stop watching; jobs run on."""
@@ -206,8 +209,14 @@ class LocalEngine:
         if not stray.alive:
             if stray.status is None or not stray.status.ended:
                 self._keep(self._kill_survivors(self._tag_of(stray)))
-            self.folders.forget(stray.job, stray.number)
+            self.folders.forget(*stray.id)
             return
+        logger.warning(
+            "attempt %d of job %s runs in %s and belongs to no job of this store; it is stopped",
+            stray.number,
+            stray.job,
+            stray.folder,
+        )
         live = await self._rejoin(stray)
         live.stray, live.silent = True, silent
         runner = self._runner(stray.job)
@@ -219,7 +228,7 @@ class LocalEngine:
         """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
         if found.alive and found.supervisor is None:  # It is just beginning.
             found = await self._until(
-                lambda: adoption.look(self.folders, found.job, found.number),
+                lambda: adoption.look(self.folders, found.id),
                 lambda seen: not seen.alive or seen.supervisor is not None,
                 tries=TRIES_TO_MEET,
             )
@@ -230,6 +239,7 @@ class LocalEngine:
             allocation=found.allocation(self._node.name) or self._unused(),
             folder=found.folder,
             tag=self._tag_of(found),
+            nonce=found.id.nonce,
         )
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
@@ -274,8 +284,8 @@ class LocalEngine:
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
-        tag = self._tag(launch.job, launch.attempt)
+        folder = self.folders.make(*launch.id, action=order.id)
+        tag = self._tag(launch.id)
         live = LiveAttempt(
             launch.job,
             launch.attempt,
@@ -283,6 +293,7 @@ class LocalEngine:
             allocation=order.allocation,
             folder=folder,
             tag=tag,
+            nonce=launch.nonce,
         )
         live.launch = launch
         document = order_document(
@@ -303,7 +314,7 @@ class LocalEngine:
         return live
 
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await asyncio.to_thread(adoption.look, self.folders, live.job, live.number)
+        found = await asyncio.to_thread(adoption.look, self.folders, live.id)
         if not found.alive:
             return None
         other = await self._rejoin(found)
@@ -314,7 +325,7 @@ class LocalEngine:
     async def end_of(self, live: LiveAttempt) -> AttemptEnded:
         """How it ended, from its folder; survivors of a killed supervisor are killed first."""
         found = Found(
-            live.job, live.number, live.folder, alive=False, supervisor=None,
+            live.id, live.folder, alive=False, supervisor=None,
             status=attempt_folders.read_status(live.folder),
         )  # fmt: skip
         ended = ended_of(found, action=live.action, failure=live.failure, ranks=live.ranks)
@@ -325,7 +336,7 @@ class LocalEngine:
 
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
-        self.folders.forget(live.job, live.number)
+        self.folders.forget(*live.id)
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
@@ -419,11 +430,12 @@ class LocalEngine:
     def _held(self) -> set[int]:
         return {number for (number, _), live in self._holders.items() if not live.over}
 
-    def _tag(self, job: JobId, attempt: int) -> str:
-        return f"{self.folders.instance}-{job}-{attempt}"
+    def _tag(self, attempt: AttemptId) -> str:
+        """What its processes carry in their environment; no other attempt ever has the same."""
+        return f"{self.folders.instance}-{attempt.job}-{self.folders.path(*attempt).name}"
 
     def _tag_of(self, found: Found) -> str:
-        return found.supervisor.tag if found.supervisor else self._tag(found.job, found.number)
+        return found.supervisor.tag if found.supervisor else self._tag(found.id)
 
     def _check(self, order: Launching) -> None:
         for device in order.allocation.devices:

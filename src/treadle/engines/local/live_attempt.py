@@ -31,9 +31,11 @@ class LiveAttempt:
         allocation: Allocation,
         folder: Path,
         tag: str,
+        nonce: str = "",
     ) -> None:
         self.job = job
         self.number = number
+        self.nonce = nonce
         self.action = action  # the order that it was launched for
         self.allocation = allocation
         self.folder = folder
@@ -58,7 +60,7 @@ class LiveAttempt:
 
     @property
     def id(self) -> AttemptId:
-        return AttemptId(self.job, self.number)
+        return AttemptId(self.job, self.number, self.nonce)
 
     @property
     def ranks(self) -> int:
