@@ -57,6 +57,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "up": ("treadle.cli.live.up:up", "Start the daemon on this machine."),
     "down": ("treadle.cli.live.down:down", "Stop the daemon; jobs keep running."),
     "status": ("treadle.cli.live.status:status", "Show daemon status."),
+    "doctor": ("treadle.cli.live.doctor:doctor", "Check state folder, store and their bond."),
     "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
     "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
     "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),

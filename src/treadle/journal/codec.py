@@ -93,6 +93,7 @@ _KINDS: Mapping[str, type] = {
         events.NodeDrained,
         events.DeviceClosed,
         events.DeviceOpened,
+        facts.ControllerBegan,
         facts.JobAccepted,
         facts.JobEdited,
         facts.CodeChanged,

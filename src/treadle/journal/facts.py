@@ -52,4 +52,13 @@ class CodeChanged:
     changes: tuple[str, ...]  # a sentence each
 
 
-RecordFact = JobAccepted | JobEdited | DependencyBroken | DependenciesDropped | CodeChanged
+@dataclass(frozen=True, slots=True)
+class ControllerBegan:
+    """A controller began. Nonces of attempts are made from its run id, which is random."""
+
+    run: str
+
+
+RecordFact = (
+    ControllerBegan | JobAccepted | JobEdited | DependencyBroken | DependenciesDropped | CodeChanged
+)

@@ -202,6 +202,7 @@ _SENTENCES = {
     "JobHeld": "job {job} is held ({reason})",
     "JobReleased": "job {job} is released ({reason})",
     "JobUpdated": "job {job} was updated",
+    "ControllerBegan": "the controller began; attempts from here on get nonces of their own",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
     "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
@@ -224,7 +225,7 @@ _SENTENCES = {
 
 
 # What only the owner of a job may see, or what is shown in other words.
-_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error")
+_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run")
 
 
 def _end_sentence(job: str, body: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_table import JobTable, stored_states
+from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, stored_states
 from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
@@ -42,6 +42,7 @@ __all__ = [
     "SECONDS_MAX",
     "TENANT",
     "USER",
+    "AttemptKey",
     "CodeCheck",
     "Diffs",
     "EndCompletion",
@@ -61,6 +62,7 @@ __all__ = [
     "core_facts",
     "first_cluster",
     "fits_at_most",
+    "id_of",
     "job_of",
     "nodes_at_start",
     "nodes_of",

@@ -1,17 +1,30 @@
 """The rows of attempts: ordered, started, ended, or called off before anything ran."""
 
 from dataclasses import replace
+from hashlib import blake2b
 
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
+from treadle.core.job import JobId
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import AttemptView, FailureView
 
+NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
 
 
-def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
+def nonce_of(run: str, job: JobId, number: int) -> str:
+    """What tells this attempt from any other; empty if no controller's run id is known.
+
+    A restored backup orders the same attempt number again, but in another run.
+    """
+    if not run:
+        return ""
+    return blake2b(f"{run}/{job}/{number}".encode(), digest_size=NONCE_BYTES).hexdigest()
+
+
+def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
     """An attempt that was ordered."""
     devices = tuple(map(str, order.allocation.devices))
     view = AttemptView(number=record.attempts, devices=devices, started_at=0.0)
@@ -27,6 +40,7 @@ def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
         busy=None,
         failed=False,
         body=attempt_body(view),
+        nonce=nonce_of(run, record.id, record.attempts),
     )
 
 

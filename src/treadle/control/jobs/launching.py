@@ -5,13 +5,14 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from treadle.control.jobs.attempts import nonce_of
 from treadle.control.jobs.end_completion import EndCompletion
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
-from treadle.core.launch import AttemptId, Launch
+from treadle.core.launch import Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
 from treadle.store.seal import Seal
@@ -36,11 +37,11 @@ class Launcher:
         seal: Seal,
         ends: EndCompletion,
         pending_end: Callable[[JobId], AttemptEnded | None],
-        token: Callable[[JobId], str],
+        token: Callable[[JobId, str], str],
         address: str,
     ) -> None:
         """pending_end: an end that was reported and is not a record yet.
-        token: what a job reports with. address: where it reports.
+        token: what a job reports with, by its id and nonce. address: where it reports.
         """
         self._jobs = jobs
         self._scheduler = scheduler
@@ -65,10 +66,15 @@ class Launcher:
             left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
         ranks = rank_count(record, len(allocation.devices))
+        number = record.launched[action]
+        row = self._jobs.open.get(AttemptKey(job, number))
+        nonce = nonce_of(self._jobs.run, job, number) if row is None else row.nonce
         slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
-            attempt=record.launched[action],
+            attempt=number,
+            nonce=nonce,
+            submission=record.nonce,
             command=record.command,
             workdir=record.workdir,
             ranks=ranks,
@@ -90,7 +96,7 @@ class Launcher:
 
     def _check_code(self, record: JobRecord, attempt: int) -> None:
         """Compare the code with what was submitted, unless the attempt runs already."""
-        row = self._jobs.open.get(AttemptId(record.id, attempt))
+        row = self._jobs.open.get(AttemptKey(record.id, attempt))
         if row is not None and row.started_at is None:
             self._ends.code.begin(record, attempt)
 
@@ -136,7 +142,7 @@ class Launcher:
     def _secrets(self, record: JobRecord) -> dict[str, str]:
         # The store may be down just when the job is launched, so secrets are kept in memory.
         sealed = self._jobs.sealed.get(record.id)
-        token = {"TREADLE_JOB_TOKEN": self._token(record.id)}
+        token = {"TREADLE_JOB_TOKEN": self._token(record.id, record.nonce)}
         return {**(self._seal.unseal(sealed) if sealed else {}), **token}
 
 

@@ -57,6 +57,7 @@ class JobRecord:
     known: bool = False  # there is an estimate of its length
     code: Code | None = None  # but for its difference, which is kept apart
     diff: str = ""  # its name in code_diffs.py
+    nonce: str = ""  # of its submission: ids begin again in another store, nonces never repeat
     # What became of it.
     state: State = State.PENDING
     started_at: float | None = None  # first

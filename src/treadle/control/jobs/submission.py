@@ -73,8 +73,12 @@ def prepare(
     profiles: Profiles,
     now: float,
     wall_at: float,
+    nonce: str = "",
 ) -> Submission:
-    """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it."""
+    """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it.
+
+    nonce: random, since the number may have been given before, in a store that is gone.
+    """
     try:
         checked(request)
         sizes = sizes_of(request.devices)
@@ -85,6 +89,7 @@ def prepare(
     keys = keys_of(person.name, request.model, request.command)
     known = profiles.expect(keys, asked, model=request.model, estimate_s=request.estimate_s)
     first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
+    first.nonce = nonce
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
         return Submission(first.id, (first,), (spec,), known, _notes(request, sizes))
