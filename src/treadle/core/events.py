@@ -156,7 +156,7 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded"
+    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded", "stuck"
 
 
 @value

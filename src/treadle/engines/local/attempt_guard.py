@@ -132,7 +132,7 @@ class AttemptGuard:
             left = await asyncio.to_thread(kill_group, live)
             now = _now()
             empty_at = None if left else empty_at or now
-            live.stuck = await asyncio.to_thread(self._not_dead)
+            live.does_not_die(await asyncio.to_thread(self._not_dead))
             live.wake()
             if empty_at is not None and self._hangs(now - empty_at):
                 assert live.process is not None
@@ -160,7 +160,7 @@ async def clear_group(live: LiveAttempt, deadlines: Deadlines = USUAL) -> None:
     pause_s, began = 0.002, _now()
     while left := await asyncio.to_thread(kill_group, live):
         if _now() >= began + deadlines.slack_s:
-            live.stuck = await asyncio.to_thread(stuck_sentence, live, left)
+            live.does_not_die(await asyncio.to_thread(stuck_sentence, live, left))
         await asyncio.sleep(pause_s)
         pause_s = min(deadlines.kill_again_s, pause_s * 2)
     live.stuck = ""

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class LiveAttempt:
         self.stray = False  # it belongs to no job: stop it
         self.silent = False  # its end is not reported
         self.stuck = ""  # why it does not begin or does not end, in one sentence
+        self.on_undying: Callable[[LiveAttempt], None] = lambda _: None
         self.forced = False  # the engine itself killed its processes
         self.over_limit = False  # its time limit passed and its supervisor did nothing
         self._loop = asyncio.get_running_loop()
@@ -169,6 +170,13 @@ class LiveAttempt:
     def was_forced(self, ended: AttemptEnded) -> bool:
         """Whether it ended because the engine killed it; its supervisor may have been too late."""
         return self.forced and ended.how is How.EXITED and ended.code == KILLED
+
+    def does_not_die(self, sentence: str) -> None:
+        """Note why a process that was killed does not die; empty if there is none."""
+        if sentence != self.stuck:
+            self.stuck = sentence
+            if sentence:
+                self.on_undying(self)
 
     # -- acting ---------------------------------------------------------------------------------
 
