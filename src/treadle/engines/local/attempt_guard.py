@@ -30,6 +30,7 @@ STOPPED = (b"T", b"t")
 class Deadlines(NamedTuple):
     """How long to wait before the guard acts, in seconds. A loaded machine is slow."""
 
+    first_s: float = 2.0  # an attempt without trouble that lasts as long gets a guard
     meet_s: float = 10.0  # for a supervisor to answer; a fork takes a millisecond
     wake_s: float = 5.0  # the same after SIGCONT to the fork server
     slack_s: float = 5.0  # after the grace or the time limit
@@ -74,7 +75,7 @@ class AttemptGuard:
 
     def _limit_at(self) -> float | None:
         limit_s = self._live.time_limit_s
-        return None if limit_s is None else _now() + limit_s + self._within.slack_s
+        return None if limit_s is None else self._live.since + limit_s + self._within.slack_s
 
     # -- the launch -----------------------------------------------------------------------------
 

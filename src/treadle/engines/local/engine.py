@@ -313,8 +313,10 @@ class LocalEngine:
                 around=self._around,
             )
             self._hold(live)
-            # In a thread: a fork server that hangs takes no more orders after a while.
-            live.listen(await asyncio.to_thread(self.fork_server.launch, live.document))
+            sent = self.fork_server.launch_at_once(live.document)
+            if sent is None:  # It hangs, perhaps.
+                sent = await asyncio.to_thread(self.fork_server.launch, live.document)
+            live.listen(sent)
         except (OSError, EngineError):
             group.scope.remove()
             self._free(live)
@@ -351,7 +353,8 @@ class LocalEngine:
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         self.folders.forget(live.job, live.number)
-        live.scope.remove()  # Its supervisor did, unless there was none.
+        if live.process is None:  # Otherwise its supervisor did.
+            live.scope.remove()
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
@@ -448,9 +451,12 @@ class LocalEngine:
         return task
 
     def _guard(self, live: LiveAttempt, fork_server: ForkServer | None = None) -> None:
-        """Watch over the attempt until its supervisor is gone."""
-        task = self._keep(AttemptGuard(live, fork_server, self.deadlines).run())
-        live.gone.add_done_callback(lambda _: task.cancel())
+        """Watch over the attempt until its supervisor is gone.
+
+        From the first trouble on, or after a while: most attempts of less than that need no guard.
+        """
+        guard = AttemptGuard(live, fork_server, self.deadlines)
+        live.guard_by(lambda: self._keep(guard.run()), after_s=self.deadlines.first_s)
 
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())
