@@ -10,7 +10,7 @@ from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, positions
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
-from treadle.control.jobs import JobRecord, record_of
+from treadle.control.jobs import MACHINE, JobRecord, record_of
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
@@ -141,7 +141,8 @@ class Queries:
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
+        refused = sum(1 for reasons in scheduler.blocked.values() if reasons == (MACHINE,))
+        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + refused
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
@@ -155,7 +156,7 @@ class Queries:
             free=free_devices(scheduler),
             running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=sum(1 for job in scheduler.blocked if job not in stopping),
+            held=sum(1 for job in scheduler.blocked if job not in stopping) - refused,
             stopping=len(stopping),
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,
