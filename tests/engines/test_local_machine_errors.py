@@ -2,9 +2,10 @@
 launched waits."""
 
 import asyncio
-import errno
 import os
 import resource
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,11 @@ from treadle.core.events import DeviceClosed, JobFinished, JobStarted, JobStoppe
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.engines.node.processes import ProcessId
 from treadle.testing.builders import job as spec
 
 LOOKS = 50  # of the event loop, each of which would have taken "unreadable" for "gone"
@@ -71,35 +74,28 @@ def test_a4_a_job_that_ended_while_its_status_is_unreadable_is_neither_lost_nor_
     tell(tmp_path, story)
 
 
-def test_a4_a_running_attempt_that_cannot_be_watched_for_want_of_descriptors_is_not_gone(
-    tmp_path: Path,
-):
-    """1. A job runs under one engine. 2. The next engine adopts it when it has no descriptor to
-    watch it with. 3. It still runs, and its end is what it is."""
+def test_a4_an_attempt_that_cannot_be_watched_for_want_of_descriptors_is_not_gone(tmp_path: Path):
+    """1. An attempt of an earlier engine runs, and no descriptor to watch it with is left. 2. It
+    is not gone. 3. There are descriptors again, and it ends: now it is."""
 
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", waiting_for(tmp_path / "go", "exit 0"))
-        await bench.order(Start(0, "a", on(0)))
-        assert isinstance(await bench.event(), JobStarted)
-        await bench.engine.close()
-        engine = bench.fresh_engine()
-        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
-        handle = processes.handle
+    async def story() -> None:
+        process = subprocess.Popen(["sleep", "600"])
         try:
-            processes.handle = _refuse  # type: ignore[assignment]
-            await engine.adopt([row], [AttemptId("a", 1)])
-            await look_on()
-            assert bench.ends == []
+            start = processes.start_of(process.pid)
+            assert start is not None
+            live = LiveAttempt("a", 1, action=0, allocation=on(0), folder=tmp_path, tag="x")
+            with no_descriptors():
+                live.watch(ProcessId(process.pid, start))
+                await look_on()
+                assert not live.gone.done()
+                live.stop()
+            await asyncio.wait_for(live.gone, 30)
+            assert process.wait() == -signal.SIGTERM
         finally:
-            processes.handle = handle
-        (tmp_path / "go").touch()
-        assert await bench.ended() == JobFinished("a", 0)
+            process.kill()
+            process.wait()
 
-    tell(tmp_path, story)
-
-
-def _refuse(_process: object) -> int:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    asyncio.run(story())
 
 
 def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path: Path):

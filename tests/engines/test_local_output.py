@@ -234,6 +234,8 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
         assert (ended.code, ended.how, ended.error) == (3, "exited", "")
         status = json.loads((bench.folder("a") / "status.json").read_text())
         assert status["dropped"][0] > 3 * MIB
+        lost = f"\n[treadle: {status['dropped'][0]} bytes of output were lost, the disk was full]\n"
+        assert bench.log("a").endswith(lost), "the reader is told, though the disk is full"
         # Nothing can be launched now, which is the machine's fault and passes.
         bench.job("b", "true")
         with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):

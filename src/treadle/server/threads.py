@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 class SteadyThreads(ThreadPoolExecutor):
     """Goes on with the threads it has where no further one can be started.
 
-    The standard pool raises RuntimeError to whoever hands it work, and every read of a log, every
+    The standard pool raises RuntimeError at every piece of work then: every read of a log, every
     look at a device and every verdict would fail while processes are used up.
     """
 

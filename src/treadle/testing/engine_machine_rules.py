@@ -67,7 +67,7 @@ class MachineRules(BenchTests):
 
         self.tell(story)
 
-    @pytest.mark.parametrize("cause", ["foreign", "unseen", "excluded"])
+    @pytest.mark.parametrize("cause", ["foreign", "unseen", "excluded", "machine"])
     def test_10_a_device_opens_after_a_restart_if_nothing_closes_it_now(self, cause: str) -> None:
         async def story(bench: EngineBench) -> None:
             closed = DeviceClosed(DEVICE, "it was closed before the restart", cause)

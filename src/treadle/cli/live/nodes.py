@@ -8,7 +8,13 @@ from treadle.cli.show.wording import plain
 from treadle.core.machine import DeviceView, NodeView
 from treadle.core.wording import several, share
 
-_COLOURS = {"free": "green", "held": "cyan", "foreign": "yellow", "quarantined": "red"}
+_COLOURS = {
+    "free": "green",
+    "held": "cyan",
+    "foreign": "yellow",
+    "quarantined": "red",
+    "paused": "red",
+}
 _COLUMNS = (
     Column("DEVICE"),
     Column("STATE", colour=_COLOURS.get),

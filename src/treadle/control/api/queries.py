@@ -14,7 +14,7 @@ from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
-from treadle.control.jobs import AttemptKey, JobRecord, id_of, record_of
+from treadle.control.jobs import MACHINE, AttemptKey, JobRecord, id_of, record_of
 from treadle.control.loop import date_text
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
@@ -194,7 +194,8 @@ class Queries:
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
+        refused = sum(1 for reasons in scheduler.blocked.values() if reasons == (MACHINE,))
+        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + refused
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
@@ -208,7 +209,7 @@ class Queries:
             free=free_devices(scheduler),
             running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=sum(1 for job in scheduler.blocked if job not in stopping),
+            held=sum(1 for job in scheduler.blocked if job not in stopping) - refused,
             stopping=len(stopping),
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,

@@ -216,6 +216,8 @@ def _opening(context: Context, device: Device) -> str:
             return f"treadle device {device} manage (for admins) opens it again"
         case "excluded":
             return f"treadle device {device} manage (for admins) opens it for this run"
+        case "machine":
+            return f"{device} opens again as soon as its machine can launch jobs"
         case "unseen":
             return f"{device} opens again as soon as its driver answers"
         case "stuck":

@@ -10,6 +10,7 @@ from dataclasses import replace
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
+from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import JobLearner, keys_of
 from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation
@@ -261,7 +262,8 @@ class Reducer:
         if row is None or row.phase is Phase.WAITING:
             self._call_off(record, at)
         if row is not None:
-            blocked = identity in self._scheduler.blocked
+            # What a machine could not launch waits for the machine: it is not held by a user.
+            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE})
             record.state = state_of_phase(row, record, blocked=blocked)
 
     def _call_off(self, record: JobRecord, at: float) -> None:

@@ -1,4 +1,4 @@
-"""The end of what a rank wrote, through the engine; unreadable output is empty output."""
+"""The end of what a rank wrote, through the engine; output that stays unreadable is empty."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.ports import Engine
 
 READ_WITHIN_S = 5.0  # a node that does not answer must not stop the controller
+AGAIN_S = (0.1, 0.2, 0.4)
 PIECES_MAX = 8  # an output may be in several files
 
 
@@ -15,9 +16,23 @@ async def output_tail(
 ) -> tuple[bytes, bool]:
     """The last bytes within the limit, and whether something before them was left out."""
     try:
-        return await asyncio.wait_for(_read(engine, attempt, rank, limit), READ_WITHIN_S)
+        return await asyncio.wait_for(_readable(engine, attempt, rank, limit), READ_WITHIN_S)
     except (InvalidInputError, EngineError, OSError, TimeoutError):
         return b"", False
+
+
+async def _readable(
+    engine: Engine, attempt: AttemptId, rank: int, limit: int
+) -> tuple[bytes, bool]:
+    """Ask again where it cannot be read now: a verdict should not rest on a want of descriptors."""
+    for pause_s in AGAIN_S:
+        try:
+            return await _read(engine, attempt, rank, limit)
+        except EngineError as error:
+            if not error.retryable:
+                raise
+        await asyncio.sleep(pause_s)
+    return await _read(engine, attempt, rank, limit)
 
 
 async def _read(engine: Engine, attempt: AttemptId, rank: int, limit: int) -> tuple[bytes, bool]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import cache
 from math import isinf
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,9 @@ def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOT else time.monotonic()
 
 
+@cache
 def _boot_id() -> str:
+    """Read once: later there may be no descriptor to read it with."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

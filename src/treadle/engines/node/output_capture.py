@@ -139,8 +139,7 @@ class Log:
             return 0
         try:
             if self._unsaid:
-                note = f"\n[treadle: {self._unsaid} bytes of output were lost, the disk was full]\n"
-                self._wrote(os.write(self._file, note.encode()[: self._room]))
+                self._wrote(os.write(self._file, self._note()[: self._room]))
                 self._unsaid = 0
                 if self._room == 0:
                     return 0
@@ -151,6 +150,25 @@ class Log:
         self._silent_until = 0.0
         self._wrote(count)
         return count
+
+    def finish(self) -> None:
+        """The output is over: say what was lost, also where the disk is still full.
+
+        The last bytes then make way for it: what they took of the disk is there.
+        """
+        if not self._unsaid:
+            return
+        note = self._note()
+        try:
+            os.write(self._file, note)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - len(note)))
+                os.write(self._file, note)
+        self._unsaid = 0
+
+    def _note(self) -> bytes:
+        return b"\n[treadle: %d bytes of output were lost, the disk was full]\n" % self._unsaid
 
     def _wrote(self, count: int) -> None:
         self._offset += count

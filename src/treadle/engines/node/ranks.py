@@ -75,6 +75,7 @@ class Rank:
             os.close(self.output)
             self.output = None
             self.log.write(self.mask.rest())
+            self.log.finish()
 
 
 def become_rank(
