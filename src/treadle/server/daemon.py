@@ -15,7 +15,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.server.run import Doors, serving
 from treadle.store.address import shown
-from treadle.store.bond import bond, default_store, folder_lock
+from treadle.store.bond import bond, default_store, folder_lock, refuse_missing
 from treadle.store.deadline import Deadline
 from treadle.store.store import LOCK_WAIT_S, Store
 
@@ -62,6 +62,7 @@ async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None 
 async def _run(
     url: str, live_settings: LiveSettings, doors: Doors, ready: Callable[[], None] | None
 ) -> None:
+    refuse_missing(url, live_settings.root)
     store = Store.open(url)
     try:
         bond(store, live_settings.root)
