@@ -329,9 +329,18 @@ def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Ho
     assert answer.err == "treadle: using the options of the last treadle up: --devices 3\n"
     assert "devices  3" in answer.out
     home.done("down")
-    home.done("up", "--devices", "2", "--store", f"sqlite:///{home.folder}/other.db")
+    # The state folder belongs to the store, also if that is not named.
+    answer = home.treadle("up", "--devices", "2")
+    assert answer.code == 2
+    assert f"belongs to store {_short_id(home)} ({home.folder}/own.db)" in answer.err
+    home.done("up", "--devices", "2", "--store", store)
     assert json.loads(kept.read_text())["words"] == ["--devices", "2"]
     assert sorted(path.name for path in kept.parent.glob("up.*")) == ["up.json", "up.lock"]
+
+
+def _short_id(home: Home) -> str:
+    kept = json.loads((home.folder / "treadle" / "identity.json").read_text())
+    return str(kept["store"])[:8]
 
 
 @pytest.mark.parametrize("words", [(), ("--socket", "")], ids=["variable", "option"])
@@ -349,7 +358,7 @@ def test_a_shared_daemon_listens_where_it_is_told(home: Home, monkeypatch, words
 
 def test_a_daemon_that_cannot_start_says_why(home: Home) -> None:
     answer = home.treadle("up", "--devices", "2", "--policy", "nonsense")
-    assert answer.code == 1
+    assert answer.code == 2
     assert answer.err.startswith(
         "treadle: the daemon did not start: there is no policy 'nonsense'; did you mean"
     )

@@ -62,7 +62,8 @@ def test_a_users_job_resumes_from_its_own_checkpoint() -> None:
             (view,) = await ended(live, job)
             assert (view.state, view.attempts) == (State.SUCCEEDED, 2)
             assert (await live.log(job)).text == "nobody\nsaved\n"
-            checkpoints = folder / "state" / "checkpoints" / job
+            (checkpoints,) = (folder / "state" / "checkpoints").iterdir()
+            assert checkpoints.name.startswith(f"{job}-")
             assert checkpoints.stat().st_uid == entry.pw_uid
             assert checkpoints.stat().st_mode & 0o077 == 0
             assert (folder / "state" / "jobs").stat().st_mode & 0o077 == 0

@@ -29,8 +29,13 @@ from treadle.wire.problems import UnavailableError, UnsettledError
 FLOOD_MIB = 64
 
 
+def _folder(live: LiveService, job: str, number: int = 1) -> Path:
+    attempts = local(live).folders.attempts(job)
+    return local(live).folders.path(*next(each for each in attempts if each.number == number))
+
+
 def supervisor_of(live: LiveService, job: str, attempt: int = 1) -> int:
-    found = folders.read_supervisor(local(live).folders.path(job, attempt))
+    found = folders.read_supervisor(_folder(live, job, attempt))
     assert found is not None
     return found.process.pid
 
@@ -103,10 +108,11 @@ def test_daemons_that_a_job_forks_do_not_survive_it(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         body = (
             "for i in 1 2 3; do setsid bash -c 'echo $$; trap \"\" TERM; sleep 60 & wait' & done; "
-            "until test $(wc -l < $LOG) -ge 3; do sleep 0.02; done; exit 5"
+            "until test $(cat $LOG | wc -l) -ge 3; do sleep 0.02; done; exit 5"
         )
-        folder = local(live).folders.path("1", 1)
-        job = await waits(live, body.replace("$LOG", f"{folder}/rank-0.log"), retries=0)
+        # Its nonce is made when it starts.
+        logs = local(live).folders.path("1", 1).with_name("1-*") / "rank-0.log"
+        job = await waits(live, body.replace("$LOG", str(logs)), retries=0)
         (view,) = await ended(live, job)
         assert (view.state, view.code) == (State.FAILED, 5)
         pids = [int(word) for word in (await text_of(live, job)).split()]
@@ -385,7 +391,7 @@ def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
             job = await waits(live, "yes | head -c 8M; exit 6", retries=0)
             (view,) = await ended(live, job)
             assert (view.state, view.code) == (State.FAILED, 6)
-            (disk / "state" / "jobs" / job / "1" / "rank-0.log").unlink()
+            (_folder(live, job) / "rank-0.log").unlink()
             late = (await live.submit(ME, bash("true"))).id
             assert (await ended(live, late))[0].state is State.SUCCEEDED
             check(live.context.scheduler)

@@ -17,6 +17,7 @@ from tests.control.daemons import Daemon, until
 from tests.store.postgres import PostgresServer, running
 from treadle.client.client import Client
 from treadle.core.errors import TreadleError
+from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
 
@@ -134,9 +135,10 @@ def test_u1_a_job_of_a_new_store_runs_itself(folder: Path, up: Callable[..., Dae
     for path in database(daemon.state):
         path.unlink()
     state, socket = str(daemon.state), str(daemon.socket)
-    assert "run treadle doctor --bond to use this folder" in refused(
+    assert "or run treadle doctor --bond to begin with a new store" in refused(
         "--state", state, "--socket", socket
     )
+    assert not database(daemon.state), "a refused start leaves nothing behind"
     done = treadle("doctor", "--bond", "--state", state)
     assert done.returncode == 0, done
     daemon.start()
@@ -157,7 +159,10 @@ def test_u1_a_job_of_a_restored_postgresql_dump_runs_itself(
     daemon.start()
     daemon.ended(submit(daemon, said_once(folder / "ran", "first")))
     leave(daemon)
-    again = up("--store", server.url_of("restored"))
+    url = server.url_of("restored")
+    done = treadle("doctor", "--state", str(daemon.state), "--store", url, socket=daemon.socket)
+    assert done.returncode == 0, done
+    again = up("--store", url)
     check_that_numbers_begin_again(again, folder / "ran")
 
 
@@ -247,8 +252,9 @@ def test_a6_a_state_folder_is_refused_to_another_store(
     leave(daemon)
     other = f"sqlite:///{folder / 'other.db'}"
     words = ("--state", str(daemon.state), "--socket", str(folder / "t"), "--store", other)
-    said = refused(*words)
-    assert f"the state folder {daemon.state} belongs to store" in said
+    assert f"there is no store at {folder / 'other.db'}" in refused(*words)
+    Store.open(other).close()
+    assert f"and {folder / 'other.db'} is store" in refused(*words)
     done = treadle("doctor", "--bond", "--state", str(daemon.state), "--store", other)
     assert done.returncode == 1, done
     assert "attempt 1 of job 1 runs" in done.stderr + done.stdout

@@ -24,6 +24,7 @@ from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.processes import ProcessId
+from treadle.engines.node.scope import RecordedScope
 from treadle.testing.builders import job as spec
 
 LOOKS = 50  # of the event loop, each of which would have taken "unreadable" for "gone"
@@ -83,7 +84,10 @@ def test_a4_an_attempt_that_cannot_be_watched_for_want_of_descriptors_is_not_gon
         try:
             start = processes.start_of(process.pid)
             assert start is not None
-            live = LiveAttempt("a", 1, action=0, allocation=on(0), folder=tmp_path, tag="x")
+            scope = RecordedScope(tmp_path)
+            live = LiveAttempt(
+                "a", 1, action=0, allocation=on(0), folder=tmp_path, tag="x", scope=scope
+            )
             with no_descriptors():
                 live.watch(ProcessId(process.pid, start))
                 await look_on()

@@ -23,7 +23,7 @@ from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings
 from treadle.server.threads import SteadyThreads
 from treadle.store.address import shown
-from treadle.store.bond import bond, default_store, folder_lock
+from treadle.store.bond import bond, default_store, folder_lock, refuse_missing
 from treadle.store.deadline import Deadline
 from treadle.store.store import LOCK_WAIT_S, Store
 
@@ -76,6 +76,7 @@ async def _run(
     url: str, live_settings: LiveSettings, doors: Doors, ready: Callable[[], None] | None
 ) -> None:
     unix, tcp = door_limits(raise_limit())
+    refuse_missing(url, live_settings.root)
     store = Store.open(url)
     try:
         bond(store, live_settings.root)

@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.files import replace
+from treadle.store.address import path_of, shown
 from treadle.store.filelock import FileLock, Holder
 from treadle.store.identity import FOLDER_KEY, SHOWN
 from treadle.store.rows import Batch
@@ -96,6 +97,21 @@ def bonded_folder(text: str | None) -> BondedFolder | None:
         raise InvalidInputError(
             f"the store's bond is {text[:80]!r}; it is damaged, and treadle doctor --bond renews it"
         ) from None
+
+
+def refuse_missing(url: str, folder: Path) -> None:
+    """Refuse a folder whose store is not where it should be, before a new one is made there."""
+    here = folder_identity(folder)
+    if here is not None and url.startswith("sqlite:") and not path_of(url).exists():
+        raise InvalidInputError(missing(here, url, folder))
+
+
+def missing(here: FolderIdentity, url: str, folder: Path) -> str:
+    return (
+        f"the state folder {folder} belongs to store {here.store[:SHOWN]} ({here.store_name}), and "
+        f"there is no store at {shown(url)}; put it back from a backup, name the right one "
+        "(--store), or run treadle doctor --bond to begin with a new store"
+    )
 
 
 def bond(store: Store, folder: Path) -> None:

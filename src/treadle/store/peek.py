@@ -88,12 +88,13 @@ def _engine(url: str) -> tuple[Engine | None, Path | None]:
             return sqlite3.connect(uri, uri=True, timeout=WAIT_S, check_same_thread=False)
 
         return create_engine("sqlite://", creator=connect, poolclass=NullPool), path
+    address = postgresql_url(url).set(drivername="postgresql+psycopg")
+    own = f"-c default_transaction_read_only=on -c statement_timeout={WAIT_S * 1000}"
     session: dict[str, str | int] = {
         "connect_timeout": WAIT_S,
-        "options": f"-c default_transaction_read_only=on -c statement_timeout={WAIT_S * 1000}",
+        "options": f"{address.query.get('options', '')} {own}",
     }
     try:
-        driver = postgresql_url(url).set(drivername="postgresql+psycopg")
-        return create_engine(driver, connect_args=session, poolclass=NullPool), None
+        return create_engine(address, connect_args=session, poolclass=NullPool), None
     except ImportError:
         raise InvalidInputError("it needs psycopg; install treadle[postgresql]") from None

@@ -19,6 +19,7 @@ from treadle.store.bond import (
     FolderIdentity,
     folder_identity,
     folder_lock,
+    missing,
     original,
     renew,
     why_not,
@@ -170,13 +171,7 @@ def _bond(patient: Patient, there: Peeked | None) -> Finding:
 def _objection(patient: Patient, here: FolderIdentity | None, there: Peeked | None) -> str:
     folder = patient.folder
     if there is None:
-        if here is None:
-            return ""
-        return (
-            f"{folder} belongs to store {here.store[:SHOWN]} ({here.store_name}), which is not at "
-            f"{shown(patient.store)}; put it back from a backup, name it (--store), or run treadle "
-            "doctor --bond to begin with a new store"
-        )
+        return "" if here is None else missing(here, patient.store, folder)
     if there.identity:
         name = shown(patient.store)
         why = why_not(here, there.folder, folder=folder, store=there.identity, store_name=name)
@@ -248,8 +243,12 @@ def make_bond(patient: Patient) -> str:
         _refuse([found for found in alive(folder) if found.id not in known], folder)
         if there is not None and there.folder is not None and there.folder.path != str(folder):
             _refuse(alive(Path(there.folder.path)), Path(there.folder.path))
+        own = _own_id(patient, there)
+        if not own:
+            # The engine makes another: processes of the two folders must be told apart.
+            (folder / "instance").unlink(missing_ok=True)
         with Store.open(patient.store) as store:
-            renew(store, folder, identity=_own_id(patient, there))
+            renew(store, folder, identity=own)
             return f"{folder} and {store.name} belong together now"
     finally:
         lock.release()

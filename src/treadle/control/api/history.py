@@ -49,7 +49,7 @@ class History:
         self._whole_from = first
 
     async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
-        most = _bounded(limit)
+        most, after = _bounded(limit), self._known(after)
         return await self.reads.ask(
             lambda store: self._page(store.lines(after, job=job, limit=most), after)
         )
@@ -71,6 +71,7 @@ class History:
     async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
         """Everything after that id: from the store, and as it happens from what is at hand."""
         news = asyncio.Event()
+        after = self._known(after)
         self._followers.add(news)
         try:
             while True:
@@ -85,6 +86,13 @@ class History:
                     await news.wait()
         finally:
             self._followers.discard(news)
+
+    def _known(self, after: int) -> int:
+        """An id that was given beyond the newest is of a store that was replaced since.
+
+        The client would otherwise hear nothing until there are as many lines again.
+        """
+        return min(after, self._newest)
 
     async def _after(self, after: int, job: str) -> tuple[Sequence[JournalRow], int]:
         """The next lines after an id, and the id up to which there are no others."""
