@@ -105,6 +105,7 @@ class ValueClient:
     made: Submitted | None = None
     would: DryRun | None = None
     asked: list[tuple[object, ...]] = field(default_factory=list)
+    used_from: str = ""  # of a token
 
     def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
         self.asked.append(("submit", request))
@@ -252,7 +253,8 @@ class ValueClient:
 
     def tokens(self, *, user: str = "") -> tuple[TokenView, ...]:
         ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
-        return (ci, replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1))
+        old = replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1)
+        return (ci, replace(old, used_from=self.used_from))
 
     def close(self) -> None:
         self.asked.append(("close",))

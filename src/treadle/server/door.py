@@ -42,8 +42,8 @@ class Connection:
 
     def __init__(self, door: "Door", peer: str) -> None:
         self.peer = peer
-        self.speaker: Speaker | None = None  # None during the TLS handshake
-        self.task: asyncio.Task[object] | None = None
+        self.speaker: Speaker | None = None
+        self.task: asyncio.Task[object] | None = None  # until it is open, TLS included
         self._door = door
 
     def admitted(self) -> None:
@@ -56,15 +56,19 @@ class Connection:
     def evict(self) -> None:
         """Close it to make room for another."""
         self.closed()
-        if self.speaker is not None:
-            self.speaker.abort()
-        elif self.task is not None:
+        if self.is_opening and self.task is not None:
             self.task.cancel()
+        elif self.speaker is not None:
+            self.speaker.abort()
+
+    @property
+    def is_opening(self) -> bool:
+        return self.task is None or not self.task.done()
 
     @property
     def idle_since(self) -> float | None:
         """None while it is busy."""
-        if self.speaker is None or self.speaker.busy:
+        if self.speaker is None or self.is_opening or self.speaker.busy:
             return None
         return self.speaker.idle_since
 
@@ -104,7 +108,7 @@ class Door:
             self._pause.cancel()
         asyncio.get_running_loop().remove_reader(self._listener.fileno())
         for connection in tuple(self._open):
-            if connection.speaker is None:
+            if connection.is_opening:
                 connection.evict()
 
     async def wait_closed(self) -> None:
