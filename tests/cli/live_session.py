@@ -111,6 +111,7 @@ class ValueClient:
     requests: list[JobsOrder] = field(default_factory=list)
     pruned_before: int = 0
     pages: int = 0  # of lists of jobs that were asked for
+    used_from: str = ""  # of a token
 
     def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
         self.asked.append(("submit", request))
@@ -312,7 +313,8 @@ class ValueClient:
 
     def tokens(self, *, user: str = "") -> tuple[TokenView, ...]:
         ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
-        return (ci, replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1))
+        old = replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1)
+        return (ci, replace(old, used_from=self.used_from))
 
     def close(self) -> None:
         self.asked.append(("close",))

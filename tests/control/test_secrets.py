@@ -17,7 +17,11 @@ from tests.control.daemons import (
     everything_said,
     until,
 )
+from tests.server.tls import certificate_files
+from treadle.client import Client
+from treadle.client.address import Address
 from treadle.wire.jobs import JobRequest, State
+from treadle.wire.machine import Role, TokenRequest
 from treadle.wire.problems import ConflictError
 
 SECRET = "planted-5f0c1e2d9ab84377-never-to-be-seen"
@@ -90,6 +94,29 @@ def test_a_secret_is_given_to_the_job_and_seen_nowhere_else(here: Daemon, tmp_pa
         assert why.evidence == ("ValueError: bad token ***",), why
     check_unseen(here, *jobs)
     assert kept(here) == []
+
+
+def test_a_secret_that_came_over_tls_is_seen_nowhere_either(tmp_path: Path) -> None:
+    """The same from another machine, as a user with a token."""
+    files = certificate_files(tmp_path / "tls")
+    words = ("--port", "0", "--tls-cert", str(files.certificate), "--tls-key", str(files.key))
+    with daemon("--devices", "1", *words) as here:
+        status, local = here.client.status(), here.client
+        assert status.url.startswith("https://127.0.0.1:")
+        token = here.client.make_token(TokenRequest(name="x", role=Role.ADMIN)).token
+        with Client(Address("", status.url, status.fingerprint), token) as remote:
+            here.client = remote
+            body = 'printf %s "$THE_TOKEN" | sha256sum; echo "it is $THE_TOKEN"'
+            request = JobRequest(
+                command=("/bin/bash", "-c", body), secrets={"THE_TOKEN": SECRET}, workdir="/"
+            )
+            job = remote.submit(request, key="once").id
+            here.ended(job)
+            assert PROOF in remote.log(job).text
+            check_unseen(here, job)
+            assert token.encode() not in everything_said(here, job)
+            assert not any(token.encode() in data for _, data in everything_on_disk(here.state))
+            here.client = local
 
 
 def check_disk(here: Daemon) -> None:

@@ -1,6 +1,7 @@
 """A real server on real sockets, in a thread, for tests that speak HTTP to it."""
 
 import asyncio
+import ssl
 import tempfile
 import threading
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.server.memory import MemoryService
+from treadle.client.address import Address
+from treadle.client.pinning import pinned
 from treadle.server.certificate import CertificateFiles
 from treadle.server.run import Bound, Doors, serve
 from treadle.server.settings import ServerSettings
@@ -41,6 +44,16 @@ class Running:
     @property
     def url(self) -> str:
         return self.bound.url
+
+    @property
+    def address(self) -> Address:
+        """Over TCP, with the key that the server has."""
+        return Address("", self.bound.url, self.bound.fingerprint)
+
+    @property
+    def verify(self) -> ssl.SSLContext | bool:
+        """For the HTTP library alone."""
+        return pinned(self.bound.fingerprint) if self.bound.fingerprint else True
 
     def within(self, act: Callable[[], Result]) -> Result:
         done: Future[Result] = Future()

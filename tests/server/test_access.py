@@ -1,6 +1,8 @@
 """Every route x role x method over real HTTP, and forged headers on each."""
 
+import contextlib
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 
 import httpx2
@@ -93,7 +95,7 @@ def tokens(server: Running) -> dict[str, str]:
         "other": service.token("otto", Role.USER),
         "admin": service.token("anna", Role.ADMIN),
     }
-    with Client(server.url, made["owner"]) as client:
+    with Client(server.address, made["owner"]) as client:
         identity = client.submit(JobRequest(command=("true",), name="the one")).id
     assert identity == "1"
     server.within(lambda: service.run("1"))
@@ -102,7 +104,9 @@ def tokens(server: Running) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def http(server: Running) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=10, trust_env=False) as found:
+    with httpx2.Client(
+        base_url=server.url, timeout=10, trust_env=False, verify=server.verify
+    ) as found:
         yield found
 
 
@@ -233,7 +237,7 @@ def test_the_host_header_of_the_unix_socket_is_checked_too(server: Running):
 
 
 def test_a_header_that_is_sent_twice_is_refused(server: Running, tokens: dict[str, str]):
-    host = server.url.removeprefix("http://")
+    host = server.url.partition("//")[2]
     lines = [
         "GET /api/v1/status HTTP/1.1",
         f"Host: {host}",
@@ -242,7 +246,10 @@ def test_a_header_that_is_sent_twice_is_refused(server: Running, tokens: dict[st
         "Connection: close",
     ]
     name, _, port = host.partition(":")
-    with socket.create_connection((name, int(port)), timeout=5) as connection:
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection((name, int(port)), timeout=5))
+        if isinstance(server.verify, ssl.SSLContext):
+            connection = opened.enter_context(server.verify.wrap_socket(connection))
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 400")

@@ -6,6 +6,7 @@ twentieth answer is checked against the document.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.server.running import Running, running
+from tests.server.tls import certificate_files
 from treadle.client import Client
 from treadle.server.app import create_app, offered
+from treadle.server.certificate import CertificateFiles
 from treadle.server.settings import ServerSettings
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
@@ -31,6 +34,7 @@ from treadle.wire.machine import Role
 CASES_MIN = 5000
 SHARDS = 4  # so that two cores share the work
 VARIED, PLAIN = 125, 10  # requests of an operation in each mode
+FEWER = 5  # the part of them that is also sent over TLS, where only the way differs
 CHECKS = [
     not_a_server_error,
     content_type_conformance,
@@ -42,9 +46,15 @@ OPEN = "GET /api/v1/health"
 
 
 @pytest.fixture
-def server() -> Iterator[Running]:
+def files(tmp_path: Path) -> CertificateFiles:
+    return certificate_files(tmp_path / "tls")
+
+
+@pytest.fixture(params=["http", "tls"])
+def server(request: pytest.FixtureRequest, files: CertificateFiles) -> Iterator[Running]:
     unlimited = ServerSettings(requests_per_s=1e9, requests_burst=10**9)
-    with running(settings=unlimited) as found:
+    tls = files if request.param == "tls" else None
+    with running(settings=unlimited, tls=tls) as found:
         with Client(found.unix) as client:
             client.submit(JobRequest(command=("true",)))
         found.within(lambda: found.service.run("1"))
@@ -54,8 +64,9 @@ def server() -> Iterator[Running]:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours(
-    server: Running, shard: int
+    server: Running, files: CertificateFiles, shard: int
 ):
+    part = FEWER if server.bound.fingerprint else 1
     schema = schemathesis.openapi.from_dict(create_app(server.service).openapi())
     operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(operations) == len(offered())
@@ -64,10 +75,10 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     # Those with something to vary first, so that the shards are alike.
     operations.sort(key=lambda each: (not varied(each), each.label))
     statuses: Counter[int] = Counter()
-    with _session() as session:
+    with _session(files) as session:
         for operation in operations[shard::SHARDS]:
-            statuses += _fuzz(server, session, operation)
-    assert statuses.total() >= CASES_MIN / SHARDS, statuses
+            statuses += _fuzz(server, session, operation, part)
+    assert statuses.total() >= CASES_MIN / SHARDS / part, statuses
     assert min(statuses[200], statuses[422]) > 0, statuses
 
 
@@ -75,13 +86,14 @@ def varied(operation: Any) -> bool:
     return bool(operation.body or operation.query or operation.path_parameters)
 
 
-def _session() -> requests.Session:
+def _session(files: CertificateFiles) -> requests.Session:
     session = requests.Session()
     session.trust_env = False
+    session.verify = str(files.certificate)
     return session
 
 
-def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter[int]:
+def _fuzz(server: Running, session: requests.Session, operation: Any, part: int) -> Counter[int]:
     """Send many requests to one operation; what came back."""
     statuses: Counter[int] = Counter()
     admin = {"Authorization": f"Bearer {server.service.token('anna', Role.ADMIN)}"}
@@ -91,16 +103,18 @@ def _fuzz(server: Running, session: requests.Session, operation: Any) -> Counter
         # Most made-up ids are of no job; every other request is about one that is there.
         if number % 2 and "identity" in (case.path_parameters or {}):
             case.path_parameters = {"identity": "1"}
-        answer = case.call(base_url=server.url, session=session, headers=admin)
+        answer = case.call(
+            base_url=server.url, session=session, headers=admin, verify=session.verify
+        )
         statuses[answer.status_code] += 1
         assert answer.status_code < 500, (case.as_curl_command(), answer.text)
         if number % 20 == 0 and not operation.label.endswith("/stream"):
             case.validate_response(answer, checks=CHECKS)
         if number % 10 == 0 and operation.label != OPEN:
-            refused = case.call(base_url=server.url, session=session)
+            refused = case.call(base_url=server.url, session=session, verify=session.verify)
             assert 400 <= refused.status_code < 500, case.as_curl_command()
 
-    try_out(operation, send, VARIED if varied(operation) else PLAIN)
+    try_out(operation, send, (VARIED if varied(operation) else PLAIN) // part)
     return statuses
 
 

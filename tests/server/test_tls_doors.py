@@ -1,6 +1,7 @@
 """TLS: the server's certificate, and what a client does before it sends anything."""
 
 import asyncio
+import contextlib
 import datetime
 import os
 import socket
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.running import Running
+from tests.server.running import Running, running
 from tests.server.tls import certificate_files, running_tls
 from treadle.client import Client
 from treadle.client.address import Address, find_address
@@ -24,6 +25,8 @@ from treadle.client.errors import UntrustedError
 from treadle.client.pinning import key_of_server
 from treadle.core.errors import InvalidInputError
 from treadle.server.certificate import CertificateFiles, ServerCertificate
+from treadle.server.limits import DoorLimits
+from treadle.server.settings import ServerSettings
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
 
@@ -298,3 +301,37 @@ def test_a_login_file_that_others_can_read_is_refused(config: Path):
     path.chmod(0o644)
     with pytest.raises(InvalidInputError, match="can be read by others"):
         find_address(None, os.environ)
+
+
+# -- connections (A4) over TLS
+
+
+def test_a4_a_handshake_that_never_comes_is_given_up(tmp_path: Path):
+    """Silent connections on a port with TLS are evicted and closed like those without."""
+    settings = ServerSettings(tcp=DoorLimits(4, 4))
+    with (
+        running(tls=certificate_files(tmp_path), settings=settings) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        place = address(server.url)
+        silent = [opened.enter_context(socket.create_connection(place)) for _ in range(6)]
+        for each in silent[:2]:
+            each.settimeout(30)
+            assert each.recv(1) == b""
+        token = server.service.token("ada", Role.USER)
+        with Client(server.address, token) as client:
+            assert client.status().version == "0"
+        for each in silent[2:]:
+            each.settimeout(30)
+            assert each.recv(1) == b""
+
+
+def test_a_handshake_of_garbage_ends_that_connection_only(server: Running):
+    for garbage in (b"\x16\x03\x01" + b"\xff" * 600, b"\0" * 600, b"SSH-2.0-x\r\n"):
+        with socket.create_connection(address(server.url), timeout=30) as connection:
+            connection.sendall(garbage)
+            with contextlib.suppress(ConnectionError):
+                while connection.recv(4096):
+                    pass
+    with Client(server.address, server.service.token("ada", Role.USER)) as client:
+        assert client.health() == {"status": "ok"}

@@ -45,14 +45,9 @@ class ServerCertificate:
         """Use `given` or `made`; with `names` the certificate is ours to renew."""
         self._files = files
         self._names = names
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        self.context.set_ciphers(CIPHERS)
-        self.context.set_alpn_protocols(["http/1.1"])
         self._seen: tuple[float, ...] = ()
         self.fingerprint = ""
-        self._load()
+        self.context = self._load()
 
     @classmethod
     def given(cls, files: CertificateFiles) -> "ServerCertificate":
@@ -79,17 +74,23 @@ class ServerCertificate:
             if self._names is not None:
                 _renew(self._files, self._names, now)
             if self._seen != _changes(self._files):
-                self._load()
+                self.context = self._load()
                 logger.info("the certificate was loaded again: %s", self.fingerprint)
         except (OSError, InvalidInputError) as error:
             logger.warning("the certificate stays as it was: %s", error)
 
-    def _load(self) -> None:
+    def _load(self) -> ssl.SSLContext:
+        """A fresh context: one that handshakes use must not be changed in another thread."""
         check_key(self._files.key)
         seen = _changes(self._files)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        context.set_ciphers(CIPHERS)
+        context.set_alpn_protocols(["http/1.1"])
         try:
             # Without a password it would ask for one on the terminal.
-            self.context.load_cert_chain(*self._files, password=lambda: "")
+            context.load_cert_chain(*self._files, password=lambda: "")
             pem = self._files.certificate.read_text(encoding="ascii")
             first = pem[: pem.index(_END) + len(_END)]
             der = ssl.PEM_cert_to_DER_cert(first[first.index(_BEGIN) :] + "\n")
@@ -101,6 +102,7 @@ class ServerCertificate:
                 "without a password"
             ) from None
         self._seen = seen
+        return context
 
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

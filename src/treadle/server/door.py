@@ -9,16 +9,15 @@ most. So silent connections cost only each other, and a full door never touches 
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import json
 import socket
-import ssl
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from treadle.server.certificate import ServerCertificate
 from treadle.server.limits import DoorLimits
-from treadle.server.peers import peer_of
+from treadle.server.peers import network_of, peer_of
 
 ACCEPTS_AT_ONCE = 64  # then other work of the event loop gets its turn
 PAUSE_S = 0.5  # after the machine had no descriptor or memory for one more
@@ -42,8 +41,8 @@ class Connection:
 
     def __init__(self, door: "Door", peer: str) -> None:
         self.peer = peer
-        self.speaker: Speaker | None = None  # None during the TLS handshake
-        self.task: asyncio.Task[object] | None = None
+        self.speaker: Speaker | None = None
+        self.task: asyncio.Task[object] | None = None  # until it is open, TLS included
         self._door = door
 
     def admitted(self) -> None:
@@ -56,15 +55,19 @@ class Connection:
     def evict(self) -> None:
         """Close it to make room for another."""
         self.closed()
-        if self.speaker is not None:
-            self.speaker.abort()
-        elif self.task is not None:
+        if self.is_opening and self.task is not None:
             self.task.cancel()
+        elif self.speaker is not None:
+            self.speaker.abort()
+
+    @property
+    def is_opening(self) -> bool:
+        return self.task is None or not self.task.done()
 
     @property
     def idle_since(self) -> float | None:
         """None while it is busy."""
-        if self.speaker is None or self.speaker.busy:
+        if self.speaker is None or self.is_opening or self.speaker.busy:
             return None
         return self.speaker.idle_since
 
@@ -77,12 +80,12 @@ class Door:
         listener: socket.socket,
         limits: DoorLimits,
         build: Callable[[Connection], asyncio.Protocol],
-        tls: ssl.SSLContext | None = None,
+        certificate: ServerCertificate | None = None,
     ) -> None:
         self._listener = listener
         self._limits = limits
         self._build = build
-        self._tls = tls
+        self._certificate = certificate
         self._unix = listener.family == socket.AF_UNIX
         self._open: set[Connection] = set()
         self._peers: Counter[str] = Counter()
@@ -104,7 +107,7 @@ class Door:
             self._pause.cancel()
         asyncio.get_running_loop().remove_reader(self._listener.fileno())
         for connection in tuple(self._open):
-            if connection.speaker is None:
+            if connection.is_opening:
                 connection.evict()
 
     async def wait_closed(self) -> None:
@@ -154,7 +157,7 @@ class Door:
         if self._unix:
             peer = peer_of(accepted)
             return "no credentials" if peer is None else f"uid {peer.uid}"
-        return network_of(address)
+        return network_of(str(address[0]) if isinstance(address, tuple) else "")
 
     def _take(self, accepted: socket.socket, peer: str) -> None:
         if not self._has_room(peer):
@@ -171,12 +174,13 @@ class Door:
         connection.task = task
 
     async def _speak(self, connection: Connection, accepted: socket.socket) -> None:
-        handshake_s = None if self._tls is None else HANDSHAKE_S_MAX
+        tls = None if self._certificate is None else self._certificate.context
+        handshake_s = None if tls is None else HANDSHAKE_S_MAX
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._build(connection),
                 accepted,
-                ssl=self._tls,
+                ssl=tls,
                 ssl_handshake_timeout=handshake_s,
                 ssl_shutdown_timeout=handshake_s,
             )
@@ -186,7 +190,7 @@ class Door:
     def _turn_away(self, accepted: socket.socket) -> None:
         with accepted, contextlib.suppress(OSError):
             accepted.setblocking(False)
-            if self._tls is None:
+            if self._certificate is None:
                 accepted.send(FULL)
 
     # -- making room
@@ -215,21 +219,6 @@ class Door:
         if number <= self._peers[newcomer] + 1:
             return None
         return self._worst(each for each in self._open if each.peer == peer)
-
-
-def network_of(address: object) -> str:
-    """What counts as one peer over TCP: an IPv4 address, or the 64 bits that an IPv6 host is
-    given."""
-    host = str(address[0]) if isinstance(address, tuple) and address else ""
-    try:
-        found = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return "unknown"
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
 
 
 def _idle(among: Iterable[Connection]) -> Iterator[Connection]:

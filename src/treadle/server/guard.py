@@ -126,7 +126,7 @@ class Guard:
         try:
             return identify(self._service, headers, state)
         except NotKnownError:
-            address = f"wrong tokens from {state.get('address') or 'one address'}"
+            address = f"wrong tokens from {state.get('network', 'one address')}"
             self._wrong.take(address, self._settings.clock.now())
             raise
 
@@ -307,7 +307,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 def _bucket(who: Who | None, state: Mapping[str, Any]) -> str:
     """Which rate limit a request counts against: a job's reports do not count as its user's."""
     if who is None:
-        return f"unauthenticated clients at {state.get('address') or 'one address'}"
+        return f"unauthenticated clients at {state.get('network', 'one address')}"
     return f"job {who.job}" if who.job else f"user {who.user}"
 
 

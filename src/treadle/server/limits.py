@@ -64,6 +64,8 @@ class RequestRate:
             )
         if user not in self._buckets and len(self._buckets) >= BUCKETS_MAX:
             self._forget(now)
+            if len(self._buckets) >= BUCKETS_MAX:  # a flood from as many addresses
+                del self._buckets[next(iter(self._buckets))]
         self._buckets[user] = Bucket(left - 1.0, now)
 
     def _left(self, user: str, now: float) -> float:

@@ -6,6 +6,7 @@ either way it must bring a token.
 """
 
 import asyncio
+import ipaddress
 import math
 import socket
 import struct
@@ -47,6 +48,20 @@ def _groups_of(connection: socket.socket) -> tuple[int, ...]:
         return ()
 
 
+def network_of(host: str) -> str:
+    """What counts as one peer over TCP: an IPv4 address, or the 64 bits that an IPv6 host is
+    given."""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
+
 class Entry(Protocol):
     """What the door knows of a connection (door.py)."""
 
@@ -82,7 +97,8 @@ class PeerProtocol(H11Protocol):
             **self.app_state,
             "unix": unix,
             "peer": peer,
-            "address": self._address(peer),
+            "address": self.client[0] if self.client else "",
+            "network": self._network(peer),
             "abort": transport.abort,
             "admitted": self._admitted,
         }
@@ -107,10 +123,11 @@ class PeerProtocol(H11Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def _address(self, peer: Peer | None) -> str:
+    def _network(self, peer: Peer | None) -> str:
+        """What limits count as one peer."""
         if peer is not None:
             return f"uid {peer.uid}"
-        return self.client[0] if self.client else ""
+        return network_of(self.client[0] if self.client else "")
 
     def _admitted(self) -> None:
         if not self._known:

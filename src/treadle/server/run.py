@@ -135,7 +135,8 @@ def _certificate(doors: Doors) -> ServerCertificate | None:
 async def _keep_fresh(certificate: ServerCertificate | None) -> None:
     while certificate is not None:
         await asyncio.sleep(REFRESH_S)
-        certificate.refresh(_now())
+        # The folder may be on a disk that hangs.
+        await asyncio.to_thread(certificate.refresh, _now())
 
 
 def is_loopback(host: str) -> bool:
@@ -174,7 +175,7 @@ class _Server(uvicorn.Server):
                 each.listener,
                 each.limits,
                 self._speaker,
-                each.certificate.context if each.certificate is not None else None,
+                each.certificate,
             )
             for each in self._openings
         ]
