@@ -327,6 +327,7 @@ class Daemon:
         """Cancel what runs, so that nothing is left behind."""
         if self._process is None or self._process.poll() is not None:
             return
+        self.client.close()
         self.verb("down", "--cancel", "--yes", check=False)
         self._process.wait(120)
 

@@ -71,6 +71,14 @@ class Daemon:
         self._process.wait()
         self.client.close()
 
+    def leave(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to leave; jobs run on. Its exit code."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        code = self._process.wait(PATIENCE_S)
+        self.client.close()
+        return code
+
     def stop(self) -> None:
         """Cancel everything and leave nothing behind."""
         if self._process is None or self._process.poll() is not None:

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -81,6 +82,20 @@ class PostgresServer:
     def restart(self, mode: str = "fast") -> None:
         self.stop(mode)
         self.start()
+
+    def pause(self) -> None:
+        """Stop all its processes where they are, as a hung disk or a swapping machine would."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        first = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def remove(self) -> None:
         if (self._data / "postmaster.pid").exists():

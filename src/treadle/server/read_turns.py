@@ -105,8 +105,8 @@ class ReadTurns:
     """The turns of one server."""
 
     def __init__(self) -> None:
-        self._cheap = Turns(most=8, per_user=4)
-        self._computed = Turns(most=4, per_user=2)
+        self._cheap = Turns(most=6, per_user=2)
+        self._computed = Turns(most=2, per_user=1)
 
     @asynccontextmanager
     async def of(self, scope: Scope, user: str) -> AsyncIterator[Turn]:

@@ -221,7 +221,7 @@ class Queries:
 
     async def snapshot(self) -> Mapping[str, object]:
         """The scheduler's state: what a simulation would continue from."""
-        return await self.thinking.about("snapshot", self._snapshots.make)
+        return await self._snapshots.made(self.thinking)
 
     async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
@@ -267,8 +267,11 @@ class Queries:
         records, _ = self._order.now()
         if wanted == JobFilter(ended=True):
             return records
+        found = [record for record in records if _passes(record, wanted)]
+        if not wanted.states:
+            return found
         shown = self._context.jobs.shown_state
-        return [record for record in records if _passes(record, shown(record), wanted)]
+        return [record for record in found if shown(record) in wanted.states]
 
     async def _attempt_id(self, job: JobId, number: int) -> AttemptId:
         """The attempt as an engine knows it; without a nonce if there is no such attempt."""
@@ -307,10 +310,9 @@ def _problem(context: Context) -> str:
     return ""
 
 
-def _passes(record: JobRecord, state: State, wanted: JobFilter) -> bool:
+def _passes(record: JobRecord, wanted: JobFilter) -> bool:
     return (
-        (not wanted.states or state in wanted.states)
-        and (not wanted.owner or record.owner == wanted.owner)
+        (not wanted.owner or record.owner == wanted.owner)
         and (not wanted.tenant or record.tenant == wanted.tenant)
         and (not wanted.array or record.array == wanted.array)
         and (not wanted.name or record.name == wanted.name)

@@ -2,15 +2,17 @@
 
 The event loop must answer at all times: `/health`, orders and signals. So nothing that can wait for
 a disk or a server runs on it. A thread that waits for a database which has stopped cannot be
-interrupted. It is left behind, counted, and while too many are left behind the next reads are
-refused at once instead of taking the other threads as well.
+interrupted. It is left behind, and after two of them the next reads are refused at once, instead of
+taking the other threads as well; one at a time is let through to see whether the store answers.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.control.loop.condition import Condition
@@ -19,7 +21,10 @@ from treadle.store.store import Store
 
 READERS = 4  # threads that ask the store; it has 8 connections for reads
 READ_WITHIN_S = 5.0
-STUCK_MAX = 2  # reads that have not returned; one may be a large question, two are a store's fault
+MISSES = 2  # reads without an answer in a row; one may be a large question, two are a store's fault
+SLOW_S = 2.0  # a read that fails after so long waited for a connection in vain
+PROBE_EVERY_S = 2.0
+PROBE_WITHIN_S = 1.0
 
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
@@ -93,40 +98,55 @@ class StoreReads:
         self._condition = condition
         self._within_s = within_s
         self._threads = DaemonThreads(READERS, "store reads")
-        self._stuck = 0
+        self._misses = 0
+        self._probing = False
+        self._probe_at = 0.0
 
     async def ask(self, read: Callable[[Store], Answer]) -> Answer:
         """What the store answers; a StoreError if it does not within the deadline."""
-        if self._stuck >= STUCK_MAX:
+        if self._misses < MISSES:
+            return await self._ask(read, self._within_s)
+        if self._probing or monotonic() < self._probe_at:
             raise self._silence()
+        self._probing = True
+        try:
+            return await self._ask(read, PROBE_WITHIN_S)
+        finally:
+            self._probing = False
+
+    async def _ask(self, read: Callable[[Store], Answer], within_s: float) -> Answer:
+        begun = monotonic()
         asked = self._threads.submit(read, self._store)
         waiting = asyncio.wrap_future(asked)
-        waiting.add_done_callback(_seen)  # The one who asks may have gone away.
-        await asyncio.wait({waiting}, timeout=self._within_s)
+        waiting.add_done_callback(partial(self._returned, begun))
+        await asyncio.wait({waiting}, timeout=within_s)
         if waiting.done():
             return waiting.result()
-        if not asked.cancel():  # It runs: what never began does no harm.
-            self._stuck += 1
-            waiting.add_done_callback(self._returned)
-            self._condition.store_silent = str(self._silence())
+        asked.cancel()  # If it runs, it runs on: nothing can interrupt it.
+        self._missed()
         raise self._silence()
 
     def close(self) -> None:
         self._threads.shutdown()
 
-    def _returned(self, _: "asyncio.Future[Any]") -> None:
-        """A read that was given up has come back: the store answers again."""
-        self._stuck -= 1
-        if not self._stuck:
+    def _returned(self, begun: float, waiting: "asyncio.Future[Any]") -> None:
+        """A read has come back, perhaps long after it was given up."""
+        if waiting.cancelled():
+            return
+        error = waiting.exception()
+        if not isinstance(error, StoreError):
+            self._misses = 0
             self._condition.store_silent = ""
+        elif self._within_s > monotonic() - begun > SLOW_S:
+            self._missed()
+
+    def _missed(self) -> None:
+        self._misses += 1
+        self._probe_at = monotonic() + PROBE_EVERY_S
+        self._condition.store_silent = str(self._silence())
 
     def _silence(self) -> StoreError:
         return StoreError(
             f"the store {self._store.name} has not answered for {self._within_s:g} s",
             retryable=True,
         )
-
-
-def _seen(future: "asyncio.Future[Any]") -> None:
-    if not future.cancelled():
-        future.exception()

@@ -1,0 +1,121 @@
+"""Many jobs and many readers: submissions are answered all the same, and the loop stays free."""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks import scale
+
+from tests.unit.control.memory import ME, Bench
+from treadle.control.api import LiveService
+from treadle.control.jobs import job_table as table_module
+from treadle.core.cluster import Node
+from treadle.engines.memory_world import MemoryWorld
+from treadle.server.answers import encoded
+from treadle.wire.jobs import JobRequest
+
+QUEUED = 2_000
+ENDED = 5_000
+READERS = 4
+SUBMISSIONS = 40
+LONG = JobRequest(command=("sleep", "3600"), devices="1..4")
+
+
+class Watch:
+    """How long the loop's own thread worked at a stretch, by its processor time.
+
+    Wall-clock time would also count what other programs on a busy machine take.
+    """
+
+    def __init__(self) -> None:
+        self.spent_s: list[float] = []
+
+    async def run(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.spent_s.append(time.thread_time() - before)
+            await asyncio.sleep(0.002)
+
+
+def questions(live: LiveService, waiting: str, done: str) -> list[Callable[[], Awaitable[object]]]:
+    return [
+        lambda: live.jobs(limit=100),
+        lambda: live.jobs(limit=10_000),
+        lambda: live.jobs(ended=True, states=("SUCCEEDED",), limit=100),
+        lambda: live.why(waiting),
+        lambda: live.job(done),
+        lambda: live.dry_run(ME, LONG),
+        live.snapshot,
+        lambda: live.events_last(limit=100),
+        live.usage,
+    ]
+
+
+async def filled(here: Bench) -> tuple[str, str]:
+    """One job of thousands that have ended, and one of thousands that wait."""
+    live = here.live
+    done = await live.submit(ME, JobRequest(command=("true",), array=f"0-{ENDED - 1}"))
+    while live.context.jobs.records:
+        await asyncio.sleep(0.05)
+    await live.submit(ME, JobRequest(command=("forever",), array="0-15"))
+    waiting = await live.submit(
+        ME, JobRequest(command=("forever",), devices="1..4", array=f"0-{QUEUED - 1}")
+    )
+    return done.jobs[7], waiting.jobs[20]
+
+
+def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
+    """As many readers as have a turn at once ask for everything that there is."""
+
+    async def story() -> None:
+        here = Bench(tmp_path, MemoryWorld.of(Node("here", 16, "none")), "afs")
+        live = here.live
+        await live.begin()
+        done, waiting = await filled(here)
+        watch, stop, answers = Watch(), asyncio.Event(), Counter[int]()
+
+        async def reader(turn: int) -> None:
+            asks = questions(live, waiting, done)
+            while not stop.is_set():
+                turn += 1
+                encoded(await asks[turn % len(asks)]())
+                answers[turn % len(asks)] += 1
+
+        watching = asyncio.ensure_future(watch.run())
+        readers = [asyncio.ensure_future(reader(turn)) for turn in range(READERS)]
+        for number in range(SUBMISSIONS):
+            await live.submit(ME, LONG, key=str(number))
+        stop.set()
+        await asyncio.gather(*readers)
+        watching.cancel()
+        assert min(answers.values()) > 0
+        # A few slices of 4 ms may come one after the other, and one large answer is encoded.
+        assert max(watch.spent_s) < 0.1
+        assert len(live.context.jobs._ended) <= table_module.ENDED_MAX
+        await live.close()
+
+    asyncio.run(asyncio.wait_for(story(), 300))
+
+
+def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
+    """A real daemon, and readers in other processes: `benchmarks/scale.py`, smaller.
+
+    The machine may be busy with other things, so times are compared with those of one submission
+    at rest, and the readers and this test compete with the daemon for the same processors.
+    """
+    options = argparse.Namespace(queued=2_000, ended=6_000, readers=16, submissions=40)
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
+        daemon = scale.Daemon(Path(folder), "afs")
+        try:
+            found = scale.measure(daemon, options)
+        finally:
+            daemon.end()
+    assert found["reads refused"] == 0
+    assert found["submit p99 ms"] < max(1_000.0, 40 * found["submit at rest, p50 ms"])
+    assert found["memory MB"] < 300
+    assert found["start again s"] < 60
