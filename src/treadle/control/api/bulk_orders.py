@@ -5,7 +5,7 @@ are then told together, so that they are written in one transaction.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from treadle.control.api.accounts import may_touch
@@ -54,12 +54,16 @@ class _Known:
     named: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
 
 
+DeleteEnded = Callable[[Who, Sequence[JobRecord]], Awaitable[Mapping[str, RequestError]]]
+
+
 class Orders:
     """Gives orders about jobs."""
 
-    def __init__(self, context: Context, queries: Queries) -> None:
+    def __init__(self, context: Context, queries: Queries, delete_ended: DeleteEnded) -> None:
         self._context = context
         self._queries = queries
+        self._delete_ended = delete_ended
 
     async def one(
         self, who: Who, verb: Verb, identity: str, change: JobChange | None = None
@@ -76,12 +80,32 @@ class Orders:
             ids = list(dict.fromkeys(order.ids))
         else:
             ids = [record.id for record in self._selected(who, order.select)]
+        if order.verb is Verb.DELETE:
+            return await self._delete(who, order, ids)
         planned: list[_Planned] = []
         for start in range(0, len(ids), IDS_MAX):
             slice_ = await self._planned(who, order, ids[start : start + IDS_MAX])
             if not order.dry_run:
                 await self._give(order.verb, slice_)
             planned += slice_
+        return self._answer(planned)
+
+    async def _delete(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> JobsOrdered:
+        known = await self._known(ids)
+        planned = []
+        for identity in ids:
+            try:
+                planned.append(_Planned(identity, self._members(identity, known)))
+            except RequestError as error:
+                planned.append(_Planned(identity, error=error))
+        records = {record.id: record for each in planned for record in each.records}
+        if not order.dry_run:
+            refused = await self._delete_ended(who, list(records.values()))
+            for each in planned:
+                each.error = each.error or next(
+                    (refused[r.id] for r in each.records if r.id in refused), None
+                )
+                each.records = [r for r in each.records if r.id not in refused]
         return self._answer(planned)
 
     async def cancel(self, records: Sequence[JobRecord]) -> None:
@@ -170,6 +194,8 @@ class Orders:
                 assert change is not None, "a change needs to say what"
                 facts = [fact for record in alive for fact in self._change(who, record, change)]
                 return _Planned(identity, alive, facts)
+            case Verb.DELETE:
+                raise AssertionError("jobs are deleted by `many`")
 
     def _hold(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
         """Those members of an array that lose no work by it."""

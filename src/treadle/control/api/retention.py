@@ -11,15 +11,22 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.journal_thinning import thinned
+from treadle.control.jobs import JobRecord
 from treadle.control.loop import wall
 from treadle.core.wording import several
 from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, OutputRow
 from treadle.wire.machine import Role, Who
-from treadle.wire.problems import InvalidRequestError, UnavailableError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    RequestError,
+    UnavailableError,
+)
 from treadle.wire.retention import (
     SHOWN_MAX,
     Keep,
@@ -70,6 +77,7 @@ class Retention:
         self.keeping = keeping
         self._thinned_upto = thinned_upto
         self._at_work = asyncio.Lock()
+        self._whole_from = int(context.store.setting(EVENTS_PRUNED) or 0)
 
     async def run(self) -> None:
         """Look after ended jobs until cancelled."""
@@ -254,7 +262,31 @@ class Retention:
     async def _forget(self, jobs: Sequence[str]) -> int:
         lines = await self._context.commit.aside(lambda: self._context.store.forget_jobs(jobs))
         self._context.jobs.forget(jobs)
+        await self._mark_pruned(self._context.commit.last_line + 1)
         return lines
+
+    async def delete(self, who: Who, records: Sequence[JobRecord]) -> dict[str, RequestError]:
+        """Delete ended jobs as a user asks; those that are refused, with why."""
+        refused: dict[str, RequestError] = {}
+        async with self._at_work:
+            needed = self._needed()
+            for record in records:
+                try:
+                    may_touch(who, record)
+                    if needed(record.id):
+                        raise ConflictError(
+                            f"job {record.id} is {record.state.value} or a job waits for it; only "
+                            "ended jobs that no other needs can be deleted",
+                            hint=f"treadle cancel {record.id} ends it",
+                        )
+                except RequestError as error:
+                    refused[record.id] = error
+            chosen = [record.id for record in records if record.id not in refused]
+            for job in chosen:
+                await self._context.engine.discard(job)
+            for start in range(0, len(chosen), SLICE):
+                await self._forget(chosen[start : start + SLICE])
+        return refused
 
     # -- the journal ----------------------------------------------------------------------------
 
@@ -285,10 +317,15 @@ class Retention:
                 lambda: store.rewrite_segment(segment, kept, thinned=True)  # noqa: B023
             )
         if removed:
-            first = await asyncio.to_thread(self._first_whole)
-            await self._context.commit.write(Batch(settings={EVENTS_PRUNED: str(first)}))
-            self._thinned_upto(first)
+            await self._mark_pruned(await asyncio.to_thread(self._first_whole))
         return removed
+
+    async def _mark_pruned(self, first: int) -> None:
+        """From that line on the journal is whole."""
+        self._whole_from = max(first, self._whole_from)
+        setting = {EVENTS_PRUNED: str(self._whole_from)}
+        await self._context.commit.write(Batch(settings=setting))
+        self._thinned_upto(self._whole_from)
 
     def _first_whole(self) -> int:
         """The first line from which on nothing was thinned."""
