@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from treadle.engines.node.devices import CpuSlots
 from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, Report, State
-from treadle.wire.machine import Role, Who
+from treadle.wire.machine import EventPage, Role, Who
 
 ME = Who(user="me", role=Role.ADMIN, uid=0)
 DAY_S = 86_400.0
@@ -60,7 +60,7 @@ async def measure(folder: Path, days: int, jobs: int, progress: int) -> int:
     pruned = await live._retention.sweep()
     show("one sweep over it all, s", f"{perf_counter() - began:.1f}")
     show("lines thinned", f"{pruned.journal_lines:,}")
-    reads(live, count)
+    await reads(live, count)
     await live.close()
     compact(folder)
     after = await started_in(folder, "compacted")
@@ -96,14 +96,14 @@ async def one_job(live: LiveService, folder: Path, progress: int) -> Example:
     command = ("/bin/sh", "-c", "while [ ! -e end ]; do sleep 0.05; done")
     workdir = str(folder)
     made = await live.submit(ME, JobRequest(command=command, name="train", workdir=workdir))
-    while live.job(made.id).job.state is not State.RUNNING:
+    while (await live.job(made.id)).job.state is not State.RUNNING:
         await asyncio.sleep(0.01)
     for step in range(progress):
         await live.report(ME, made.id, Report(step=step, total=progress, loss=1 / (1 + step)))
     while not [row for row in live.context.store.lines(0) if row.kind == "JobProgressed"]:
         await asyncio.sleep(0.05)
     Path(workdir, "end").touch()
-    while not live.job(made.id).job.state.ended:
+    while not (await live.job(made.id)).job.state.ended:
         await asyncio.sleep(0.01)
     store = live.context.store
     row = store.job(made.id)
@@ -163,16 +163,15 @@ def renamed(line: JournalRow, name: str, number: int, clock_s: float, at: float)
     return line._replace(job=job, body=body, at=clock_s, wall_at=at + 600 * line.at, id=0)
 
 
-def reads(live: LiveService, count: int) -> None:
-    timed("first page of events, ms", lambda: live.events(after=0, limit=1000))
-    timed("newest events, ms", lambda: live.events_last(limit=100))
-    timed("events of an old job, ms", lambda: live.events(after=0, job=str(count // 3), limit=100))
+async def reads(live: LiveService, count: int) -> None:
+    await timed("first page of events, ms", live.events(after=0, limit=1000))
+    await timed("newest events, ms", live.events_last(limit=100))
+    await timed("events of an old job, ms", live.events(job=str(count // 3), limit=100))
 
 
-def timed(what: str, work: "object") -> None:
+async def timed(what: str, work: Awaitable[EventPage]) -> None:
     began = perf_counter()
-    assert callable(work)
-    work()
+    await work
     show(what, f"{1000 * (perf_counter() - began):.1f}")
 
 

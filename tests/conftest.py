@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TESTS = Path(__file__).parent
 # Folders and files of one kind, by the beginning of their path.
 KINDS = {
+    "attack/": "engine",
     "cli/test_cli_demo.py": "engine",
     "cli/test_cli_live_story.py": "engine",
     "control/test_crash.py": "engine",
@@ -32,7 +33,13 @@ KINDS = {
     "store/test_store_postgresql.py": "engine",
 }
 # A test module that uses something from one of these runs jobs as processes.
-PROCESSES = {"tests.control.asking", "tests.control.daemons", "tests.control.living"}
+PROCESSES = {
+    "tests.control.asking",
+    "tests.control.daemons",
+    "tests.control.living",
+    "tests.control.kills",
+    "tests.control.storms",
+}
 
 settings.register_profile("fast", max_examples=8)
 # The same examples for every mutant, and no time spent on making a failure small.

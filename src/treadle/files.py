@@ -8,6 +8,7 @@ while the disk still had room, and a fresh draft could not be written to a full 
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,6 +100,17 @@ def obstacle(path: Path) -> str:
     except OSError as error:  # A name that no file system takes.
         return why_refused(error)
     return ""
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; raises OSError if that cannot be found out.
+
+    `Path.is_dir` answers "no" to some errors, and which depends on the version of Python.
+    """
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def why_refused(error: OSError) -> str:

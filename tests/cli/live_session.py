@@ -311,7 +311,7 @@ class ValueClient:
         )
         return TokenMade(token="treadle_user_t1_secret", view=view)
 
-    def tokens(self) -> tuple[TokenView, ...]:
+    def tokens(self, *, user: str = "") -> tuple[TokenView, ...]:
         ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
         return (ci, replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1))
 
@@ -320,6 +320,10 @@ class ValueClient:
 
     def revoke_token(self, identity: str) -> None:
         self.asked.append(("revoke", identity))
+
+    def revoke_tokens(self, *, user: str = "") -> tuple[TokenView, ...]:
+        self.asked.append(("revoke all", user))
+        return self.tokens(user=user)
 
 
 @dataclass

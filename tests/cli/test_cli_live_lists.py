@@ -287,6 +287,32 @@ def test_nodes_shows_each_device_and_who_is_on_it(capsys) -> None:
     )
 
 
+def test_nodes_says_what_contains_jobs_and_which_process_does_not_die(capsys) -> None:
+    why = "pid 71 of job 9 does not die: it waits for the file system /mnt/x (nfs4)"
+    device = DeviceView(name="box:0", number=0, state="held", jobs=("9",), because=why)
+    node = NodeView(
+        name="box", device_type="cpu", cores=8, memory_gib=64, devices=(device,),
+        containment="cgroup v2", enforced=("cpus", "memory"), stuck={"9": why},
+    )  # fmt: skip
+    shown = printed(capsys, ValueClient(machines=(node,)), "nodes")
+    assert shown.startswith(
+        "box: 1 x cpu, 8 cores, 64 GiB\n"
+        "jobs are contained by cgroup v2, which enforces cpus and memory\n"
+    )
+    assert "pid 71 of job 9 does not die" in shown
+    fallback = replace(node, containment="processes only", enforced=())
+    shown = printed(capsys, ValueClient(machines=(fallback,)), "nodes")
+    assert "jobs are contained by processes only, which enforces no limits\n" in shown
+
+
+def test_describe_shows_host_requests_and_the_peak(capsys) -> None:
+    whole = detail(BERT, memory_gib=16.0, cpus=4.0, enforced=("memory",))
+    peaks = tuple(replace(run, memory_peak_gib=3.25) for run in whole.attempts)
+    client = ValueClient(details={"9": replace(whole, attempts=peaks)})
+    shown = printed(capsys, client, "describe", "9")
+    assert "  host       memory 16 GiB, 4 cores (not enforced here), peak 3.25 GiB\n" in shown
+
+
 def test_device_says_what_became_of_it(capsys) -> None:
     client = ValueClient()
     assert printed(capsys, client, "device", "box:3", "avoid") == "device box:3 is avoided\n"

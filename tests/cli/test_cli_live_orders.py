@@ -205,7 +205,7 @@ def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
              "picks them up again\n")),
         (["--drain"], ("the daemon starts no more jobs and stops when the running ones have "
                       "ended: 5 running, 12 waiting, 1 held\n")),
-        (["--cancel"], "the daemon cancelled its jobs and stopped\n"),
+        (["--cancel"], "18 jobs ended, and the daemon stopped\n"),
     ],
 )  # fmt: skip
 def test_down_says_what_becomes_of_the_jobs(words, shown, capsys) -> None:
@@ -225,6 +225,60 @@ def test_down_without_a_daemon_or_jobs(capsys) -> None:
     assert capsys.readouterr().out == (
         "no daemon is running; nothing to stop\nthe daemon stopped; there were no jobs\n"
     )
+
+
+class Leaving(ValueClient):
+    """A daemon whose last jobs take a few looks to end."""
+
+    def __init__(self, *looks: Status) -> None:
+        super().__init__()
+        self._looks = iter(looks)
+
+    def status(self) -> Status:
+        self.found = next(self._looks, self.found)
+        return self.found
+
+    def shut_down(self, mode: str = "leave") -> Status:
+        self.asked.append(("shut_down", mode))
+        return self.status()
+
+
+STOPPED = replace(STATUS, running=0, waiting=0, held=0)
+LEAVING = (
+    STATUS,
+    replace(STOPPED, stopping=3, grace_left_s=12.0),
+    replace(STOPPED, stopping=1),
+    replace(STOPPED, stopping=1, problem="the store cannot be written: the disk is full"),
+)
+
+
+def test_a11_down_waits_for_jobs_that_are_cancelled_and_says_for_what(capsys) -> None:
+    gone = replace(STATUS, pid=1)
+    assert treadle(Leaving(*LEAVING, gone), "down", "--cancel") == 0
+    said = capsys.readouterr()
+    assert said.out == "18 jobs ended, and the daemon stopped\n"
+    assert said.err == (
+        "waiting for 3 jobs; up to 12 s of grace left\n"
+        "waiting for 1 job; their grace is over, and they are killed\n"
+    )
+
+
+def test_a11_down_stops_waiting_after_its_timeout_and_claims_nothing(capsys) -> None:
+    assert treadle(Leaving(*LEAVING), "down", "--cancel", "--timeout", "0.001s") == 101
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == (
+        "treadle: 1 job not ended after a moment; the daemon goes on and stops once they have"
+    )
+
+
+def test_a11_jobs_that_are_being_stopped_are_jobs(capsys) -> None:
+    stopping = replace(STOPPED, stopping=2)
+    assert treadle(ValueClient(found=stopping), "down") == 0
+    assert treadle(ValueClient(found=stopping), "status") == 0
+    shown = capsys.readouterr().out
+    assert "jobs remain (2 still running, 0 waiting)" in shown
+    assert "0 running, 2 stopping, 0 waiting" in shown
 
 
 def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:

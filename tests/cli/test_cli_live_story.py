@@ -117,6 +117,27 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def test_a11_down_cancel_returns_when_the_processes_of_all_jobs_are_gone(machine: Home) -> None:
+    """1. A job goes on after the stop signal for as long as it may. 2. `down --cancel` waits for
+    it. 3. Then no process writes any more, and nothing else was said to have happened."""
+    page = machine.folder / "page"
+    body = f"trap '' TERM; touch {page}.up; while :; do echo x >> {page}; sleep 0.02; done"
+    machine.done("submit", "--grace", "2s", "--", "bash", "-c", body)
+    machine.ready("page")
+    said = machine.treadle("down", "--cancel", "-y")
+    assert (said.code, said.out) == (0, "1 job ended, and the daemon stopped\n")
+    assert "waiting for 1 job; up to " in said.err
+    tags = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _says(path, str(page))]
+    assert tags == []
+
+
+def _says(path: Path, text: str) -> bool:
+    try:
+        return text.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def machine(home: Home) -> Home:
     """Two slots, first come first served."""

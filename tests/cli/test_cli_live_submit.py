@@ -11,7 +11,7 @@ from tests.cli.live_session import ValueClient, detail, job, running, treadle
 from treadle.client.errors import UnreachableError
 from treadle.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why
 from treadle.wire.machine import Status
-from treadle.wire.problems import TooLargeError
+from treadle.wire.problems import TooLargeError, UnsettledError
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_flags_win_over_a_file_and_the_command_line_over_its_run(tmp_path: Path)
 def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, capsys) -> None:
     script = tmp_path / "train.sh"
     script.write_text(
-        "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G\n#SBATCH -J slurm\n"
+        "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G --mail-type=END\n#SBATCH -J slurm -c 6\n"
         "#TREADLE --name own --time-limit 2h\npython train.py\n"
     )
     client = ValueClient()
@@ -102,8 +102,9 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     request = sent(client)
     assert request.command == ("/bin/sh", str(script), "--lr", "1")
     assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
+    assert (request.memory_gib, request.cpus) == (4.0, 6.0)
     assert capsys.readouterr().err == (
-        "treadle: train.sh line 2: #SBATCH --mem=4G is not supported and ignored\n"
+        "treadle: train.sh line 2: #SBATCH --mail-type=END is not supported and ignored\n"
     )
 
 
@@ -373,6 +374,31 @@ def test_a_named_server_that_is_away_is_not_started_here(capsys, monkeypatch) ->
     monkeypatch.setenv("TREADLE_URL", "http://far:1")
     assert treadle(Gone(), "submit", "--", "x") == 110
     assert capsys.readouterr().err == "treadle: no Treadle server answers at http://far:1\n"
+
+
+def test_u18_a_submission_that_is_in_memory_only_is_asked_for_again_with_the_same_key(
+    capsys,
+) -> None:
+    """The user is asked for nothing, and the job is queued once."""
+
+    class Full(ValueClient):
+        keys: tuple[str | None, ...] = ()
+
+        def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
+            self.keys = (*self.keys, key)
+            if len(self.keys) < 3:
+                raise UnsettledError("it is kept in memory only (the disk is full)")
+            return replace(super().submit(request, key=key), repeated=True)
+
+    client = Full()
+    assert treadle(client, "submit", "--", "true") == 0
+    assert len(set(client.keys)) == 1
+    assert client.keys[0]
+    said = capsys.readouterr()
+    assert said.err == (
+        "treadle: not queued yet: it is kept in memory only (the disk is full); waiting\n"
+    )
+    assert said.out.startswith("job 12 submitted: ")
 
 
 def test_the_state_of_git_goes_along_and_is_cut_if_it_is_too_large(capsys, tmp_path: Path) -> None:

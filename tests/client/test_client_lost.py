@@ -187,7 +187,7 @@ def test_the_default_socket_follows_the_xdg_folders():
     "text", ["unix:relative", "ftp://host", "127.0.0.1:80", "http://", "http://u:p@host", "x"]
 )
 def test_what_is_no_address_is_refused(text: str):
-    with pytest.raises(InvalidInputError, match="should be unix:/path/to/socket or http://host"):
+    with pytest.raises(InvalidInputError, match="should be unix:/path/to/socket or https://host"):
         read_address(text)
 
 

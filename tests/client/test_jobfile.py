@@ -42,6 +42,8 @@ priority: high
 guaranteed: false
 resumable: true
 time_limit: 1-12:00:00
+memory: 16G
+cpus: 4
 grace: 120s
 stop_signal: usr1
 retries: 5
@@ -77,6 +79,8 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         guaranteed=False,
         resumable=True,
         time_limit_s=129_600.0,
+        memory_gib=16.0,
+        cpus=4.0,
         grace_s=120.0,
         stop_signal="SIGUSR1",
         retries=5,

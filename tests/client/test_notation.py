@@ -219,3 +219,38 @@ def test_any_text_gives_a_value_or_one_sentence(text) -> None:
         partial(values.identities, what="x"),
     ):
         assert said(partial(read, text)).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [("16G", 16.0), ("512M", 0.5), ("1.5T", 1536.0), ("16GiB", 16.0), ("16 gb", 16.0)],
+)
+def test_memory_is_an_amount_with_a_unit(text: str, gib: float) -> None:
+    assert values.memory(text) == gib
+
+
+@pytest.mark.parametrize("text", ["16", "", "G", "-1G", "16X", "1e3G", "nanG"])
+def test_what_is_no_memory_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected an amount with a unit such as 512M"):
+        values.memory(text)
+
+
+def test_memory_has_bounds() -> None:
+    with pytest.raises(InvalidInputError, match='--memory is "1M"; expected 4M to 1,048,576G'):
+        values.memory("1M", "--memory")
+
+
+def test_memory_as_slurm_writes_it() -> None:
+    assert values.slurm_memory("4096", "--mem") == 4.0
+    assert values.slurm_memory("0", "--mem") is None
+    with pytest.raises(InvalidInputError, match="expected memory as Slurm writes it"):
+        values.slurm_memory("much", "--mem")
+
+
+def test_cpus_are_a_number_of_cores() -> None:
+    assert (values.cpus("4"), values.cpus(" 0.5 ")) == (4.0, 0.5)
+    for text in ("0", "-1", "four", "1e9", "nan"):
+        with pytest.raises(
+            InvalidInputError, match=r"expected a number of cores such as 4 or 0\.5"
+        ):
+            values.cpus(text)

@@ -29,10 +29,10 @@ def told(story: Story, root: Path, **settings: object) -> None:
 
 
 async def end_all(live: LiveService) -> None:
-    for view in live.jobs(limit=1000).jobs:
+    for view in (await live.jobs(limit=1000)).jobs:
         with suppress(ConflictError):  # It may have ended by now.
             await live.cancel(ME, view.id)
-    await ended(live, *(view.id for view in live.jobs(limit=1000).jobs))
+    await ended(live, *(view.id for view in (await live.jobs(limit=1000)).jobs))
 
 
 async def runs(live: LiveService, body: str = LONG, **fields: object) -> str:

@@ -188,7 +188,7 @@ async def user(live: LiveService, folder: Path, jobs: int) -> None:
     known = {name: identity for what, name, identity in past if what == "submitted"}
     number = 0
     while True:
-        active = {view.name: view for view in live.jobs(limit=1000).jobs}
+        active = {view.name: view for view in (await live.jobs(limit=1000)).jobs}
         while number < jobs and len(active) < AT_ONCE:
             name = f"job-{number:03}"
             answer = await live.submit(ME, request(folder, number, known), f"key-{name}")
@@ -197,7 +197,7 @@ async def user(live: LiveService, folder: Path, jobs: int) -> None:
             else:
                 told.write("submitted", name, answer.id)
                 known[name] = answer.id
-            active = {view.name: view for view in live.jobs(limit=1000).jobs}
+            active = {view.name: view for view in (await live.jobs(limit=1000)).jobs}
             number += 1
         for name, view in active.items():
             kind = int(name[-3:]) % KINDS

@@ -55,7 +55,9 @@ class Daemon:
             str(self.state),
         ]
         command += ["--socket", str(self.socket), *self._words]
-        with (self.state / "daemon.log").open("ab") as log:
+        path = self.state / "daemon.log"
+        path.touch(0o600)
+        with path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )

@@ -29,6 +29,7 @@ async def living(
     url: str = "",
     patience: Patience = PATIENCE,
     store_patience_s: float = 15.0,
+    admins: frozenset[str] = frozenset(),
 ) -> AsyncIterator[LiveService]:
     """A controller over the state in that folder, which is left as it is."""
     address = url or f"sqlite:///{root / 'treadle.db'}"
@@ -38,6 +39,7 @@ async def living(
         engine=partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here"),
         wanted=Wanted(policy=policy),
         patience=patience,
+        admins=admins,
     )
     live = LiveService(store, settings)
     await live.begin()
@@ -57,21 +59,21 @@ async def until(
     """Wait until these jobs are in one of these states."""
 
     async def reached() -> None:
-        while not all(view_of(live, job).state in states for job in jobs):
+        while not all([(await view_of(live, job)).state in states for job in jobs]):
             await asyncio.sleep(0.01)
 
     await asyncio.wait_for(reached(), within_s)
 
 
-def view_of(live: LiveService, job: str) -> JobView:
-    return live.job(job).job
+async def view_of(live: LiveService, job: str) -> JobView:
+    return (await live.job(job)).job
 
 
 async def ended(live: LiveService, *jobs: str, within_s: float = 60.0) -> list[JobView]:
     """Wait until these jobs have ended."""
     states = tuple(state for state in State if state.ended)
     await until(live, *states, jobs=jobs, within_s=within_s)
-    return [view_of(live, job) for job in jobs]
+    return [await view_of(live, job) for job in jobs]
 
 
 async def export(live: LiveService, path: Path) -> Path:

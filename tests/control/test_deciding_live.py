@@ -52,11 +52,11 @@ def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str)
 @pytest.mark.parametrize(
     ("text", "worn"),
     [
-        ("afs", "afs+priority+elsewhere+steady"),
-        ("afs+steady?run_s=5", "afs+priority+elsewhere+steady?run_s=5"),
+        ("afs", "afs+priority+elsewhere+steady+host"),
+        ("afs+steady?run_s=5", "afs+priority+elsewhere+steady?run_s=5+host"),
         (
             "las+steady+elsewhere?patience_s=1e+2+defrag",
-            "las+defrag+priority+elsewhere?patience_s=1e+2+steady",
+            "las+defrag+priority+elsewhere?patience_s=1e+2+steady+host",
         ),
         ("afs+steady+steady", "afs+steady+steady"),
     ],
@@ -74,14 +74,14 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
             shown = await live.set_policy(ME, PolicyChange(policy=policy))
             assert shown.policy == policy
-            assert shown.worn == f"{policy}+priority+elsewhere+steady"
+            assert shown.worn == f"{policy}+priority+elsewhere+steady+host"
             await asyncio.sleep(0.02)
         for job in jobs:
-            view = view_of(live, job)
+            view = await view_of(live, job)
             assert (view.state, view.attempts) == (State.RUNNING, 1)
         with pytest.raises(InvalidRequestError, match="did you mean srtf"):
             await live.set_policy(ME, PolicyChange(policy="srft"))
-        assert view_of(live, waiting).state is State.PENDING
+        assert (await view_of(live, waiting)).state is State.PENDING
 
     async def again(live: LiveService) -> None:
         assert live.policy().policy == "rubick"
@@ -99,7 +99,7 @@ def test_what_would_fail_again_is_not_tried_again(tmp_path: Path) -> None:
         job = await waits(live, body, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts, view.code) == (State.FAILED, 1, 1)
-        failure = live.job(job).failure
+        failure = (await live.job(job)).failure
         assert failure is not None
         assert (failure.kind, failure.retried) == ("deterministic", False)
 
@@ -113,7 +113,7 @@ def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> 
         job = await waits(live, body, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts, view.failures) == (State.SUCCEEDED, 3, 2)
-        detail = live.job(job)
+        detail = await live.job(job)
         devices = [attempt.devices for attempt in detail.attempts]
         assert len(set(devices)) == 3
         assert detail.attempts[0].failure is not None
@@ -130,7 +130,7 @@ def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_p
         resumable = await runs(live, LONG, time_limit_s=0.8, resumable=True)
         await live.hold(ME, resumable)
         await until(live, State.HELD, jobs=(resumable,))
-        used_s = view_of(live, resumable).running_s
+        used_s = (await view_of(live, resumable)).running_s
         assert used_s > 0
         await live.release(ME, resumable)
         (view,) = await ended(live, resumable)
@@ -144,16 +144,16 @@ def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
         job = await waits(live, body, devices="4")
-        while not view_of(live, job).failures:
+        while not (await view_of(live, job)).failures:
             await asyncio.sleep(0.01)
         equal = await waits(live, "true")  # It may pass: nobody is more important.
         await ended(live, equal)
-        assert view_of(live, job).attempts == 1
+        assert (await view_of(live, job)).attempts == 1
         lower = await waits(live, "true", priority=-1)
         views = await ended(live, job, lower)
         assert [view.state for view in views] == [State.SUCCEEDED] * 2
         first, second = (view.started_at or 0.0 for view in views)
-        ends = live.job(job).attempts[1].ended_at
+        ends = (await live.job(job)).attempts[1].ended_at
         assert ends is not None
         assert second >= ends - 0.5
         assert first < second
@@ -193,7 +193,7 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
             assert [view.state for view in views] == [State.SUCCEEDED] * 2
             assert views[0].resizes >= 1
             assert views[0].failures == 0
-            sizes = [len(attempt.devices) for attempt in live.job(job.id).attempts]
+            sizes = [len(attempt.devices) for attempt in (await live.job(job.id)).attempts]
             assert len(set(sizes)) > 1
             check(live.context.scheduler)
 
@@ -248,12 +248,12 @@ def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(tmp_pa
         )
         high = await waits(live, devices="2", priority=5)
         await until(live, State.RUNNING, jobs=(high,))
-        assert view_of(live, soft).state is State.PENDING
+        assert (await view_of(live, soft)).state is State.PENDING
         higher = await waits(live, devices="4", priority=9)
         await asyncio.sleep(0.3)
-        assert view_of(live, rigid).state is State.RUNNING
-        assert view_of(live, rigid).attempts == 1
-        assert view_of(live, higher).state is State.PENDING
+        assert (await view_of(live, rigid)).state is State.RUNNING
+        assert (await view_of(live, rigid)).attempts == 1
+        assert (await view_of(live, higher)).state is State.PENDING
         await live.change(ME, higher, JobChange(priority=0))
         await end_all(live)
 

@@ -20,9 +20,11 @@ from treadle.control.api import LiveService
 from treadle.control.loop import clock
 from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 from treadle.testing.checks import check
 from treadle.wire.jobs import State
-from treadle.wire.problems import UnavailableError
+from treadle.wire.problems import UnavailableError, UnsettledError
 
 FLOOD_MIB = 64
 
@@ -64,7 +66,7 @@ def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_pa
         os.kill(supervisor_of(live, job), signal.SIGKILL)
         (view,) = await ended(live, job)
         assert (view.state, view.code, view.attempts, view.failures) == (State.SUCCEEDED, 0, 2, 1)
-        detail = live.job(job)
+        detail = await live.job(job)
         assert [(a.told, a.code) for a in detail.attempts] == [("lost", 137), ("", 0)]
         assert detail.attempts[0].failure is not None
         assert detail.attempts[0].failure.rule == "node-lost"
@@ -132,20 +134,30 @@ def test_a_flood_of_output_is_bounded_on_disk_and_disturbs_no_other_job(tmp_path
     told(story, tmp_path)
 
 
-def test_a_job_whose_checkpoints_have_no_place_fails_with_the_reason(tmp_path: Path) -> None:
+def test_a5_a_job_whose_checkpoints_have_no_place_waits_and_is_not_charged(tmp_path: Path) -> None:
+    """1. A file is where the checkpoint folders should be. 2. The job goes back to the queue, the
+    machine pauses and says why. 3. The file is gone: the job runs, and is not charged."""
+
     async def story(live: LiveService) -> None:
-        (tmp_path / "state" / "checkpoints").write_text("a file in the way")
-        job = await waits(live, "true", retries=1)
-        (view,) = await ended(live, job)
-        assert (view.state, view.attempts, view.failures) == (State.FAILED, 2, 2)
-        why = live.why(job)
-        assert why.because == (
-            "it failed with exit code 126: This machine could not launch the job at that moment "
-            "(it was tried twice)"
+        in_the_way = tmp_path / "state" / "checkpoints"
+        in_the_way.write_text("a file in the way")
+        job = (await live.submit(ME, bash("true", retries=0))).id
+        while not live.status().problem:
+            await asyncio.sleep(0.01)
+        assert live.status().problem == (
+            f"this machine cannot launch jobs: File exists (EEXIST): {in_the_way}; it is tried "
+            "again by itself"
         )
-        assert "checkpoints" in why.evidence[0]
-        assert [attempt.told for attempt in live.job(job).attempts] == ["engine-error"] * 2
+        while (await live.why(job)).cause != "machine":
+            await asyncio.sleep(0.01)
+        assert not (await view_of(live, job)).state.ended
+        in_the_way.unlink()
+        (view,) = await ended(live, job)
+        detail = await live.job(job)
+        assert (view.state, view.failures, detail.failure) == (State.SUCCEEDED, 0, None)
+        assert [attempt.told for attempt in detail.attempts] == ["machine-error", ""]
         assert not live.context.jobs.open
+        assert not live.status().problem
 
     told(story, tmp_path)
 
@@ -170,7 +182,9 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
         body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 4"
         first = await runs(live, body, retries=0)
         async with locked(tmp_path / "treadle.db"):
-            with pytest.raises(UnavailableError, match="not on disk yet, and may still be"):
+            with pytest.raises(
+                UnavailableError, match="it is kept in memory only: it is done once"
+            ):
                 await live.submit(ME, bash("true", name="early"), "key")
             with pytest.raises(
                 UnavailableError, match=r"the store cannot be written now: .*locked"
@@ -182,13 +196,13 @@ def test_a_locked_store_refuses_submissions_and_loses_nothing(tmp_path: Path) ->
                 await live.submit(ME, bash("true", name="early"), "key")
             (tmp_path / "go").touch()
             await gone(supervisor_of(live, first))
-            assert not view_of(live, first).state.ended
+            assert not (await view_of(live, first)).state.ended
             assert live.status().store == "sqlite"
         (view,) = await ended(live, first)
         assert (view.state, view.code) == (State.FAILED, 4)
         again = await live.submit(ME, bash("true", name="early"), "key")
         assert (await ended(live, again.id))[0].state is State.SUCCEEDED
-        names = [view.name for view in live.jobs(ended=True).jobs]
+        names = [view.name for view in (await live.jobs(ended=True)).jobs]
         assert sorted(names) == ["bash", "early"]
         assert again.repeated
 
@@ -218,12 +232,68 @@ def test_u18_cancel_works_while_the_store_cannot_be_written(tmp_path: Path, phas
             assert row is not None
             assert row.phase is phase
             await gone(int(pid), supervisor_of(live, first))
-            assert not view_of(live, first).state.ended
+            assert not (await view_of(live, first)).state.ended
             assert "locked" in live.status().problem
         views = await ended(live, first, second)
         assert [view.state for view in views] == [State.CANCELLED] * 2
         assert [view.attempts for view in views] == [1, 0]
         assert not (tmp_path / "ran").exists()
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    """1. A job is ordered to start, and the fork server is stopped. 2. The store is locked, the job
+    is cancelled, and the fork server goes on. 3. Nothing of the job is left, while the store is
+    still locked. 4. The store is free again: the job is cancelled."""
+
+    async def story(live: LiveService) -> None:
+        server = local(live).fork_server
+        server.start()
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGSTOP)
+        job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
+        await until(live, State.STARTING, jobs=(job,))
+        while live.context.commit.writing or not local(live)._runners[job].live:
+            await asyncio.sleep(0.01)
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", held=True))
+            (view,) = await live.cancel(ME, job)
+            assert (view.state, view.cause) == (State.STARTING, "unsettled")
+            assert view.because.startswith("the cancellation is kept in memory only")
+            os.kill(server._process.pid, signal.SIGCONT)
+            while local(live)._runners:
+                await asyncio.sleep(0.01)
+            assert not processes.tagged(TAG, f"{local(live).folders.instance}*")
+        (view,) = await ended(live, job)
+        assert view.state is State.CANCELLED
+
+    told(story, tmp_path, store_patience_s=0.2)
+
+
+def test_u18_a_submission_that_was_refused_is_not_queued_when_the_store_is_back(
+    tmp_path: Path,
+) -> None:
+    """The first is in memory and is queued; the second is refused, and nothing of it is left."""
+
+    async def story(live: LiveService) -> None:
+        async with locked(tmp_path / "treadle.db"):
+            with pytest.raises(UnsettledError):
+                await live.submit(ME, bash("true", name="first"), "key")
+            with pytest.raises(UnavailableError) as refused:
+                await live.submit(ME, bash("true", name="second"), "other")
+            assert (refused.value.code, refused.value.hint) == (
+                "unavailable",
+                "nothing was changed; try again",
+            )
+        again = await live.submit(ME, bash("true", name="first"), "key")
+        await ended(live, again.id)
+        late = await live.submit(ME, bash("true", name="third"))
+        await ended(live, late.id)
+        assert sorted(v.name for v in (await live.jobs(ended=True)).jobs) == ["first", "third"]
 
     told(story, tmp_path, store_patience_s=0.2)
 
@@ -332,7 +402,7 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
             await lock.__aenter__()
         await lock.__aexit__(None, None, None)
         async with living(tmp_path) as live:
-            assert view_of(live, job).state is State.RUNNING
+            assert (await view_of(live, job)).state is State.RUNNING
             await end_all(live)
 
     asyncio.run(asyncio.wait_for(story(), 30))
@@ -352,7 +422,7 @@ def test_a_wall_clock_that_jumps_changes_no_duration(
         stopped = SimpleNamespace(**vars(time))
         stopped.time = lambda: time.time() + jump_s
         monkeypatch.setattr(clock, "time", stopped)
-        assert 0 <= view_of(live, job).running_s < 10
+        assert 0 <= (await view_of(live, job)).running_s < 10
         (tmp_path / "go").touch()
         views = await ended(live, job, waiting)
         late = (await live.submit(ME, bash("true"))).id
@@ -362,10 +432,10 @@ def test_a_wall_clock_that_jumps_changes_no_duration(
             assert view.started_at is not None
             assert view.ended_at is not None
             assert view.submitted_at <= view.started_at <= view.ended_at
-            (attempt,) = live.job(view.id).attempts
+            (attempt,) = (await live.job(view.id)).attempts
             assert attempt.ended_at is not None
             assert 0 <= attempt.ended_at - attempt.started_at < 10
-        assert all(0 <= row.allocated_h < 0.02 for row in live.usage())
+        assert all(0 <= row.allocated_h < 0.02 for row in await live.usage())
         monkeypatch.undo()
 
     told(story, tmp_path)
@@ -389,8 +459,10 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
                 (State.FAILED, 1),
                 (State.SUCCEEDED, 0),
             ]
-            assert live.why("2").because.startswith("it failed with exit code 137 (SIGKILL): ")
-            assert live.job("2").failure is not None
+            assert (await live.why("2")).because.startswith(
+                "it failed with exit code 137 (SIGKILL): "
+            )
+            assert (await live.job("2")).failure is not None
             check(live.context.scheduler)
 
     for pid in asyncio.run(before()):
@@ -411,6 +483,6 @@ def test_a_job_that_is_held_while_it_runs_lets_go_and_goes_on_later(tmp_path: Pa
         await until(live, State.HELD, jobs=(job,))
         await live.release(ME, job)
         await until(live, State.RUNNING, jobs=(job,))
-        assert view_of(live, job).attempts == 2
+        assert (await view_of(live, job)).attempts == 2
 
     told(story, tmp_path)

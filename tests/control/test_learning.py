@@ -100,7 +100,7 @@ def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path
         await ended(live, slows)
         await live.release(ME, scales)
         await ended(live, scales)
-        given = [len(live.job(job).attempts[0].devices) for job in (slows, scales)]
+        given = [len((await live.job(job)).attempts[0].devices) for job in (slows, scales)]
         assert given == [1, 3]
 
     told(story, tmp_path, policy="afs")
@@ -155,7 +155,7 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
 
     async def story(live: LiveService) -> None:
         job = await runs(live, body)
-        while (progress := view_of(live, job).progress) is None or progress.eta_s is None:
+        while (progress := (await view_of(live, job)).progress) is None or progress.eta_s is None:
             await live._reporting._progress.look()
             await asyncio.sleep(0.05)
         assert progress.source == "log"
@@ -177,10 +177,10 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
 def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await runs(live, "echo 'iter 450: loss 0.25'; exec sleep 60")
-        while view_of(live, job).progress is None:
+        while (await view_of(live, job)).progress is None:
             await live._reporting._progress.look()
             await asyncio.sleep(0.02)
-        progress = view_of(live, job).progress
+        progress = (await view_of(live, job)).progress
         assert progress is not None
         assert (progress.step, progress.total, progress.eta_s) == (450, None, None)
         assert progress.loss == 0.25
@@ -233,7 +233,7 @@ def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
         own = Who(user="me", role=Role.VIEWER, job=job)
         with pytest.raises(InvalidRequestError):
             await live.report(own, job, lie)
-        assert view_of(live, job).progress is None
+        assert (await view_of(live, job)).progress is None
         assert live.context.scheduler.jobs[job] == before
         # What it has saved cannot be more than what it has done.
         await live.report(own, job, Report(step=5, total=10, checkpoint=1000))

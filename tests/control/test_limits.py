@@ -35,9 +35,11 @@ def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
         assert not any((gates._open, gates._queued, gates._waiting))
         assert not live.context.inbox._specs
         assert not live.context.commit._riders
-        views = [view_of(live, job) for job in answer.jobs]
+        views = [await view_of(live, job) for job in answer.jobs]
         assert all(view.state is State.SUCCEEDED for view in views)
-        assert [view.id for view in live.jobs(ended=True).jobs] == list(reversed(answer.jobs))
+        assert [view.id for view in (await live.jobs(ended=True)).jobs] == list(
+            reversed(answer.jobs)
+        )
 
     told(story, tmp_path)
 
@@ -50,7 +52,7 @@ def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
         seen: list[str] = []
         cursor = ""
         while True:
-            page = live.jobs(ended=True, limit=2, cursor=cursor)
+            page = await live.jobs(ended=True, limit=2, cursor=cursor)
             seen += [view.id for view in page.jobs]
             cursor = page.cursor
             if not cursor:
@@ -58,9 +60,9 @@ def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
         assert seen == [*waiting.jobs, *reversed(done.jobs)]
         for bad in ("x", "a", "e1", "e1,2,3", "a-", "e,"):
             with pytest.raises(InvalidRequestError):
-                live.jobs(cursor=bad)
+                await live.jobs(cursor=bad)
         with pytest.raises(InvalidRequestError):
-            live.jobs(states=("SLEEPING",))
+            await live.jobs(states=("SLEEPING",))
 
     told(story, tmp_path)
 
@@ -70,16 +72,16 @@ def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
         answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
         await ended(live, *answer.jobs)
         await looked_at(live)
-        whole = live.events(limit=1000).events
+        whole = (await live.events(limit=1000)).events
         seen: list[EventView] = []
         after = 0
-        while (page := live.events(after=after, limit=3)).events:
+        while (page := await live.events(after=after, limit=3)).events:
             seen += page.events
             after = page.next
         assert seen == list(whole)
-        assert live.events_last(limit=4).events == whole[-4:]
+        assert (await live.events_last(limit=4)).events == whole[-4:]
         job = answer.jobs[2]
-        own = live.events(job=job, limit=1000).events
+        own = (await live.events(job=job, limit=1000)).events
         assert own == tuple(event for event in whole if event.job == job)
         assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
 
@@ -115,7 +117,7 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
             await asyncio.sleep(0.01)
             last = live.context.commit.last_line
         assert slow == quick == list(range(1, last + 1))
-        known = [event.id for event in live.events(job="1_3", limit=1000).events]
+        known = [event.id for event in (await live.events(job="1_3", limit=1000)).events]
         assert of_one == known
         for task in tasks:
             task.cancel()
@@ -156,7 +158,7 @@ def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
         assert ids == {"1"}
         assert sum(not answer.repeated for answer in results[:-1]) == 1  # type: ignore[union-attr]
         await ended(live, "1")
-        assert len(live.jobs(ended=True).jobs) == 1
+        assert len((await live.jobs(ended=True)).jobs) == 1
 
     told(story, tmp_path)
 
@@ -169,7 +171,7 @@ def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_p
         await asyncio.gather(asked, return_exceptions=True)
         again = await live.submit(ME, NOTHING, "key")
         await ended(live, again.id)
-        assert len(live.jobs(ended=True).jobs) == 1
+        assert len((await live.jobs(ended=True)).jobs) == 1
 
     told(story, tmp_path)
 
@@ -203,9 +205,9 @@ def test_an_array_of_ten_thousand_members_is_taken_shown_and_cancelled(
             answer = await live.submit(ME, request)
             assert len(answer.jobs) == 10_000
             last = answer.jobs[-1]
-            assert view_of(live, last).cause == "array"
-            assert live.why(answer.jobs[0]).position == 1
-            assert len(live.jobs(limit=10_000).jobs) == 10_000
+            assert (await view_of(live, last)).cause == "array"
+            assert (await live.why(answer.jobs[0])).position == 1
+            assert len((await live.jobs(limit=10_000)).jobs) == 10_000
             await live.cancel(ME, first)
             await until(live, State.RUNNING, jobs=answer.jobs[:4], within_s=30)
             await live.cancel(ME, answer.id)
@@ -219,17 +221,17 @@ def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, "true", name="resnet", held=True)
         with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
-            live.job("nobody")
+            await live.job("nobody")
         with pytest.raises(NotFoundError, match="there is no attempt 7"):
             await live.log(job, attempt=7)
         with pytest.raises(NotFoundError, match="there is no device 'here:9'; expected here:0 to"):
             await live.manage(ME, "here:9", "avoid")
         with pytest.raises(InvalidRequestError, match="there is no such job"):
             await live.submit(ME, bash("true", after=("77",)))
-        assert live.job("resnet").job.id == job
+        assert (await live.job("resnet")).job.id == job
         await waits(live, "true", name="resnet", held=True)
         with pytest.raises(InvalidRequestError, match="2 jobs are called 'resnet'"):
-            live.job("resnet")
+            await live.job("resnet")
         await end_all(live)
         with pytest.raises(ConflictError, match="has ended already"):
             await live.cancel(ME, job)
@@ -246,8 +248,8 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
         answer = await live.submit(ME, request)
         more = await live.submit(ME, JobRequest(command=("/bin/true",), code=code))
         await ended(live, *answer.jobs, more.id)
-        assert live.job(answer.jobs[7]).code == code
-        assert live.job(more.id).code == code
+        assert (await live.job(answer.jobs[7])).code == code
+        assert (await live.job(more.id)).code == code
         assert len(list((tmp_path / "state" / "code").iterdir())) == 1
         assert (tmp_path / "treadle.db").stat().st_size < 2 * len(diff)
 
@@ -263,7 +265,7 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
         await runs(live, devices="1")
         answer = await live.submit(ME, JobRequest(command=("/bin/sleep", "60"), array="0-29"))
         await looked_at(live)
-        near, far = (live.why(job).estimate for job in (answer.jobs[0], answer.jobs[-1]))
+        near, far = [(await live.why(job)).estimate for job in (answer.jobs[0], answer.jobs[-1])]
         assert near is not None
         assert far is not None
         assert near.runs == 3

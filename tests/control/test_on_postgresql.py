@@ -48,14 +48,14 @@ def test_a_database_that_is_restarted_costs_nothing_but_time(
             assert (view.state, view.code) == (State.FAILED, 4)
             kept = await live.submit(ME, bash("true", name="lost?"), "key")
             assert (await ended(live, kept.id))[0].state is State.SUCCEEDED
-            named = [each for each in live.jobs(ended=True).jobs if each.name == "lost?"]
+            named = [each for each in (await live.jobs(ended=True)).jobs if each.name == "lost?"]
             assert len(named) == 1
             await end_all(live)
             check(live.context.scheduler)
         async with living(tmp_path, url=server.url) as live:
-            assert view_of(live, job).code == 4
+            assert (await view_of(live, job)).code == 4
             assert live.status().store == "postgresql"
-            assert not live.jobs().jobs
+            assert not (await live.jobs()).jobs
 
     def view_of_running(live: object, job: str) -> bool:
         return live.context.jobs.records[job].state is State.RUNNING  # type: ignore[attr-defined]

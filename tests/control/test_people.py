@@ -132,8 +132,8 @@ def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     async def story(live: LiveService) -> None:
         await live.submit(ME, bash("true"), "key")
-        assert live.context.store.key("me", "key") is not None
+        assert live.context.store.key(ME.account, "key") is not None
         await live.context.commit.tidy()
-        assert live.context.store.key("me", "key") is None
+        assert live.context.store.key(ME.account, "key") is None
 
     told(story, tmp_path)

@@ -52,7 +52,7 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
         assert [view.state for view in views] == [state, State.SUCCEEDED]
         assert views[0].code == code
         assert starts.read_text() == "1\n"
-        attempts = live.job(job).attempts
+        attempts = (await live.job(job)).attempts
         assert [attempt.told for attempt in attempts] == ["", "called off"]
 
     told(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
@@ -79,6 +79,6 @@ def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
         assert spec.priority == 7
         assert spec.iterations == pytest.approx(100.0)
         assert not live.context.inbox._specs
-        assert view_of(live, job).priority == 7
+        assert (await view_of(live, job)).priority == 7
 
     told(story, tmp_path)

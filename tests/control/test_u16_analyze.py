@@ -46,7 +46,7 @@ async def a_day(live: LiveService, folder: Path) -> None:
     await until(live, State.RUNNING, jobs=tuple(long[:1]))
     await live.set_policy(ME, PolicyChange(policy="afs"))
     await live.set_policy(ME, PolicyChange(policy="afs"))
-    for view in live.jobs(limit=100).jobs:
+    for view in (await live.jobs(limit=100)).jobs:
         await live.cancel(ME, view.id)
     timed = (await live.submit(ME, bash(LONG, time_limit_s=0.2, grace_s=0.2))).id
     await ended(live, *quick, *long, timed)

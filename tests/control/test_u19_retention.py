@@ -1,6 +1,7 @@
 """U19: what ended jobs leave is pruned by age and size, and nothing that anybody still needs."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from treadle.wire.machine import Role, Who
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 from treadle.wire.retention import PruneRequest
 
-YOU = Who(user="you", role=Role.USER, uid=ME.uid)
+YOU = Who(user="you", role=Role.USER, uid=os.geteuid() + 1)
 ALL = PruneRequest(logs_over=0)
 TALK = "head -c 20000 /dev/zero | tr '\\0' x"
 
@@ -72,12 +73,14 @@ def test_u19_logs_are_pruned_oldest_first_and_said_to_be(tmp_path: Path) -> None
         assert folders(live, first) == (False, False)
         with pytest.raises(NotFoundError, match=rf"the log of job {first} was pruned on 20\d\d-"):
             await live.log(first)
-        assert live.job(first).logs_pruned_at is not None
-        assert live.job(second).logs_pruned_at is None
+        assert (await live.job(first)).logs_pruned_at is not None
+        assert (await live.job(second)).logs_pruned_at is None
         assert (await live.prune(ME, ALL)).logs == 1
         assert folders(live, second) == (False, True), "checkpoints stay"
         assert (await live.prune(ME, ALL)).logs == 0
-        pruned = [e.text for e in live.events_last(limit=20).events if e.text.startswith("pruned")]
+        pruned = [
+            e.text for e in (await live.events_last(limit=20)).events if e.text.startswith("pruned")
+        ]
         assert len(pruned) == 2
 
     told(story, tmp_path)
@@ -124,9 +127,10 @@ def test_u19_records_go_only_when_asked_and_numbers_are_not_given_again(tmp_path
         assert (answer.records, answer.logs) == (4, 4)
         for job in (*array.jobs, other, newest):
             with pytest.raises(NotFoundError):
-                live.job(job)
-        assert not [e for e in live.events(limit=1000).events if e.job in {array.id, other}]
-        assert live.events(after=1).pruned_before > 1
+                await live.job(job)
+        page = await live.events(limit=1000)
+        assert not [event for event in page.events if event.job in {array.id, other}]
+        assert (await live.events(after=1)).pruned_before > 1
         assert live.context.store.next_number() == int(newest) + 1
         assert (await live.submit(ME, bash("true"))).id == str(int(newest) + 1)
         await looked_at(live)
@@ -143,9 +147,13 @@ def test_u19_many_ended_jobs_are_deleted_in_one_request(tmp_path: Path) -> None:
         codes = {each.id: each.code for each in answer.outcomes}
         assert codes == {over: "not-allowed", theirs: "", runs: "conflict", "nope": "not-found"}
         with pytest.raises(NotFoundError):
-            live.job(theirs)
+            await live.job(theirs)
         assert folders(live, theirs) == (False, False)
-        assert live.job(over).job.id == over
+        assert (await live.job(over)).job.id == over
+        array = await live.submit(ME, bash("true", array="0-1"))
+        await ended(live, *array.jobs)
+        answer = await live.order(ME, JobsOrder(verb=Verb.DELETE, ids=(array.id, over)))
+        assert [len(each.jobs) for each in answer.outcomes] == [2, 1]
 
     told(story, tmp_path)
 
@@ -176,10 +184,10 @@ def test_u19_a_compacted_journal_gives_the_same_records(tmp_path: Path, monkeypa
         assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 5
         assert store.segments()
         _same_records(live)
-        page = live.events(after=1, limit=5)
+        page = await live.events(after=1, limit=5)
         assert page.pruned_before > 1
         assert page.events[0].id > 1
-        newest = live.events_last(limit=1)
+        newest = await live.events_last(limit=1)
         assert newest.pruned_before == 0
 
     told(story, tmp_path)

@@ -17,7 +17,7 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         first = await runs(live, devices="4")
         job = await waits(live)
-        why = live.why(job)
+        why = await live.why(job)
         assert short(why) == (
             "devices",
             "it asks for 1 device and all 4 are taken; no job waits ahead of it",
@@ -29,14 +29,14 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
         assert why.estimate is not None
         assert why.estimate.earliest_s is not None
         behind = await waits(live, devices="2")
-        assert short(live.why(behind)) == (
+        assert short(await live.why(behind)) == (
             "devices",
             "it asks for 2 devices and all 4 are taken; 1 job waits ahead of it",
             "",
             False,
             2,
         )
-        listed = {view.id: view.because for view in live.jobs().jobs}
+        listed = {view.id: view.because for view in (await live.jobs()).jobs}
         assert listed[behind] == "it needs 2 devices and all 4 are taken; place 2 in line"
         await live.cancel(ME, first)
         await until(live, State.RUNNING, jobs=(job, behind))
@@ -48,7 +48,7 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2")
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "devices",
             "it asks for 2 devices and 1 of 4 is free; no job waits ahead of it",
             "submitted with --devices 1 it would start now",
@@ -64,7 +64,7 @@ def test_the_reason_of_an_elastic_job_names_its_smallest_size(tmp_path: Path) ->
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2..4")
-        assert short(live.why(job))[:3] == (
+        assert short(await live.why(job))[:3] == (
             "devices",
             "it needs at least 2 devices and 1 of 4 is free; no job waits ahead of it",
             "submitted with --devices 1 it would start now",
@@ -77,10 +77,10 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
     async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
-        assert live.why(job).change == (
+        assert (await live.why(job)).change == (
             f"wait: job {first} is expected to end next, in about 10 min"
         )
-        estimate = live.why(job).estimate
+        estimate = (await live.why(job)).estimate
         assert estimate is not None
         assert estimate.earliest_s is not None
         assert estimate.latest_s is not None
@@ -93,7 +93,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
 def test_its_user_holds_it(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, held=True)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "held",
             "its user holds it",
             f"treadle release {job} lets it start",
@@ -110,7 +110,7 @@ def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         one, other = await runs(live), await waits(live, held=True)
         job = await waits(live, "true", after=(one,))
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "dependency",
             f"it starts after job {one} (running)",
             "",
@@ -118,7 +118,9 @@ def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
             None,
         )
         both = await waits(live, "true", after_any=(one, other))
-        assert live.why(both).because == f"it starts after jobs {one} (running), {other} (held)"
+        assert (
+            await live.why(both)
+        ).because == f"it starts after jobs {one} (running), {other} (held)"
         await live.cancel(ME, other)
         await live.cancel(ME, one)
         assert (await ended(live, both))[0].state is State.SUCCEEDED
@@ -144,7 +146,7 @@ def test_what_it_waits_for_can_never_be(
             await live.cancel(ME, first)
         await ended(live, first)
         await looked_at(live)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "dependency",
             f"it can never start: it depends on the success of a job, and job {first} {how}",
             f"treadle release {job} runs it anyway; treadle cancel {job} drops it",
@@ -174,10 +176,10 @@ def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path)
     async def story(live: LiveService) -> None:
         array = (await live.submit(ME, bash("sleep 0.1", array="0-4%2"))).id
         job = (await live.submit(ME, bash("true", after=(array,)))).id
-        assert live.why(job).because == f"it starts after job {array} (running)"
+        assert (await live.why(job)).because == f"it starts after job {array} (running)"
         (view,) = await ended(live, job)
         assert view.state is State.SUCCEEDED
-        assert all(view.state.ended for view in live.jobs(array=array, ended=True).jobs)
+        assert all(view.state.ended for view in (await live.jobs(array=array, ended=True)).jobs)
 
     told(story, tmp_path)
 
@@ -186,7 +188,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         array = await live.submit(ME, bash(LONG, array="0-2%1", grace_s=0.2))
         await until(live, State.RUNNING, jobs=array.jobs[:1])
-        assert short(live.why(array.jobs[1])) == (
+        assert short(await live.why(array.jobs[1])) == (
             "array",
             f"at most 1 member of array {array.id} may run at once, and another is under way",
             "",
@@ -194,7 +196,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
             None,
         )
         two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
-        assert live.why(two.jobs[2]).because == (
+        assert (await live.why(two.jobs[2])).because == (
             f"at most 2 members of array {two.id} may run at once, and 2 others are under way"
         )
         await live.cancel(ME, array.jobs[0])
@@ -206,7 +208,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
 def test_it_never_fits(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, devices="9", wait_for_capacity=True)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "never fits",
             "it can never run here: it asks for 9 devices and the cluster has 4",
             "submit it with --devices 4 or fewer",
@@ -223,17 +225,17 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
         await runs(live, devices="4")
         job = await waits(live)
         high = await waits(live, priority=5)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "rank",
             "1 waiting job has a higher priority than its 0",
             "",
             False,
             2,
         )
-        assert live.why(high).position == 1
+        assert (await live.why(high)).position == 1
         await waits(live, priority=6)
-        assert live.why(job).because == "2 waiting jobs have a higher priority than its 0"
-        assert [view.priority for view in live.jobs().jobs] == [0, 6, 5, 0]
+        assert (await live.why(job)).because == "2 waiting jobs have a higher priority than its 0"
+        assert [view.priority for view in (await live.jobs()).jobs] == [0, 6, 5, 0]
 
     told(story, tmp_path)
 
@@ -243,7 +245,7 @@ def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
         await runs(live, devices="2")
         big = await waits(live, devices="4")
         job = await waits(live)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "order",
             (
                 "2 devices are free and it asks for 1, but this policy lets no job overtake, and "
@@ -263,13 +265,13 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", resumable=True)
         job = await waits(live)
-        assert live.why(job).change == (
+        assert (await live.why(job)).change == (
             f"treadle priority {job} 1 (for admins) starts it now and stops job {first}"
         )
         await live.change(ME, job, JobChange(priority=1))
         await until(live, State.RUNNING, jobs=(job,))
         await until(live, State.PENDING, jobs=(first,))
-        assert live.why(first).because == (
+        assert (await live.why(first)).because == (
             "it asks for 4 devices and 3 of 4 are free; no job waits ahead of it"
         )
 
@@ -283,14 +285,14 @@ def test_its_rank_under_a_policy(tmp_path: Path) -> None:
         rests = Resting(live.context.scheduler.policy)
         live.context.scheduler.policy = rests
         one, other = await waits(live), await waits(live)
-        assert short(live.why(one)) == (
+        assert short(await live.why(one)) == (
             "rank",
             "it is next in line and is started at the next decision",
             "",
             False,
             1,
         )
-        assert live.why(other).because == (
+        assert (await live.why(other)).because == (
             "it ranks behind 1 waiting job and is started when its turn comes"
         )
 

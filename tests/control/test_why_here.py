@@ -28,7 +28,7 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await live.manage(ME, "here:1", "avoid")
         job = await waits(live, devices="2")
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "closed",
             (
                 "it needs 2 devices; 1 of 2 is free and one more cannot be used: "
@@ -38,7 +38,9 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
             False,
             1,
         )
-        assert live.why(job).evidence[-1] == ("here:1 is closed: an admin avoids device here:1")
+        assert (await live.why(job)).evidence[-1] == (
+            "here:1 is closed: an admin avoids device here:1"
+        )
         await live.manage(ME, "here:1", "manage")
         await until(live, State.RUNNING, jobs=(job,))
 
@@ -52,7 +54,7 @@ def test_what_an_admin_has_avoided_stays_so_over_a_restart(tmp_path: Path) -> No
 
     async def second(live: LiveService) -> None:
         job = await waits(live, devices="2")
-        assert live.why(job).cause == "closed"
+        assert (await live.why(job)).cause == "closed"
         assert live.nodes()[0].devices[0].state == "avoided"
         await live.manage(ME, "here:0", "manage")
         await until(live, State.RUNNING, jobs=(job,))
@@ -87,7 +89,7 @@ def test_a_foreign_process_is_on_the_device(tmp_path: Path) -> None:
             gpus.put(0, pid)
             await closed(live, count=1)
             job = await waits(live)
-            why = live.why(job)
+            why = await live.why(job)
             assert why.because.startswith("it needs 1 device; the only idle one cannot be used: ")
             assert why.because.endswith(f"process {pid} of {user} is on device here:0")
             assert why.cause == "closed"
@@ -126,7 +128,7 @@ def test_a_quarantined_device_is_named_and_stays_quarantined_over_a_restart(tmp_
 
     async def second(live: LiveService) -> None:
         job = await waits(live)
-        assert short(live.why(job))[:3] == (
+        assert short(await live.why(job))[:3] == (
             "closed",
             (
                 "it needs 1 device; the only idle one cannot be used: "
@@ -147,9 +149,9 @@ def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{text}"; exit 1; }}'
         job = await waits(live, body)
-        while not view_of(live, job).failures:
+        while not (await view_of(live, job)).failures:
             await asyncio.sleep(0.01)
-        why = live.why(job)
+        why = await live.why(job)
         assert why.cause == "backing off"
         assert why.because in {
             f"it failed once and is tried again in {left}, or as soon as a job of lower priority "
@@ -157,7 +159,7 @@ def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
             for left in ("30 s", "29 s")
         }
         assert why.evidence[-1] == "it failed once so far"
-        assert view_of(live, job).cause == "backing off"
+        assert (await view_of(live, job)).cause == "backing off"
 
     told(story, tmp_path, patience=Patience(wait_s=30.0))
 
@@ -166,7 +168,7 @@ def test_starting_running_and_stopping(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         body = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
         job = await runs(live, body, devices="2", grace_s=0.5)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "running",
             "it has run on 2 devices for a moment",
             "",
@@ -176,12 +178,14 @@ def test_starting_running_and_stopping(tmp_path: Path) -> None:
         while "ready" not in await text_of(live, job):
             await asyncio.sleep(0.01)
         await live.cancel(ME, job)
-        assert live.why(job).because == "it was cancelled; it has a moment left to end by itself"
+        assert (
+            await live.why(job)
+        ).because == "it was cancelled; it has a moment left to end by itself"
         behind = await waits(live, devices="4")
-        assert view_of(live, behind).state is State.STARTING
-        assert live.why(behind).because == f"it waits for job {job} to release its devices"
-        while not live.why(job).because.endswith("it is killed"):
-            if view_of(live, job).state.ended:
+        assert (await view_of(live, behind)).state is State.STARTING
+        assert (await live.why(behind)).because == f"it waits for job {job} to release its devices"
+        while not (await live.why(job)).because.endswith("it is killed"):
+            if (await view_of(live, job)).state.ended:
                 break
             await asyncio.sleep(0.005)
         await until(live, State.RUNNING, jobs=(behind,))
@@ -197,7 +201,7 @@ def test_a_job_that_makes_way_says_so(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         await waits(live, priority=3)
         await until(live, State.STOPPING, jobs=(first,))
-        assert live.why(first).because == (
+        assert (await live.why(first)).because == (
             "it is preempted and will resume later; it has 3 s left to end by itself"
         )
 
@@ -209,7 +213,7 @@ def test_draining(tmp_path: Path) -> None:
         first = await runs(live, devices="4")
         job = await waits(live)
         await live.shut_down(ME, "drain")
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "draining",
             "the daemon is draining and starts no more jobs",
             "run treadle up once it has stopped",
@@ -220,7 +224,7 @@ def test_draining(tmp_path: Path) -> None:
             await live.submit(ME, bash("true"))
         await live.cancel(ME, first)
         await asyncio.wait_for(live.stopped.wait(), 30)
-        assert view_of(live, job).state is State.PENDING
+        assert (await view_of(live, job)).state is State.PENDING
 
     async def drained() -> None:
         async with living(tmp_path) as live:
@@ -244,7 +248,7 @@ def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_pat
         live.context.scheduler.policy = Broken(live.context.scheduler.policy)
         job = await waits(live)
         other = await waits(live)
-        assert short(live.why(job)) == (
+        assert short(await live.why(job)) == (
             "policy",
             "the policy backfill fails, so no job is started: it divides by zero devices",
             "treadle policy fifo switches to another policy",
@@ -252,14 +256,16 @@ def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_pat
             1,
         )
         assert live.policy().error == "it divides by zero devices"
-        assert view_of(live, first).state is State.RUNNING
-        while not (notes := [e for e in live.events_last().events if e.kind == "Noted"][1:]):
+        assert (await view_of(live, first)).state is State.RUNNING
+        while not (
+            notes := [e for e in (await live.events_last()).events if e.kind == "Noted"][1:]
+        ):
             await asyncio.sleep(0.01)
         assert [note.text for note in notes] == ["policy failed: it divides by zero devices"]
         await live.set_policy(ME, PolicyChange(policy="fifo"))
         await until(live, State.RUNNING, jobs=(first, job, other))
         assert live.policy().error == ""
-        assert view_of(live, first).attempts == 1
+        assert (await view_of(live, first)).attempts == 1
 
     told(story, tmp_path)
 
@@ -285,11 +291,11 @@ def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
         await ended(live, done)
         await runs(live, devices="4")
         job = await waits(live)
-        assert live.why(job).because == (
+        assert (await live.why(job)).because == (
             f"the policy backfill fails, so no job is started: it cannot rank job {job}: no rank"
         )
         await live.set_policy(ME, PolicyChange(policy="fifo"))
-        assert live.why(job).cause == "devices"
+        assert (await live.why(job)).cause == "devices"
 
     told(story, tmp_path)
 
@@ -328,7 +334,7 @@ def test_how_it_ended(
     async def story(live: LiveService) -> None:
         job = await waits(live, body, **fields)
         await ended(live, job)
-        why = live.why(job)
+        why = await live.why(job)
         assert (why.never, why.position, why.estimate) == (False, None, None)
         if expected is None:
             assert why.because.startswith("it failed with exit code 1: ")
@@ -348,7 +354,7 @@ def test_it_was_cancelled(tmp_path: Path) -> None:
         job = await runs(live)
         await live.cancel(ME, job)
         await ended(live, job)
-        assert short(live.why(job)) == ("cancelled", "it was cancelled", "", False, None)
-        assert view_of(live, job).state is State.CANCELLED
+        assert short(await live.why(job)) == ("cancelled", "it was cancelled", "", False, None)
+        assert (await view_of(live, job)).state is State.CANCELLED
 
     told(story, tmp_path)

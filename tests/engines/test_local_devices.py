@@ -24,7 +24,6 @@ from treadle.core.events import (
 from treadle.core.machine import DeviceOrder
 from treadle.engines.local import device_choice
 from treadle.engines.node import device_watch, gpus
-from treadle.engines.node.cgroup import Scopes
 from treadle.engines.node.devices import CpuSlots, node_of
 from treadle.engines.registry import EngineOptions
 from treadle.testing.gpus import FakeGpus
@@ -189,7 +188,6 @@ def test_what_was_foreign_before_a_restart_is_opened_after_the_first_look(tmp_pa
     async def story(bench: Story) -> None:
         before = {GPU: DeviceClosed(GPU, "process 7 is on device here:0", "foreign")}
         await bench.engine.adopt([], closed=before)
-        assert not bench.closed
         await bench.until(lambda: bench.closed)
         assert bench.closed == [DeviceOpened(GPU)]
 
@@ -295,38 +293,3 @@ def test_slots_of_the_cpu_make_a_node():
     assert node.memory_gib > 0.1
     with pytest.raises(InvalidInputError, match="0 CPU slots were requested"):
         CpuSlots(0)
-
-
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A cgroup that has been handed over to us."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    mount = next((words[1] for words in mounts if words[2] == "cgroup2"), None)
-    if mount is None or not os.access(mount, os.W_OK):
-        pytest.skip("no cgroup v2 that could be written to")
-    folder = Path(mount, f"treadle-test-{os.getpid()}")
-    folder.mkdir()
-    yield folder
-    folder.rmdir()
-
-
-def test_an_attempt_has_a_scope_of_its_own_and_leaves_none(tmp_path: Path, cgroup: Path):
-    async def story(bench: Story) -> None:
-        bench.engine._scopes = Scopes(cgroup)
-        bench.job("a", "sh", "-c", "cat /proc/self/cgroup; sleep 600 & exec sleep 600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: "0::" in bench.log("a"))
-        tag = f"{bench.engine.folders.instance}-a-1"
-        assert f"{cgroup.name}/treadle-{tag}\n" in bench.log("a")
-        there = cgroup / f"treadle-{tag}" / "cgroup.procs"
-        await bench.until(lambda: len(there.read_text().split()) == 2)
-        await bench.order(Stop(1, "a"))
-        assert await bench.event() == JobStopped("a", 1, 0.0)
-        assert [path.name for path in cgroup.iterdir() if path.is_dir()] == []
-
-    tell(tmp_path, story)
-
-
-def test_no_scope_is_made_where_there_is_no_cgroup_of_ours():
-    assert Scopes(None).make("tag") is None

@@ -11,7 +11,14 @@ from tests.engines.bench import Jobs, Story, on, tell
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.core.events import (
+    DeviceClosed,
+    DeviceOpened,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+)
 from treadle.core.launch import Launch
 
 SLOW_TO_STOP = "trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done"
@@ -204,7 +211,10 @@ def test_a_linked_job_folder_is_refused(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_when_files_run_out_the_launch_fails_and_the_next_one_works(tmp_path: Path):
+def test_a4_when_descriptors_run_out_the_job_goes_back_and_the_machine_pauses(tmp_path: Path):
+    """1. No descriptor is left: the launch fails. 2. The job is not charged, and all devices are
+    closed with the cause. 3. There are descriptors again: the devices open, and it runs."""
+
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         bench.job("b", "true")
@@ -215,12 +225,22 @@ def test_when_files_run_out_the_launch_fails_and_the_next_one_works(tmp_path: Pa
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
             await bench.order(Start(0, "a", on(0)))
-            assert await bench.event() == JobFailed("a", 0, 0.0)
+            assert await bench.event() == JobStopped("a", 0, 0.0)
+            assert [device.state for device in bench.engine.view()[0].devices] == ["paused"] * 2
+            await bench.order(Start(1, "b", on(1)))
+            assert await bench.event() == JobStopped("b", 1, 0.0)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert os.strerror(errno.EMFILE) in bench.ends[0].error
-        await bench.order(Start(1, "b", on(0)))
-        assert await bench.ended() == JobFinished("b", 1)
+        (ended,) = bench.ends
+        assert (ended.how, ended.code) == ("machine-error", None)
+        assert f"{os.strerror(errno.EMFILE)} (EMFILE)" in ended.error
+        await bench.until(lambda: len(bench.closed) == 4)
+        assert [type(fact) for fact in bench.closed] == [DeviceClosed] * 2 + [DeviceOpened] * 2
+        for fact in bench.closed[:2]:
+            assert isinstance(fact, DeviceClosed)
+            assert (fact.cause, "EMFILE" in fact.reason) == ("machine", True)
+        await bench.order(Start(2, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 2)
 
     tell(tmp_path, story)
 

@@ -13,7 +13,7 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Change, Start
 from treadle.core.errors import EngineError
-from treadle.core.events import JobFailed, JobFinished
+from treadle.core.events import DeviceOpened, JobFailed, JobFinished, JobStopped
 from treadle.core.launch import AttemptId
 from treadle.engines.node import output as logs
 from treadle.engines.node import processes
@@ -85,9 +85,14 @@ def test_one_answer_ends_where_bytes_were_dropped(tmp_path: Path):
     assert logs.read(tmp_path, 0, offset=15, limit=99) == (15, b"00001", 100, 0)
 
 
-def test_a_file_that_cannot_be_read_gives_nothing(tmp_path: Path):
+def test_a4_output_that_is_gone_is_empty_and_output_that_cannot_be_read_is_an_error(tmp_path: Path):
     assert logs._bytes(tmp_path / "missing", 0, 8) == b""
-    assert logs._bytes(tmp_path, 0, 8) == b""  # A folder can be opened and not read.
+    with pytest.raises(IsADirectoryError):  # A folder can be opened and not read.
+        logs._bytes(tmp_path, 0, 8)
+    (tmp_path / "file").touch()
+    assert logs.pieces(tmp_path / "missing", 0) == []
+    with pytest.raises(NotADirectoryError):
+        logs.pieces(tmp_path / "file", 0)
 
 
 def test_output_that_the_disk_does_not_give_is_an_engine_error(tmp_path: Path):
@@ -235,10 +240,12 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
             while True:
                 rest.write(b"x" * 4096)
         await bench.order(Start(1, "b", on(0)))
-        assert await bench.ended() == JobFailed("b", 1, 0.0)
-        assert bench.ends[-1].how == "engine-error"
+        assert await bench.ended() == JobStopped("b", 1, 0.0)
+        assert bench.ends[-1].how == "machine-error"
+        assert "No space left on device (ENOSPC)" in bench.engine.view()[0].devices[0].because
         (small_disk / "rest").unlink()
         next(bench.folder("a").glob("rank-0.log")).unlink()
+        await bench.until(lambda: isinstance(bench.closed[-1], DeviceOpened))
         bench.job("c", "true")
         await bench.order(Start(2, "c", on(0)))
         assert await bench.ended() == JobFinished("c", 2)

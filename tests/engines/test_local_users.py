@@ -50,7 +50,7 @@ def test_a1_the_supervisor_refuses_an_order_without_a_user_id(tmp_path: Path, mi
     else:
         del order["uid"]
     server = ForkServer()
-    report = server.launch(order)
+    report = server.launch(order).report
     try:
         _until_closed(report)
     finally:

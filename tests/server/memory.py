@@ -373,7 +373,7 @@ class MemoryService:
     def who_of_uid(self, uid: int) -> Who:
         return self.people.get(uid, Who(user=f"uid{uid}", role=Role.USER, uid=uid))
 
-    def who_of_token(self, token: str) -> Who | None:
+    def who_of_token(self, token: str, address: str = "") -> Who | None:
         if token in self._job_tokens:
             return self._job_tokens[token]
         _, _, rest = token.partition("_")
@@ -389,12 +389,20 @@ class MemoryService:
         token = self.token(user, request.role)
         return TokenMade(token=token, view=self._tokens[token.split("_")[1]][1])
 
-    def tokens(self, who: Who) -> tuple[TokenView, ...]:
+    def tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
         return tuple(
             view
             for _, view in self._tokens.values()
-            if who.role == Role.ADMIN or view.user == who.user
+            if (who.role == Role.ADMIN or view.user == who.user) and user in {"", view.user}
         )
+
+    async def revoke_tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
+        if user not in {"", who.user} and who.role != Role.ADMIN:
+            raise NotAllowedError(f"user {who.user} cannot revoke that")
+        gone = self.tokens(who, user=user or who.user)
+        for view in gone:
+            del self._tokens[view.id]
+        return gone
 
     async def revoke_token(self, who: Who, identity: str) -> None:
         if identity not in {view.id for view in self.tokens(who)}:

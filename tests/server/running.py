@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.server.memory import MemoryService
+from treadle.server.certificate import CertificateFiles
 from treadle.server.run import Bound, Doors, serve
 from treadle.server.settings import ServerSettings
 
@@ -62,6 +63,7 @@ def running(
     port: int | None = 0,
     socket_path: Path | None = None,
     socket_mode: int = 0o600,
+    tls: CertificateFiles | None = None,
 ) -> Iterator[Running]:
     """Serve on a Unix socket and a loopback port until the block ends."""
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
@@ -70,6 +72,7 @@ def running(
             socket_path=socket_path or Path(folder) / "s" / "treadle.sock",
             socket_mode=socket_mode,
             port=port,
+            tls=tls,
         )
         ready: Future[Running] = Future()
         stops: list[Callable[[], object]] = []

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from tests.server.running import Running, running
+from tests.server.tls import certificate_files
 from treadle.client import Client
 from treadle.server import access
 from treadle.server.app import create_app, offered
@@ -54,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "GET /debug": {"admin"},
     "GET /tokens": USERS,
     "POST /tokens": USERS,
+    "DELETE /tokens": {"admin"},  # here of another user
     "DELETE /tokens/{identity}": USERS,
 }
 BODIES: dict[str, object] = {
@@ -68,13 +70,17 @@ BODIES: dict[str, object] = {
     "POST /shutdown": {"mode": "leave"},
     "POST /tokens": {"name": "x", "role": "user"},
 }
+PARAMETERS: dict[str, dict[str, str]] = {"DELETE /tokens": {"user": "zoe"}}
 # What a route may answer to a caller it admits, where that is not a success.
 PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running() as found:
+@pytest.fixture(scope="module", params=["http", "tls"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    tls = certificate_files(tmp_path_factory.mktemp("tls")) if request.param == "tls" else None
+    with running(tls=tls) as found:
         yield found
 
 
@@ -108,7 +114,11 @@ def ask(
     path = template.replace("{identity}", "1").replace("{device}", "here:0")
     body = BODIES.get(name)
     with http.stream(
-        method or route_method, PREFIX + path, headers=dict(headers), json=body
+        method or route_method,
+        PREFIX + path,
+        headers=dict(headers),
+        json=body,
+        params=PARAMETERS.get(name),
     ) as found:
         kind = found.headers.get("content-type", "")
         if kind != "application/problem+json" or method == "HEAD":

@@ -202,12 +202,15 @@ def test_a_port_that_is_taken_is_said_so():
         assert refusal(Doors(port=port)).startswith(f"cannot listen on 127.0.0.1:{port}: ")
 
 
-def test_a_server_that_listens_elsewhere_takes_its_own_names_only():
+def test_a_server_that_listens_elsewhere_takes_its_own_names_only(short: Path):
     async def main() -> None:
-        doors = Doors(listen="0.0.0.0", port=0, hosts=("treadle.lab.example",))
+        doors = Doors(listen="0.0.0.0", port=0, hosts=("treadle.lab.example",), tls_folder=short)
         async with serving(MemoryService(Path()), doors) as bound:
+            assert bound.url.startswith("https://")
             port = bound.url.rpartition(":")[2]
-            async with httpx2.AsyncClient(base_url=bound.url, trust_env=False) as http:
+            async with httpx2.AsyncClient(
+                base_url=bound.url, trust_env=False, verify=False
+            ) as http:
                 for host, status in (
                     (f"127.0.0.1:{port}", 200),
                     (f"treadle.lab.example:{port}", 200),
@@ -220,6 +223,12 @@ def test_a_server_that_listens_elsewhere_takes_its_own_names_only():
                     assert answer.status_code == status, host
 
     asyncio.run(main())
+
+
+def test_a_server_beyond_loopback_needs_tls():
+    assert refusal(Doors(listen="0.0.0.0", port=0)) == (
+        "0.0.0.0 can be reached by other machines and needs TLS; give --tls-cert and --tls-key"
+    )
 
 
 def test_a_client_that_may_not_connect_is_told_so(short: Path):

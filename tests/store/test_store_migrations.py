@@ -23,14 +23,14 @@ NEXT = '''
 """A step that a test takes."""
 import sqlalchemy as sa
 from alembic import op
-revision = "0006"
-down_revision = "0005"
+revision = "0900"
+down_revision = "PRESENT"
 def upgrade():
     op.add_column("jobs", sa.Column("colour", sa.Text()))
     op.execute("UPDATE jobs SET colour = 'blue'")
     if {fails}:
         op.execute("UPDATE nothing SET x = 1")
-'''
+'''.replace("PRESENT", REVISION)
 
 
 def test_the_migrated_tables_are_those_of_the_schema(store: Store) -> None:
@@ -109,9 +109,8 @@ def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
     with pytest.raises(StoreError) as found:
         Store.open(url)
     assert str(found.value).endswith(
-        "was written by a newer Treadle (revision 0999, this one knows 0005); install that "
-        "Treadle or "
-        "name another store"
+        f"was written by a newer Treadle (revision 0999, this one knows {REVISION}); install that "
+        "Treadle or name another store"
     )
     assert not found.value.retryable
 
@@ -119,7 +118,9 @@ def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
 def test_an_unknown_revision_is_refused(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.begin() as connection:
         connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '0000'"))
-    with pytest.raises(StoreError, match="the store cannot be upgraded to revision 0005: Can't"):
+    with pytest.raises(
+        StoreError, match=f"the store cannot be upgraded to revision {REVISION}: Can't"
+    ):
         Store.open(url)
 
 
@@ -136,8 +137,8 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Treadle of the future, with one revision more."""
     folder = tmp_path / "migrations 100%"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0006_next.py").write_text(NEXT.format(fails=False))
-    monkeypatch.setattr(migrate_module, "REVISION", "0006")
+    (folder / "versions" / "0900_next.py").write_text(NEXT.format(fails=False))
+    monkeypatch.setattr(migrate_module, "REVISION", "0900")
     monkeypatch.setattr(
         migrate_module,
         "upgrade",
@@ -152,7 +153,7 @@ def test_an_older_store_is_upgraded_with_what_it_holds(url: str, scripts: Path) 
     _set_back(url)
     with Store.open(url) as store:
         with store._backend.reading.connect() as connection:
-            assert revision_of(connection) == "0006"
+            assert revision_of(connection) == "0900"
             assert connection.execute(text("SELECT colour FROM jobs")).scalar() == "blue"
         assert store.active() == [JOB]
         assert store.write(Batch(journal=[LINE])) == (2,)
@@ -161,7 +162,7 @@ def test_an_older_store_is_upgraded_with_what_it_holds(url: str, scripts: Path) 
 def _set_back(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.connect() as connection:
         connection.execute(text("ALTER TABLE jobs DROP COLUMN colour"))
-        connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '0005'"))
+        connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '{REVISION}'"))
         connection.commit()
 
 
@@ -169,11 +170,11 @@ def test_an_upgrade_that_fails_changes_nothing(url: str, scripts: Path) -> None:
     with Store.open(url) as store:
         store.write(Batch(journal=[LINE], jobs=[JOB]))
     _set_back(url)
-    (scripts / "versions" / "0006_next.py").write_text(NEXT.format(fails=True))
+    (scripts / "versions" / "0900_next.py").write_text(NEXT.format(fails=True))
     for _ in range(2):
         with pytest.raises(StoreError, match=r"cannot open the store .*nothing"):
             Store.open(url)
-    (scripts / "versions" / "0006_next.py").write_text(NEXT.format(fails=False))
+    (scripts / "versions" / "0900_next.py").write_text(NEXT.format(fails=False))
     with Store.open(url) as store:
         assert store.active() == [JOB]
 
@@ -186,10 +187,11 @@ def test_a_file_is_copied_aside_before_its_upgrade(
     assert not list(tmp_path.glob("*before*")), "a new store has nothing to copy"
     _set_back(sqlite_url)
     Store.open(sqlite_url).close()
-    copy = tmp_path / "treadle.db.before-0006"
+    copy = tmp_path / "treadle.db.before-0900"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     connection = sqlite3.connect(copy)
-    assert connection.execute(f"SELECT version_num FROM {REVISION_TABLE}").fetchall() == [("0005",)]
+    found = connection.execute(f"SELECT version_num FROM {REVISION_TABLE}").fetchall()
+    assert found == [(REVISION,)]
     assert connection.execute("SELECT id FROM jobs").fetchall() == [("a",)]
     connection.close()
     assert not list(tmp_path.glob("*unfinished*"))

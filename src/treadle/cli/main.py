@@ -46,6 +46,8 @@ LIVE: dict[str, tuple[str, str]] = {
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
     "token": ("treadle.cli.live.token:token", "List, make and revoke API tokens."),
+    "login": ("treadle.cli.live.login:login", "Log in to a server on another machine."),
+    "logout": ("treadle.cli.live.login:logout", "Forget a server that you logged in to."),
     "up": ("treadle.cli.live.up:up", "Start the daemon on this machine."),
     "down": ("treadle.cli.live.down:down", "Stop the daemon; jobs keep running."),
     "status": ("treadle.cli.live.status:status", "Show daemon status."),

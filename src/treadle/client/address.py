@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from treadle.client.contexts import read_contexts
 from treadle.core.errors import InvalidInputError
+from treadle.wire.fingerprint import read_fingerprint
 
 SHARED_SOCKET = Path("/run/treadle/treadle.sock")
 TOKEN_BYTES_MAX = 4096
@@ -17,6 +19,7 @@ class Address(NamedTuple):
 
     socket: str
     url: str
+    fingerprint: str = ""  # the server's key; empty: its certificate is checked as usual
 
     def __str__(self) -> str:
         return f"unix:{self.socket}" if self.socket else self.url
@@ -27,10 +30,25 @@ class Address(NamedTuple):
 
 
 def find_address(given: str | None = None, env: Mapping[str, str] = os.environ) -> Address:
-    """The address given, else TREADLE_URL, else the socket where `treadle up` listens by
-    default."""
+    """The address given, else TREADLE_URL, else the server logged in to, else the socket where
+    `treadle up` listens by default.
+
+    A server that was logged in to is trusted by the key that it had then; TREADLE_FINGERPRINT
+    names the key of another.
+    """
     text = given or env.get("TREADLE_URL", "")
-    return read_address(text) if text else Address(str(default_socket(env)), "")
+    if not text and not env.get("TREADLE_SOCKET"):
+        current = read_contexts(env).here()
+        text = current.url if current is not None else ""
+    if not text:
+        return Address(str(default_socket(env)), "")
+    found = read_address(text)
+    if not found.url.startswith("https:"):
+        return found
+    if env.get("TREADLE_FINGERPRINT"):
+        return found._replace(fingerprint=read_fingerprint(env["TREADLE_FINGERPRINT"]))
+    known = read_contexts(env).of_url(found.url)
+    return found._replace(fingerprint=known.fingerprint) if known is not None else found
 
 
 def read_address(text: str) -> Address:
@@ -42,7 +60,7 @@ def read_address(text: str) -> Address:
     if parts.scheme in {"http", "https"} and parts.hostname and plain:
         return Address("", f"{parts.scheme}://{parts.netloc}")
     raise InvalidInputError(
-        f"the address {text!r} should be unix:/path/to/socket or http://host:port"
+        f"the address {text!r} should be unix:/path/to/socket or https://host:port"
     )
 
 
@@ -60,12 +78,16 @@ def default_socket(env: Mapping[str, str] = os.environ) -> Path:
 def find_token(
     given: str | None, address: Address, env: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The token given, else TREADLE_TOKEN, else that of the configuration folder.
+    """The token given, else TREADLE_TOKEN, else that of the login, else that of the file `token`
+    in the configuration folder.
 
-    On a Unix socket the file is not used: the kernel says who asks, and a token that was made for
+    On a Unix socket the files are not used: the kernel says who asks, and a token that was made for
     another server would only be refused.
     """
-    token = given or env.get("TREADLE_TOKEN") or (None if address.socket else _kept_token(env))
+    token = given or env.get("TREADLE_TOKEN") or None
+    if token is None and address.url:
+        known = read_contexts(env).of_url(address.url)
+        token = known.token if known is not None else _kept_token(env)
     if token is not None and not (token.isascii() and token.isprintable()):
         raise InvalidInputError("the token has characters that no token has; copy it again")
     return token

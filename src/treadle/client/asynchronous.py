@@ -19,7 +19,7 @@ from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
     RETRY_S,
     SLOWER_S,
-    TOO_FAST,
+    again_in_s,
     early,
     knock,
     read_answer,
@@ -33,7 +33,7 @@ from treadle.client.wait_polling import ONE_BY_ONE_MAX, looks, sleep_async
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
-from treadle.wire.problems import TooManyError
+from treadle.wire.problems import BusyError, TooManyError
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,8 +77,8 @@ class AsyncClient(Methods):
                 delay_s = next(waits, None)
                 if delay_s is None:
                     raise
-            except TooManyError as error:
-                delay_s = next(slower, None) if error.code == TOO_FAST else None
+            except (TooManyError, BusyError) as error:
+                delay_s = again_in_s(error, slower)
                 if delay_s is None:
                     raise
             await sleep_async(delay_s)

@@ -240,9 +240,9 @@ def metrics() -> Call[str]:
     return _get("/metrics", str)
 
 
-def tokens() -> Call[tuple[TokenView, ...]]:
-    """List your tokens, or all tokens for an admin."""
-    return _get("/tokens", tuple[TokenView, ...])
+def tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
+    """List your tokens, or all tokens for an admin; `user` is for admins."""
+    return _get("/tokens", tuple[TokenView, ...], user=user)
 
 
 def make_token(request: TokenRequest) -> Call[TokenMade]:
@@ -253,6 +253,11 @@ def make_token(request: TokenRequest) -> Call[TokenMade]:
 def revoke_token(identity: str) -> Call[None]:
     """Revoke a token."""
     return _call("DELETE", f"/tokens/{_name(identity)}", None)
+
+
+def revoke_tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
+    """Revoke all your tokens, or for an admin all of a user; returns those."""
+    return _call("DELETE", "/tokens", tuple[TokenView, ...], params={"user": user})
 
 
 def fitting(request: JobRequest) -> JobRequest:
@@ -307,6 +312,7 @@ def _call(
     answer: object,
     *,
     body: object = None,
+    params: Mapping[str, Parameter] | None = None,
     headers: Mapping[str, str] | None = None,
     repeatable: bool = False,
 ) -> Call[Answer]:
@@ -314,6 +320,7 @@ def _call(
         method=method,
         path=PREFIX + path,
         answer=answer,
+        params=_texts(params or {}),
         body=body,
         headers=headers or {},
         repeatable=repeatable,

@@ -9,7 +9,7 @@ class UnreachableError(TreadleError):
 
 
 class UntrustedError(NotAllowedError):
-    """The socket belongs to a user that is not trusted: nothing was sent."""
+    """The server, or the way to it, is not trusted: nothing was sent."""
 
 
 class NoAnswerError(TreadleError):

@@ -6,7 +6,7 @@ An answer may have fields that this client does not know; a newer server's are i
 import os
 import pwd
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from treadle.client.address import Address
 from treadle.client.calls import Call
 from treadle.client.errors import NoAnswerError, UnreachableError, UntrustedError
 from treadle.wire import problems
-from treadle.wire.problems import RequestError
+from treadle.wire.problems import BusyError, RequestError, TooManyError
 
 KNOCK_S_MAX = 5.0
 TRUST_VARIABLE = "TREADLE_TRUST"  # names of users whose sockets are trusted, with commas between
@@ -33,7 +33,8 @@ _REFUSALS = {
     for kind in vars(problems).values()
     if isinstance(kind, type) and issubclass(kind, RequestError)
 }
-_BY_STATUS = {kind.status: kind for kind in _REFUSALS.values()}
+# The first of each status: those that follow are special cases of it.
+_BY_STATUS = {kind.status: kind for kind in reversed(_REFUSALS.values())}
 TOO_FAST = "too-fast"  # the word for a request that will be carried out a moment later
 
 
@@ -86,6 +87,14 @@ def read_refusal(call: Call[Any], status: int, body: bytes) -> RequestError:
     error = kind(str(sentence), hint=str(problem.get("hint", "")))
     error.status, error.code = status, code
     return error
+
+
+def again_in_s(error: TooManyError | BusyError, slower: Iterator[float]) -> float | None:
+    """When to send a call again that was refused for now; None if it was refused for good."""
+    if isinstance(error, BusyError):
+        ladder_s = next(slower, None)
+        return None if ladder_s is None else max(error.after_s, ladder_s)
+    return next(slower, None) if error.code == TOO_FAST else None
 
 
 def too_long(call: Call[Any]) -> NoAnswerError:

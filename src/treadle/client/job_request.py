@@ -45,6 +45,8 @@ class JobFields(TypedDict, total=False):
     guaranteed: bool
     resumable: bool
     time_limit: Seconds
+    memory: str | float | None  # "16G", or GiB
+    cpus: float | str | None
     grace: Seconds
     stop_signal: str
     retries: int
@@ -57,6 +59,7 @@ class JobFields(TypedDict, total=False):
     wait_for_capacity: bool
     slurm: bool
     time_limit_s: float | None
+    memory_gib: float | None
     grace_s: float
     estimate_s: float | None
     code: Code | None
@@ -144,6 +147,16 @@ def _seconds(value: object, what: str) -> float | None:
     return None if value is None else values.duration(str(value), what)
 
 
+def _memory(value: object, what: str) -> float | None:
+    if value is None:
+        return None
+    return values.memory(value if isinstance(value, str) else f"{value}G", what)
+
+
+def _cpus(value: object, what: str) -> float | None:
+    return None if value is None else values.cpus(str(value), what)
+
+
 def _array(value: object, what: str) -> str:
     return array_text(str(value), what) if value else ""
 
@@ -157,6 +170,8 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "workdir": ("workdir", lambda value, _: str(value)),
     "priority": ("priority", lambda value, what: values.priority(str(value), what)),
     "time_limit": ("time_limit_s", _seconds),
+    "memory": ("memory_gib", _memory),
+    "cpus": ("cpus", _cpus),
     "grace": ("grace_s", _seconds),
     "stop_signal": ("stop_signal", lambda value, what: values.stop_signal(str(value), what)),
     "retries": ("retries", lambda value, what: values.count(str(value), what, most=RETRIES_MAX)),

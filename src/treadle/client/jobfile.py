@@ -15,6 +15,8 @@ later one wins, and `complete` makes the request. The fields, all optional:
     guaranteed: true
     resumable: true
     time_limit: 12h                       # 90s, 45m, 12h, 2d, 1h30m, 1-12:00:00
+    memory: 16G                           # host memory of the whole job on a node
+    cpus: 4                               # cores of the whole job on a node
     grace: 120s
     stop_signal: SIGTERM
     retries: 3
@@ -349,6 +351,8 @@ _READERS: dict[str, _Reader] = {
     "guaranteed": _field("guaranteed", "true or false", _flag),
     "resumable": _field("resumable", "true or false", _flag),
     "time_limit": _field("time_limit_s", _LENGTH, values.duration),
+    "memory": _field("memory_gib", "an amount such as 16G", values.memory),
+    "cpus": _field("cpus", "a number of cores", values.cpus),
     "grace": _field("grace_s", _LENGTH, values.duration),
     "stop_signal": _field("stop_signal", "a signal such as SIGTERM", values.stop_signal),
     "retries": _field("retries", "a whole number", _retries),

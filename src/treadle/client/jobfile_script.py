@@ -157,6 +157,17 @@ def _time(draft: Draft, value: str, where: str) -> bool:
     return True
 
 
+def _memory(draft: Draft, value: str, where: str) -> bool:
+    draft.fields["memory_gib"] = values.slurm_memory(value, where)
+    return True
+
+
+def _cpus(draft: Draft, value: str, where: str) -> bool:
+    """Of each task; here a job is one task, however many processes it has."""
+    draft.fields["cpus"] = values.cpus(value, where)
+    return True
+
+
 def _array(draft: Draft, value: str, where: str) -> bool:
     draft.fields["array"] = array_text(value, where)
     return True
@@ -176,6 +187,8 @@ _SLURM: dict[str, Callable[[Draft, str, str], bool]] = {
     "gpus": _gpus,
     "gpus-per-node": _gpus,
     "time": _time,
+    "mem": _memory,
+    "cpus-per-task": _cpus,
     "array": _array,
     "dependency": _dependency,
     "chdir": _kept("workdir"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from treadle.client import calls
-from treadle.client.address import find_address, find_token
+from treadle.client.address import Address, find_address, find_token
 from treadle.client.calls import Call
 
 if TYPE_CHECKING:
@@ -85,10 +85,15 @@ class Methods:
     tokens = Method(calls.tokens)
     make_token = Method(calls.make_token)
     revoke_token = Method(calls.revoke_token)
+    revoke_tokens = Method(calls.revoke_tokens)
 
     def __init__(
-        self, address: str | None = None, token: str | None = None, *, timeout_s: float = 30.0
+        self,
+        address: str | Address | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
     ) -> None:
-        self.address = find_address(address)
+        self.address = address if isinstance(address, Address) else find_address(address)
         self._token = find_token(token, self.address)
         self._timeout_s = timeout_s

@@ -15,7 +15,8 @@ class How(StrEnum):
     OOM_KILLED = "oom-killed"
     LOST = "lost"  # with its supervisor or its node
     NOT_LAUNCHED = "not-launched"  # its command could not be run
-    ENGINE_ERROR = "engine-error"  # the machine could not launch it just then
+    ENGINE_ERROR = "engine-error"  # the engine cannot launch it: a mistake in its orders or in us
+    MACHINE_ERROR = "machine-error"  # the machine lacked something; the job goes back to the queue
 
     @property
     def shown(self) -> str:

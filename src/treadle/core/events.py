@@ -106,10 +106,11 @@ class AttemptEnded:
     how: How
     code: int | None = None  # exit code as shells write it; of the rank that failed first
     codes: tuple[int | None, ...] = ()  # of each rank
-    error: str = ""  # why it could not be launched, in one sentence
+    error: str = ""  # why it could not be launched, or which limit it exceeded; one sentence
     started_at: float | None = None  # seconds since 1970, as the next
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
+    memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work
@@ -123,7 +124,7 @@ class AttemptEnded:
         match self.how:
             case How.REPLACED:
                 return None
-            case How.STOPPED:
+            case How.STOPPED | How.MACHINE_ERROR:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
@@ -155,7 +156,7 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded"
+    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine"
 
 
 @value

@@ -22,6 +22,7 @@ class FreeDevices:
         "_devices",
         "_empty",
         "_known",
+        "_late",
         "_masks",
         "_position",
         "_withheld",
@@ -40,6 +41,7 @@ class FreeDevices:
         self._by_count: list[list[int]] = [[]]  # [k] = positions with k free, ascending
         self._known: frozenset[Device] | None = None  # all devices in use; None: to be gathered
         self._withheld: Mapping[int, int] = {}  # position -> bits that are given to no job
+        self._late: Mapping[int, int] = {}  # position -> bits that a stopped job has yet to leave
         # Masks, positions by count and the total when no job holds anything; None: to be made.
         self._empty: tuple[list[int], list[list[int]], int] | None = None
 
@@ -60,6 +62,7 @@ class FreeDevices:
         twin._devices = self._devices
         twin._known = self._known
         twin._withheld = self._withheld
+        twin._late = self._late
         twin._empty = self._empty
         twin._masks = self._masks.copy()
         twin._by_count = [positions.copy() for positions in self._by_count]
@@ -102,6 +105,17 @@ class FreeDevices:
                 mask = self._masks[position]
                 twin._move(position, mask, mask & ~bits)
             twin._withheld, twin._empty = withheld, None
+        return twin
+
+    def leaving(self, devices: Sequence[Device]) -> Self:
+        """A copy that gives these out last on their node: a stopped job has yet to leave them.
+
+        A job that is given one of them waits until it is left, which may take the whole grace of
+        the job that was stopped.
+        """
+        twin = self.copy()
+        known = [device for device in devices if device.node in self._position]
+        twin._late = dict(self._by_node(known)) if known else {}
         return twin
 
     # -- questions ------------------------------------------------------------------------------
@@ -164,16 +178,16 @@ class FreeDevices:
         return [p for p in self._by_count[devices_each] if capacity[p] == devices_each]
 
     def pick(self, position: int, size: int) -> tuple[Device, ...]:
-        """The lowest-numbered free devices of a node that has enough."""
+        """The lowest-numbered free devices of a node that has enough; those being left last."""
         mask, devices = self._masks[position], self._devices[position]
         if mask == (1 << size) - 1:
             return devices[:size]
-        picked: list[Device] = []
-        while len(picked) < size:
-            low = mask & -mask
-            picked.append(devices[low.bit_length() - 1])
-            mask ^= low
-        return tuple(picked)
+        if (late := self._late.get(position, 0) & mask) and late != mask:
+            idle = mask & ~late
+            if (count := idle.bit_count()) >= size:
+                return _lowest(devices, idle, size)
+            return _lowest(devices, idle, count) + _lowest(devices, late, size - count)
+        return _lowest(devices, mask, size)
 
     def pick_on(self, node: str, size: int) -> tuple[Device, ...]:
         """The same of the node of that name."""
@@ -268,3 +282,13 @@ class FreeDevices:
             del positions[bisect_left(positions, position)]
             insort(self._by_count[new], position)
             self.total += new - old
+
+
+def _lowest(devices: Sequence[Device], mask: int, size: int) -> tuple[Device, ...]:
+    """The lowest-numbered devices of the mask."""
+    picked: list[Device] = []
+    while len(picked) < size:
+        low = mask & -mask
+        picked.append(devices[low.bit_length() - 1])
+        mask ^= low
+    return tuple(picked)

@@ -73,6 +73,9 @@ class JobSpec:
     command: tuple[str, ...] = ()
     trial: bool = False  # it may also be tried on one device, whatever its sizes
     resumable: bool = True  # it can be stopped and go on where it was, or be given another size
+    # Of each node that it runs on, all its processes there together; 0: it does not say.
+    host_memory_gib: float = 0.0
+    host_cores: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -1,7 +1,7 @@
 """Machines as an engine sees them: nodes, devices, output of ranks, measurements."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ class DeviceView:
     number: int
     uuid: str = ""
     model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided
+    state: str = "free"  # free, held, foreign, quarantined, avoided, paused
     because: str = ""
     jobs: tuple[str, ...] = ()
     memory_gib: float | None = None
@@ -92,6 +92,12 @@ class NodeView:
     cores: int
     memory_gib: float
     devices: tuple[DeviceView, ...]
+    # What keeps the processes of a job together: "cgroup v2", "cgroup v1", "processes only"; empty
+    # if the engine does not say.
+    containment: str = ""
+    enforced: tuple[str, ...] = ()  # limits of jobs that are enforced there: "cpus", "memory"
+    # Jobs that do not begin or do not end, and why, in one sentence.
+    stuck: Mapping[JobId, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

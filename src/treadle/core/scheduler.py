@@ -162,6 +162,8 @@ class Scheduler:
         """What the policy may know now."""
         state = self.state
         free, tenants = state.tenancy.free, state.tenancy.tenants
+        if state.leaving:
+            free = free.leaving(self._being_left())
         seen = Snapshot(now, state.cluster, state.jobs, free, tenants, state.ranking, state.memory)
         return self._without_closed(seen) if state.closed else seen
 
@@ -266,6 +268,15 @@ class Scheduler:
             if closed and any(device in closed for device in devices):
                 device = next(d for d in devices if d in closed)
                 raise PolicyError(f"job {action.job} was given device {device}, which is closed")
+
+    def _being_left(self) -> list[Device]:
+        """Devices that a job was ordered off and has not reported to have left."""
+        return [
+            device
+            for leaving in self.state.leaving.values()
+            for allocation in leaving.allocations
+            for device in allocation.devices
+        ]
 
     def _behind_leavers(self, action: Action) -> Action:
         """Add to `after` the jobs that were ordered off these devices and have not reported yet."""

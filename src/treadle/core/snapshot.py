@@ -16,6 +16,7 @@ Cause = Literal[
     "never fits",
     "devices",
     "fragmentation",
+    "host",
     "fair share",
     "order",
     "rank",

@@ -4,9 +4,11 @@ An engine is made by a factory `make(context: EngineContext) -> Engine`. It is i
 used. Third parties register theirs in the entry-point group `treadle.engines`.
 """
 
+import logging
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -59,7 +61,24 @@ def engine_factory(name: str) -> EngineFactory:
         raise InvalidInputError(
             f"engine {name!r} cannot be loaded from {point.value}: {error or repr(error)}"
         ) from None
-    return loaded
+    return partial(_made, f"engine {name!r} of {point.value}", loaded)
+
+
+def _made(engine: str, factory: EngineFactory, context: EngineContext) -> Engine:
+    """What a third party's factory makes, or a sentence that says what is wrong with it."""
+    try:
+        made = factory(context)
+    except InvalidInputError:
+        raise
+    except Exception as error:  # it may raise anything
+        logging.getLogger("treadle").exception("%s", engine)
+        raise InvalidInputError(f"{engine} cannot be made: {error or repr(error)}") from None
+    if not callable(getattr(made, "nodes", None)):
+        raise InvalidInputError(
+            f"{engine} gave {type(made).__name__}; expected an engine "
+            "(treadle.core.ports.Engine, see docs/add-an-engine.md)"
+        )
+    return made
 
 
 def check_engine(name: str) -> None:

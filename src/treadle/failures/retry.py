@@ -38,7 +38,7 @@ class Classified:
         return Answer(again, decision.wait_s, decision.avoid)
 
 
-# Failures to launch, which leave no log.
+# Failures to launch, and of limits, which leave no log.
 LAUNCHING: Mapping[str, Verdict] = {
     "not-launched": Verdict(
         Kind.DETERMINISTIC,
@@ -51,6 +51,12 @@ LAUNCHING: Mapping[str, Verdict] = {
         "engine-error",
         "This machine could not launch the job at that moment.",
         Advice(retry=True),
+    ),
+    "memory-limit": Verdict(
+        Kind.RESOURCE,
+        "memory-limit",
+        "The job used more host memory than it asked for; ask for more with --memory.",
+        Advice(retry=False),
     ),
 }
 

@@ -108,7 +108,9 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobStarted": ("changes", "attempt"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
+    "AttemptEnded": ("memory_peak_gib",),
 }
+_LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores")
 _encoder = msgspec.json.Encoder()
 
 
@@ -124,6 +126,10 @@ def encode(at: float, line: Line, *, number: int = 0) -> bytes:
     for name in _LEFT_OUT.get(type(line).__name__, ()):
         if not fields[name]:
             del fields[name]
+    if isinstance(spec := fields.get("spec"), dict):
+        for name in _LEFT_OUT_OF_SPEC:
+            if not spec.get(name):
+                spec.pop(name, None)
     return _encoder.encode({**head, **numbered, **fields})
 
 

@@ -66,6 +66,7 @@ WRAPPERS: Mapping[str, str] = {
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
     "priority": "treadle.policies.wrappers.priority:priority",
     "steady": "treadle.policies.wrappers.steady:steady",
+    "host": "treadle.policies.wrappers.host_requests:host",
 }
 
 

@@ -48,6 +48,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("GET", "/debug"): Role.ADMIN,
     ("GET", "/tokens"): Role.USER,
     ("POST", "/tokens"): Role.USER,
+    ("DELETE", "/tokens"): Role.USER,
     ("DELETE", "/tokens/{identity}"): Role.USER,
 }
 

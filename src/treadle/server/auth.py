@@ -21,7 +21,8 @@ def identify(
     """The caller; None without a token or peer. Raises if the token is not valid."""
     given = headers.get(b"authorization")
     if given is not None:
-        return _by_token(service, given)
+        address = "socket" if state.get("unix") else str(state.get("address") or "")
+        return _by_token(service, given, address)
     peer = state.get("peer")
     return service.who_of_uid(peer.uid) if isinstance(peer, Peer) else None
 
@@ -41,7 +42,7 @@ def check_group(group: int | None, state: Mapping[str, object]) -> None:
     raise NotAllowedError("this socket is only for members of the group that it is shared with")
 
 
-def _by_token(service: Service, given: bytes) -> Who:
+def _by_token(service: Service, given: bytes, address: str) -> Who:
     scheme, _, token = given.partition(b" ")
     token = token.strip()
     if scheme.lower() != b"bearer" or not token:
@@ -52,7 +53,7 @@ def _by_token(service: Service, given: bytes) -> Who:
     who = None
     # A token is printable; anything else cannot be one, and need not be looked up.
     if len(token) <= TOKEN_LENGTH_MAX and token.isascii() and token.decode("ascii").isprintable():
-        who = service.who_of_token(token.decode("ascii"))
+        who = service.who_of_token(token.decode("ascii"), address)
     if who is None:
         raise NotKnownError(
             "the token is unknown, expired or revoked",

@@ -2,17 +2,25 @@
 
 import asyncio
 import contextlib
+import gc
 import grp
 import logging
 import os
+import pwd
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.errors import InvalidInputError
+from treadle.engines.node.open_files import raise_limit
 from treadle.engines.registry import EngineOptions, engine_factory
+from treadle.server.certificate import CertificateFiles
+from treadle.server.limits import door_limits
 from treadle.server.run import Doors, serving
+from treadle.server.settings import ServerSettings
+from treadle.server.threads import SteadyThreads
 from treadle.store.store import Store
 
 logger = logging.getLogger("treadle")
@@ -33,6 +41,8 @@ class DaemonSettings:
     store: str | None = None
     listen: tuple[str, int] | None = None
     port: int | None = None
+    hosts: tuple[str, ...] = ()
+    tls: CertificateFiles | None = None
     share: bool = False
     share_group: str | None = None
     admins: tuple[str, ...] = ()
@@ -42,19 +52,22 @@ class DaemonSettings:
 
 async def run_daemon(settings: DaemonSettings) -> None:
     """Serve until asked to stop, by the API or by a signal; jobs keep running."""
+    asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
+    unix, tcp = door_limits(raise_limit())
     store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
     try:
         live = LiveService(store, live_settings)
     except BaseException:
         store.close()
         raise
+    _keep_the_loop_free()
     _leave_on_signals(live)
     try:
         # Listen first: early requests are answered, and a second daemon is refused.
-        async with serving(live, doors) as bound:
-            live.listening(bound.url)
+        async with serving(live, doors, settings=ServerSettings(unix=unix, tcp=tcp)) as bound:
+            live.listening(bound.url, bound.fingerprint)
             await live.begin()
             logger.info("up: %s", live.status())
             await live.stopped.wait()
@@ -63,7 +76,25 @@ async def run_daemon(settings: DaemonSettings) -> None:
         logger.info("down: jobs keep running")
 
 
+def _keep_the_loop_free() -> None:
+    """Settings of the interpreter that keep its pauses short."""
+    # While another thread computes, the loop has its turn within half a millisecond in place of
+    # five: each request takes the turn again a dozen times.
+    sys.setswitchinterval(0.0005)
+    # A full collection takes 0.2 s with 10,000 jobs, and lists of them caused one every second.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)
+
+
 def _live_settings(settings: DaemonSettings) -> LiveSettings:
+    for name in settings.admins:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            raise InvalidInputError(
+                f"--admin names {name!r}, and this machine has no such user"
+            ) from None
     return LiveSettings(
         root=settings.state,
         engine=engine_factory(settings.engine),
@@ -85,7 +116,14 @@ def _doors(settings: DaemonSettings) -> Doors:
     mode = 0o660 if group is not None else 0o666 if shared else 0o600
     host, port = settings.listen or (None, settings.port)
     return Doors(
-        socket_path=settings.socket, socket_mode=mode, socket_group=group, listen=host, port=port
+        socket_path=settings.socket,
+        socket_mode=mode,
+        socket_group=group,
+        listen=host,
+        port=port,
+        hosts=settings.hosts,
+        tls=settings.tls,
+        tls_folder=settings.state / "tls",
     )
 
 

@@ -10,7 +10,7 @@ long, too slow, not JSON, or JSON that other programs could not read back is ref
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
 from treadle.server.port import Service
 from treadle.server.problems import broken, refusal
+from treadle.server.read_turns import ReadTurns
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 from treadle.wire.problems import (
@@ -69,7 +70,11 @@ class Guard:
         self._settings = settings
         self._metrics = metrics
         self._hosts = frozenset(host.lower() for host in settings.hosts)
+        self._turns = ReadTurns()
         self._rate = RequestRate(per_s=settings.requests_per_s, burst=settings.requests_burst)
+        self._wrong = RequestRate(
+            per_s=settings.wrong_tokens_per_s, burst=settings.wrong_tokens_burst
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -84,7 +89,9 @@ class Guard:
         outgoing = _Outgoing(send, state["request_id"], self._settings.send_s_max)
         try:
             body = await self._admit(scope, receive, state)
-            await self._app(scope, _replayed(body, receive), outgoing)
+            async with self._turns.of(scope, _bucket(state["who"], state)) as turn:
+                outgoing.begins = turn.give_back
+                await self._app(scope, _replayed(body, receive), outgoing)
         except ReaderStuckError:
             # What is still in its buffer would hold the connection open.
             state.get("abort", _nothing)()
@@ -101,16 +108,27 @@ class Guard:
     async def _admit(self, scope: Scope, receive: Receive, state: dict[str, Any]) -> bytes:
         """Check everything that needs no route; the body if all is well."""
         headers = _single(scope["headers"])
-        hosts = UNIX_HOSTS if state.get("unix") else self._hosts
+        hosts = UNIX_HOSTS if state.get("unix") else self._hosts | _own_address(scope)
         _check_origin(headers, hosts)
         _check_path(scope)
         check_group(self._settings.group, state)
-        who = identify(self._service, headers, state)
+        who = self._identify(headers, state)
         state["who"] = who
-        self._rate.take(_bucket(who), self._settings.clock.now())
+        self._rate.take(_bucket(who, state), self._settings.clock.now())
+        if who is not None:
+            state.get("admitted", _nothing)()
         if not _has_body(headers):
             return b""
         return await self._body(headers, receive, who)
+
+    def _identify(self, headers: Mapping[bytes, bytes], state: dict[str, Any]) -> Who | None:
+        """The caller; wrong tokens from one address are counted, and more than a few refused."""
+        try:
+            return identify(self._service, headers, state)
+        except NotKnownError:
+            address = f"wrong tokens from {state.get('address') or 'one address'}"
+            self._wrong.take(address, self._settings.clock.now())
+            raise
 
     async def _body(
         self, headers: Mapping[bytes, bytes], receive: Receive, who: Who | None
@@ -155,9 +173,11 @@ class _Outgoing:
         self._send_s_max = send_s_max
         self._headers = (*SECURITY_HEADERS, (b"x-request-id", request_id.encode()))
         self.status = 0
+        self.begins: Callable[[], None] = _nothing  # called when the answer begins
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.begins()
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._headers]
         try:
@@ -284,11 +304,22 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _bucket(who: Who | None) -> str:
+def _bucket(who: Who | None, state: Mapping[str, Any]) -> str:
     """Which rate limit a request counts against: a job's reports do not count as its user's."""
     if who is None:
-        return "unauthenticated clients"
+        return f"unauthenticated clients at {state.get('address') or 'one address'}"
     return f"job {who.job}" if who.job else f"user {who.user}"
+
+
+def _own_address(scope: Scope) -> frozenset[str]:
+    """The address and port that the connection came to.
+
+    A page in a browser cannot make it say that: a rebound name shows as that name.
+    """
+    host, port = scope.get("server") or ("", None)
+    if not host or port is None or host in {"0.0.0.0", "::"}:
+        return frozenset()
+    return frozenset({f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})
 
 
 def who_of(request: Request) -> Who | None:

@@ -1,4 +1,4 @@
-"""How often and how much at once: a bucket of requests for each user, and a count of streams."""
+"""How often and how much at once: connections of a door, requests of a user, streams."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,6 +8,30 @@ from typing import NamedTuple
 from treadle.wire.problems import TooManyError
 
 BUCKETS_MAX = 10_000
+
+
+class DoorLimits(NamedTuple):
+    """How many connections one door takes, in all and from one peer."""
+
+    most: int
+    per_peer: int
+
+
+# Where descriptors are plenty.
+UNIX_LIMITS = DoorLimits(1024, 512)
+TCP_LIMITS = DoorLimits(512, 256)
+
+
+def door_limits(descriptors: int) -> tuple[DoorLimits, DoorLimits]:
+    """The limits of the Unix socket and of TCP in a process that may open so many files.
+
+    Half of all descriptors stay with the engine and the store: with too few of them jobs could not
+    be started, nor their ends be read.
+    """
+    doors = max(descriptors // 2, 24)
+    unix = min(UNIX_LIMITS.most, doors * 2 // 3)
+    tcp = min(TCP_LIMITS.most, doors // 3)
+    return DoorLimits(unix, unix // 2), DoorLimits(tcp, tcp // 2)
 
 
 class TooFastError(TooManyError):

@@ -6,9 +6,10 @@ either way it must bring a token.
 """
 
 import asyncio
+import math
 import socket
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -46,25 +47,47 @@ def _groups_of(connection: socket.socket) -> tuple[int, ...]:
         return ()
 
 
+class Entry(Protocol):
+    """What the door knows of a connection (door.py)."""
+
+    def admitted(self) -> None: ...
+    def closed(self) -> None: ...
+
+
 class PeerProtocol(H11Protocol):
     """uvicorn's protocol with peer credentials and a time limit on a request's head.
 
     uvicorn waits forever for the rest of a request's head. A client that opens connections and
-    sends a byte now and then would use up the server's file descriptors.
+    sends a byte now and then would keep them. Until a connection has shown who it is, it may be
+    silent for a few seconds only.
     """
 
+    entry: Entry | None = None
+    stranger_s_max = REQUEST_HEAD_S_MAX
+    idle_since = 0.0
     _timer: asyncio.TimerHandle | None = None
+    _known = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
         unix = connection is not None and connection.family == socket.AF_UNIX
+        peer = peer_of(connection) if unix else None
         self.app_state = {
             **self.app_state,
             "unix": unix,
-            "peer": peer_of(connection) if unix else None,
+            "peer": peer,
+            "address": self._address(peer),
             "abort": transport.abort,
+            "admitted": self._admitted,
         }
+        self.idle_since = self.loop.time()
+        self.timeout_keep_alive = math.ceil(self.stranger_s_max)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -74,6 +97,27 @@ class PeerProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unwatch()
+        if self.entry is not None:
+            self.entry.closed()
+
+    def on_response_complete(self) -> None:
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _address(self, peer: Peer | None) -> str:
+        if peer is not None:
+            return f"uid {peer.uid}"
+        return self.client[0] if self.client else ""
+
+    def _admitted(self) -> None:
+        if not self._known:
+            self._known = True
+            self.timeout_keep_alive = self.config.timeout_keep_alive
+            if self.entry is not None:
+                self.entry.admitted()
 
     def _watch(self) -> None:
         """Run the timer while a request's head is awaited, and only then."""
@@ -81,7 +125,8 @@ class PeerProtocol(H11Protocol):
         if not waits:
             self._unwatch()
         elif self._timer is None:
-            self._timer = self.loop.call_later(REQUEST_HEAD_S_MAX, self._give_up)
+            within_s = REQUEST_HEAD_S_MAX if self._known else self.stranger_s_max
+            self._timer = self.loop.call_later(within_s, self._give_up)
 
     def _unwatch(self) -> None:
         if self._timer is not None:

@@ -45,4 +45,4 @@ def shown_why(who: Who, job: JobView, why: Why) -> Why:
 
 
 def _private_to(who: Who, job: JobView) -> bool:
-    return who.role is Role.ADMIN or (who.user == job.user and not who.job)
+    return who.role is Role.ADMIN or who.is_owner(job.user, job.uid)

@@ -19,7 +19,12 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.wording import closest
 from treadle.server.answers import encoded
 from treadle.store.errors import StoreError
-from treadle.wire.problems import InvalidRequestError, RequestError, UnavailableError
+from treadle.wire.problems import (
+    BusyError,
+    InvalidRequestError,
+    RequestError,
+    UnavailableError,
+)
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_MAX = 60
@@ -44,6 +49,8 @@ def refusal(error: RequestError, request_id: str) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         headers["Retry-After"] = "1"
+    if isinstance(error, BusyError):
+        headers["Retry-After"] = str(error.after_s)
     return _response(error.status, error.code, str(error), error.hint, request_id, headers=headers)
 
 

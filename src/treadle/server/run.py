@@ -2,31 +2,38 @@
 
 The sockets are bound here, before anything else happens, so that a path or port that is taken is a
 sentence at start-up and not a log line. Over TCP a token is always needed: every user of the
-machine can reach a loopback port.
+machine can reach a loopback port. Beyond loopback there is TLS, always: a token that anybody on
+the way can read is no token.
 """
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import uvicorn
 
+from treadle.control.loop import wall
 from treadle.core.errors import InvalidInputError
 from treadle.server.app import create_app
+from treadle.server.certificate import CertificateFiles, ServerCertificate, names_for
+from treadle.server.door import Connection, Door
+from treadle.server.limits import DoorLimits
 from treadle.server.peers import PeerProtocol
 from treadle.server.port import Service
 from treadle.server.settings import ServerSettings
 
 SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
-CONNECTIONS_MAX = 700  # under the usual limit of 1,024 open files, with room for logs and the store
 CLOSE_S_MAX = 3.0
+REFRESH_S = 60.0  # between looks at the certificate's files
 LOOPBACK = "127.0.0.1"
 
 
@@ -40,6 +47,8 @@ class Doors:
     listen: str | None = None  # an address other than loopback
     port: int | None = None
     hosts: tuple[str, ...] = ()  # further names by which the server is reached
+    tls: CertificateFiles | None = None  # for TCP
+    tls_folder: Path | None = None  # where to keep a certificate of our own, if one is needed
 
 
 class Bound(NamedTuple):
@@ -47,6 +56,7 @@ class Bound(NamedTuple):
 
     socket_path: Path | None
     url: str  # empty without a port
+    fingerprint: str = ""  # of the key of its certificate; empty without TLS
 
 
 async def serve(
@@ -70,36 +80,115 @@ async def serving(
 ) -> AsyncIterator[Bound]:
     """Serve while the block runs."""
     with contextlib.ExitStack() as sockets:
-        bound: list[socket.socket] = []
-        url = ""
         settings = settings or ServerSettings()
         settings = replace(settings, group=doors.socket_group)
+        certificate = _certificate(doors)
+        openings: list[_Opening] = []
+        url = ""
         if doors.socket_path is not None:
-            bound.append(sockets.enter_context(_unix_socket(doors.socket_path, doors)))
+            made = sockets.enter_context(_unix_socket(doors.socket_path, doors))
+            openings.append(_Opening(made, settings.unix))
         if doors.port is not None:
-            bound.append(sockets.enter_context(_tcp_socket(doors.listen or LOOPBACK, doors.port)))
-            taken = bound[-1].getsockname()[1]
-            url = f"http://{_in_url(_reachable(doors.listen))}:{taken}"
+            made = sockets.enter_context(_tcp_socket(doors.listen or LOOPBACK, doors.port))
+            openings.append(_Opening(made, settings.tcp, certificate))
+            taken = made.getsockname()[1]
+            scheme = "http" if certificate is None else "https"
+            url = f"{scheme}://{_in_url(_reachable(doors.listen))}:{taken}"
             names = _host_names(doors.listen, taken, doors.hosts)
             settings = replace(settings, hosts=(*settings.hosts, *names))
         app = create_app(service, settings=settings)
-        server = _Server(_config(app))
+        server = _Server(_config(app), openings, settings)
         tasks = [
-            asyncio.create_task(server.serve(sockets=bound)),
+            asyncio.create_task(server.serve(sockets=[each.listener for each in openings])),
             asyncio.create_task(app.state.serving.metrics.watch_lag(settings.clock)),
+            asyncio.create_task(_keep_fresh(certificate)),
         ]
         try:
             await _started(server, tasks[0])
-            yield Bound(doors.socket_path, url)
+            fingerprint = "" if certificate is None else certificate.fingerprint
+            yield Bound(doors.socket_path, url, fingerprint)
         finally:
             app.state.serving.closing.set()
             server.should_exit = True
-            tasks[1].cancel()
+            for task in tasks[1:]:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _certificate(doors: Doors) -> ServerCertificate | None:
+    """The certificate for TCP; None where there is no TCP, or only plain HTTP on loopback."""
+    if doors.port is None:
+        return None
+    if doors.tls is not None:
+        return ServerCertificate.given(doors.tls)
+    if doors.listen is None or is_loopback(doors.listen):
+        return None
+    if doors.tls_folder is None:
+        raise InvalidInputError(
+            f"{_in_url(doors.listen)} can be reached by other machines and needs TLS; give "
+            "--tls-cert and --tls-key"
+        )
+    names = names_for(doors.listen, doors.hosts)
+    return ServerCertificate.made(doors.tls_folder, names, _now())
+
+
+async def _keep_fresh(certificate: ServerCertificate | None) -> None:
+    while certificate is not None:
+        await asyncio.sleep(REFRESH_S)
+        certificate.refresh(_now())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(wall(), UTC)
+
+
+class _Opening(NamedTuple):
+    """A socket that is to become a door."""
+
+    listener: socket.socket
+    limits: DoorLimits
+    certificate: ServerCertificate | None = None
+
+
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers: the daemon has its own."""
+    """uvicorn with doors of ours, and without signal handlers: the daemon has its own."""
+
+    def __init__(
+        self, config: uvicorn.Config, openings: Sequence[_Opening], settings: ServerSettings
+    ) -> None:
+        super().__init__(config)
+        self._openings = openings
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
+        doors = [
+            Door(
+                each.listener,
+                each.limits,
+                self._speaker,
+                each.certificate.context if each.certificate is not None else None,
+            )
+            for each in self._openings
+        ]
+        for door in doors:
+            door.open()
+        self.servers = doors  # type: ignore[assignment]  # uvicorn closes and waits for them
+        self.started = True
+
+    def _speaker(self, connection: Connection) -> PeerProtocol:
+        made = PeerProtocol(config=self.config, server_state=self.server_state, app_state={})
+        made.entry = connection
+        made.stranger_s_max = min(made.stranger_s_max, self._settings.stranger_s_max)
+        connection.speaker = made
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -118,8 +207,6 @@ def _config(app: Callable[..., object]) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        backlog=512,
         # Longer than clients keep theirs, so that none sends on a connection that is being closed.
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(CLOSE_S_MAX),

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from treadle.server.answers import answer
@@ -13,10 +13,13 @@ from treadle.wire.problems import NotAllowedError
 router = APIRouter(prefix=PREFIX, tags=["people"])
 
 
+User = Annotated[str, Query(max_length=64, description="only those of this user; for admins")]
+
+
 @router.get("/tokens", response_model=tuple[TokenView, ...])
-async def list_tokens(service: Served, who: Asking) -> Response:
+async def list_tokens(service: Served, who: Asking, user: User = "") -> Response:
     """List your tokens, or all tokens for an admin; never their values."""
-    return await answer(service.tokens(who))
+    return await answer(service.tokens(who, user=user))
 
 
 @router.post("/tokens", response_model=TokenMade, status_code=201, responses=refusals(503))
@@ -29,6 +32,12 @@ async def make_token(asked: TokenRequest, service: Served, who: Asking) -> Respo
             hint="a token cannot have a role above yours",
         )
     return await answer(service.make_token(who, asked), status=201)
+
+
+@router.delete("/tokens", response_model=tuple[TokenView, ...], responses=refusals(503))
+async def revoke_tokens(service: Served, who: Asking, user: User = "") -> Response:
+    """Revoke all your tokens, or for an admin all of a user; returns those."""
+    return await answer(service.revoke_tokens(who, user=user))
 
 
 @router.delete("/tokens/{identity}", status_code=204, responses=refusals(404, 503))

@@ -5,7 +5,7 @@ times are the current estimates, multiplied by `stretch` because they are uncert
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -68,8 +68,12 @@ def starts_in(
     stretch: float,
     horizon_s: float,
     steps_max: int,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> float | None:
-    """Seconds until the waiting job would start; None if beyond the horizon or the step limit."""
+    """Seconds until the waiting job would start; None if beyond the horizon or the step limit.
+
+    give_up: asked after every step whether to stop as at the step limit.
+    """
     twin = scheduler.fork()
     engine = LiveStateEngine(twin, truth, now=now, stretch=stretch)
     started_at = inf
@@ -86,7 +90,7 @@ def starts_in(
         if any(isinstance(action, Start) and action.job == job for action in actions):
             started_at = at
             raise _Found
-        if steps >= steps_max:
+        if steps >= steps_max or give_up():
             raise _Found
 
     with contextlib.suppress(_Found):

@@ -83,12 +83,13 @@ class TokenRow(NamedTuple):
     expires_at: float | None
     used_at: float | None
     uid: int | None = None  # the owner's when it was made; names can be given to others later
+    used_from: str | None = None  # the address of its last use
 
 
 class KeyRow(NamedTuple):
     """A user's idempotency key, and the answer to its request."""
 
-    owner: str
+    owner: str  # Who.account
     key: str
     digest: str  # of the request; the same key with another request is a conflict
     body: bytes

@@ -204,6 +204,7 @@ tokens = Table(
     Column("expires_at", Double),
     Column("used_at", Double),
     Column("uid", BigInteger),
+    Column("used_from", Text),
     Index("tokens_by_digest", "digest", unique=True),
 )
 

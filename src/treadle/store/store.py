@@ -101,6 +101,11 @@ class Store:
         """The database: "sqlite" or "postgresql"."""
         return self._backend.kind
 
+    @property
+    def name(self) -> str:
+        """For messages, without a password."""
+        return self._backend.name
+
     def close(self) -> None:
         """Release the store for the next controller; a second call does nothing."""
         if not self._closed:

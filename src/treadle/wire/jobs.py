@@ -59,6 +59,8 @@ class JobRequest:
     guaranteed: bool = True  # False: it may be preempted for guaranteed jobs
     resumable: bool = False  # it keeps checkpoints, so that it can be stopped and restarted
     time_limit_s: float | None = None  # of running, over all attempts
+    memory_gib: float | None = None  # host memory of the whole job on a node; None: no limit
+    cpus: float | None = None  # cores of the whole job on a node; None: no limit
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
     retries: int = 3  # at most; deterministic failures are not retried
@@ -140,6 +142,7 @@ class AttemptView:
     code: int | None = None  # exit status as shells write it: 128 + n for a signal
     told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
     failure: FailureView | None = None
+    memory_peak_gib: float | None = None  # host memory, where it was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +154,7 @@ class JobView:
     user: str
     tenant: str
     state: State
+    uid: int | None = None  # of the user; who may touch the job goes by it, not by the name
     cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now
@@ -192,6 +196,9 @@ class JobDetail:
     failure: FailureView | None = None
     ranks: int = 1  # of the newest attempt
     logs_pruned_at: float | None = None  # its output was removed to make room
+    memory_gib: float | None = None  # host memory of the whole job on a node
+    cpus: float | None = None  # cores of the whole job on a node
+    enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

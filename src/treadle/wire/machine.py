@@ -24,6 +24,21 @@ class Who:
     uid: int | None = None
     job: str = ""
 
+    @property
+    def account(self) -> str:
+        """What tells users apart: a name can be another user's later, an id is looked at first.
+
+        Only tokens of a daemon that is not root can lack an id: those of users whom the machine
+        does not have.
+        """
+        return f"name:{self.user}" if self.uid is None else f"uid:{self.uid}"
+
+    def is_owner(self, owner: str, uid: int | None) -> bool:
+        """Whether something of that user is theirs; a job owns nothing."""
+        if self.job:
+            return False
+        return self.uid == uid and (uid is not None or self.user == owner)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
@@ -78,17 +93,20 @@ class Status:
     since_at: float
     store: str  # "sqlite" or "postgresql"; never a password
     socket: str
-    url: str  # of the loopback port; empty if there is none
+    url: str  # over TCP; empty if it does not listen there
     policy: str
     devices: int
     free: int
     running: int
     waiting: int
     held: int
+    stopping: int = 0  # they have been ordered to end, and their processes have not yet
+    grace_left_s: float = 0.0  # of the one that may take longest
     draining: bool = False
     problem: str = ""  # what keeps it from working as it should, in one sentence
     state_folder: str = ""
     engine: str = "local"
+    fingerprint: str = ""  # of the key of its certificate; empty without TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +118,8 @@ class TokenView:
     created_at: float
     expires_at: float | None = None
     used_at: float | None = None
+    used_from: str = ""  # the address of its last use; "socket" on the server's own machine
+    uid: int | None = None  # the user id that it is bound to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +127,7 @@ class TokenRequest:
     name: str
     user: str = ""  # empty: the caller
     role: Role = Role.USER
-    days: float | None = 90.0
+    days: float | None = 90.0  # until it expires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,12 @@ _PARTS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(d|h|m|s)\s*", re.ASCII |
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 _CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?", re.ASCII)
 _UNIT_S = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_SIZE = re.compile(
+    r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(?:(k|m|g|t)(?:ib|b)?)?", re.ASCII | re.IGNORECASE
+)
+_UNIT_GIB = {"k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
+MEMORY_MIN_GIB, MEMORY_MAX_GIB = 2.0**-8, 2.0**20  # 4 MiB: no program starts with less
+CPUS_MIN, CPUS_MAX = 0.01, 65_536.0
 _SHOWN_MAX = 60
 
 
@@ -223,6 +229,43 @@ def count(text: str, what: str, *, most: int) -> int:
             f"{what} is {shown(text)}; expected a whole number from 0 to {most}"
         )
     return int(stripped)
+
+
+def memory(text: str, what: str = "memory") -> float:
+    """`16G`, `512M`, `1.5T`, with or without iB; in GiB. A unit is needed."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found or not found[2]:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected an amount with a unit such as 512M, 16G or 1.5T"
+        )
+    return _memory(float(found[1]) * _UNIT_GIB[found[2].lower()], text, what)
+
+
+def slurm_memory(text: str, what: str) -> float | None:
+    """As Slurm reads it: a number alone is MiB, and 0 is no limit."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected memory as Slurm writes it, such as 16G or 4096"
+        )
+    amount = float(found[1]) * _UNIT_GIB[(found[2] or "m").lower()]
+    return _memory(amount, text, what) if amount else None
+
+
+def _memory(amount_gib: float, text: str, what: str) -> float:
+    if not MEMORY_MIN_GIB <= amount_gib <= MEMORY_MAX_GIB:
+        raise InvalidInputError(f"{what} is {shown(text)}; expected 4M to {MEMORY_MAX_GIB:,.0f}G")
+    return amount_gib
+
+
+def cpus(text: str, what: str = "cpus") -> float:
+    """A number of cores, such as `4` or `0.5`."""
+    stripped = text.strip()
+    if not _SECONDS.fullmatch(stripped) or not CPUS_MIN <= float(stripped) <= CPUS_MAX:
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected a number of cores such as 4 or 0.5"
+        )
+    return float(stripped)
 
 
 def stop_signal(text: str, what: str = "stop_signal") -> str:

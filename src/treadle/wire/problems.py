@@ -46,3 +46,17 @@ class UnavailableError(RequestError):
     """The store cannot be written at the moment; nothing was changed."""
 
     status, code = 503, "unavailable"
+
+
+class UnsettledError(UnavailableError):
+    """It was taken and is not in the store yet: it is done once the store can be written, and
+    forgotten if the daemon ends before."""
+
+    code = "unsettled"
+
+
+class BusyError(UnavailableError):
+    """The server has too much to do; nothing was done. The same request later may be answered."""
+
+    code = "busy"
+    after_s = 1  # as Retry-After says

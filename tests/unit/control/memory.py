@@ -72,7 +72,10 @@ class Bench:
         raise AssertionError(f"job {job} is {self.state(job)}, not {states}")
 
     def state(self, job: str) -> State:
-        return self.live.job(job).job.state
+        jobs = self.live.context.jobs
+        record = jobs.record(job)
+        assert record is not None
+        return jobs.shown_state(record)
 
 
 def play(story: Story, root: Path, *, devices: int = 4, policy: str = "backfill") -> None:

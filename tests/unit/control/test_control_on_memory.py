@@ -34,7 +34,7 @@ def test_a_job_starts_after_the_one_it_depends_on(tmp_path: Path) -> None:
         second = await here.submit("true", after=(first,))
         await here.reached(first, RUNS)
         assert here.state(second) is State.HELD
-        assert here.live.why(second).because == f"it starts after job {first} (running)"
+        assert (await here.live.why(second)).because == f"it starts after job {first} (running)"
         here.memory.finish(first)
         await here.reached(second, DONE)
 
@@ -47,7 +47,7 @@ def test_a_dependency_that_failed_can_be_dropped(tmp_path: Path) -> None:
         await here.reached(first, State.FAILED)
         second = await here.submit("true", after=(first,))
         await here.settle()
-        why = here.live.why(second)
+        why = await here.live.why(second)
         assert (why.cause, why.never) == ("dependency", True)
         assert why.because.endswith(f"job {first} failed")
         await here.live.release(ME, second)
@@ -78,7 +78,7 @@ def test_an_end_becomes_a_record_with_its_verdict(tmp_path: Path) -> None:
         text = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
         job = await here.submit(*text.split(), retries=3)
         await here.reached(job, State.FAILED)
-        detail = here.live.job(job)
+        detail = await here.live.job(job)
         assert (detail.job.code, detail.job.failures, detail.job.attempts) == (1, 1, 1)
         assert detail.failure is not None
         assert detail.failure.kind == "deterministic"
@@ -100,7 +100,7 @@ def test_an_end_from_outside_keeps_its_name(
         await here.reached(job, RUNS)
         here.memory.finish(job, 137, how)
         await here.reached(job, state)
-        assert [attempt.told for attempt in here.live.job(job).attempts] == [shown]
+        assert [attempt.told for attempt in (await here.live.job(job)).attempts] == [shown]
 
     play(story, tmp_path)
 
@@ -109,7 +109,7 @@ def test_a_command_that_cannot_be_launched_is_not_tried_again(tmp_path: Path) ->
     async def story(here: Bench) -> None:
         job = await here.submit("no-such-command", retries=3)
         await here.reached(job, State.FAILED)
-        detail = here.live.job(job)
+        detail = await here.live.job(job)
         assert detail.failure is not None
         assert (detail.job.attempts, detail.failure.rule) == (1, "not-launched")
 
@@ -136,12 +136,12 @@ def test_a_job_on_a_lost_node_starts_again_on_another(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         job = await here.submit("forever", retries=3)
         await here.reached(job, RUNS)
-        (device,) = here.live.job(job).job.devices
+        (device,) = (await here.live.job(job)).job.devices
         lost = device.split(":")[0]
         here.memory.lose_node(lost)
         await here.settle()
         await here.reached(job, RUNS)
-        view = here.live.job(job)
+        view = await here.live.job(job)
         assert view.job.devices != (device,)
         assert [attempt.told for attempt in view.attempts] == ["lost", ""]
         assert {node.name for node in here.live.nodes()} == {"one", "two"} - {lost}
@@ -161,7 +161,7 @@ def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -
         other = await here.submit("forever", devices="2")
         await here.reached(other, RUNS)
         await here.settle()
-        detail = here.live.job(job)
+        detail = await here.live.job(job)
         view = detail.job
         assert (len(view.devices), view.attempts, view.resizes) == (2, 1, 1)
         assert [attempt.devices for attempt in detail.attempts] == [view.devices]
@@ -172,7 +172,7 @@ def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -
         assert before_s > 0  # the time on four devices is counted as such
         here.memory.finish(job)
         await here.reached(job, DONE)
-        ended = here.live.job(job).job
+        ended = (await here.live.job(job)).job
         assert before_s <= ended.device_s <= before_s + 2 * ended.running_s
 
     play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
@@ -185,7 +185,7 @@ def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) 
         other = await here.submit("forever", devices="2")
         await here.reached(other, RUNS)
         await here.settle()
-        detail = here.live.job(job)
+        detail = await here.live.job(job)
         assert (len(detail.job.devices), detail.job.attempts) == (2, 2)
         assert [attempt.told for attempt in detail.attempts] == ["stopped", ""]
 
@@ -230,7 +230,7 @@ def test_an_avoided_device_is_the_reason_and_stays_so_over_a_restart(tmp_path: P
     async def second(here: Bench) -> None:
         job = await here.submit("true")
         await here.settle()
-        why = here.live.why(job)
+        why = await here.live.why(job)
         assert why.cause == "closed"
         assert why.change == "treadle device here:0 manage (for admins) opens it again"
         await here.live.manage(ME, "here:0", "manage")
@@ -246,7 +246,7 @@ def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
         here.memory.close_device(device, "foreign", "process 7 of anna is on device here:0")
         job = await here.submit("true")
         await here.settle()
-        assert here.live.why(job).change.startswith("here:0 opens again as soon as")
+        assert (await here.live.why(job)).change.startswith("here:0 opens again as soon as")
         here.memory.open_device(device)
         await here.reached(job, DONE)
 
@@ -277,7 +277,7 @@ def test_printed_progress_and_reports_are_heard(tmp_path: Path) -> None:
         await here.reached(job, RUNS)
         here.memory.write(job, b"step 45/100 loss 0.5\n")
         await here.live._reporting._progress.look()
-        progress = here.live.job(job).job.progress
+        progress = (await here.live.job(job)).job.progress
         assert progress is not None
         assert (progress.step, progress.total, progress.source) == (45, 100, "log")
         own = Who(user="me", role=Role.VIEWER, job=job)
@@ -324,7 +324,7 @@ def test_a_new_controller_takes_over_what_runs_and_what_ended(tmp_path: Path) ->
         here.memory.finish("1")
         await here.reached("1", DONE)
         await here.reached("3", RUNS)
-        assert here.live.job("2").job.attempts == 1
+        assert (await here.live.job("2")).job.attempts == 1
 
     play_on(world, first, tmp_path)
     play_on(world, second, tmp_path)
@@ -368,7 +368,7 @@ def test_what_a_faulty_engine_reports_can_be_read_back(tmp_path: Path, wrong: Ev
         assert not here.live.stopped.is_set()
 
     async def second(here: Bench) -> None:
-        (view,) = here.live.jobs(ended=True).jobs
+        (view,) = (await here.live.jobs(ended=True)).jobs
         assert view.state in (DONE, RUNS)
         still_open = [key for key in here.live.context.jobs.open if key.job == view.id]
         assert len(still_open) == (view.state is RUNS)
@@ -391,7 +391,9 @@ def test_a_node_that_is_gone_at_a_restart_is_a_lost_node(tmp_path: Path) -> None
         await here.settle()
         states = sorted(str(here.state(job)) for job in ("1", "2"))
         assert states == ["PENDING", "RUNNING"]
-        assert [event.kind for event in here.live.events(limit=1000).events].count("NodeLost") == 1
+        assert [event.kind for event in (await here.live.events(limit=1000)).events].count(
+            "NodeLost"
+        ) == 1
 
     play_on(world, first, tmp_path)
     del world.nodes["two"]
@@ -461,7 +463,7 @@ def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Pa
             "submit it with --devices 4 or fewer, or with --wait-for-capacity to queue it until "
             "it fits"
         )
-        assert here.live.jobs(ended=True).jobs == ()
+        assert (await here.live.jobs(ended=True)).jobs == ()
         assert await here.submit("true") == "1"
 
     play(story, tmp_path)
@@ -472,6 +474,6 @@ def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
         job = await here.submit("true", devices="5", wait_for_capacity=True)
         await here.settle()
         assert here.state(job) is State.PENDING
-        assert here.live.why(job).cause == "never fits"
+        assert (await here.live.why(job)).cause == "never fits"
 
     play(story, tmp_path)

@@ -35,6 +35,7 @@ OOM = Verdict("resource", "gpu-out-of-memory", "It ran out of memory.", "do not 
         (AttemptEnded("a", 3, 1, How.EXITED), JobFailed("a", 3, 0.0, "")),
         (AttemptEnded("a", 3, 1, How.LOST, code=0), JobFailed("a", 3, 0.0, "")),
         (AttemptEnded("a", 3, 0, How.STOPPED, iterations_done=2.0), JobStopped("a", 3, 2.0)),
+        (AttemptEnded("a", 3, 1, How.MACHINE_ERROR, iterations_done=2.0), JobStopped("a", 3, 2.0)),
         (AttemptEnded("a", 3, 1, How.REPLACED, code=143), None),
     ],
 )
@@ -52,6 +53,7 @@ def test_what_ended_an_attempt_from_outside_has_a_name() -> None:
         How.LOST: "lost",
         How.NOT_LAUNCHED: "not-launched",
         How.ENGINE_ERROR: "engine-error",
+        How.MACHINE_ERROR: "machine-error",
     }
 
 

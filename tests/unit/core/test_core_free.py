@@ -224,3 +224,16 @@ def test_a_copy_takes_and_gives_for_itself(free: FreeDevices) -> None:
     assert (free.tightest(3), twin.tightest(3)) == (0, None)
     twin.give(devices("n0", 0, 1))
     assert list(twin) == list(free)
+
+
+def test_devices_that_a_stopped_job_has_yet_to_leave_are_given_out_last() -> None:
+    free = FreeDevices.of(Cluster.grid(2, 4))
+    marked = free.leaving([Device("n0", 0), Device("n0", 2), Device("gone", 1)])
+    assert [d.number for d in marked.pick_on("n0", 1)] == [1]
+    assert [d.number for d in marked.pick_on("n0", 3)] == [1, 3, 0]
+    assert [d.number for d in marked.copy().pick_on("n0", 2)] == [1, 3]
+    assert [d.number for d in marked.pick_on("n1", 2)] == [0, 1], "another node"
+    marked.take([Device("n0", 1), Device("n0", 3)])
+    assert [d.number for d in marked.pick_on("n0", 1)] == [0], "all that are free are being left"
+    assert [d.number for d in marked.leaving([]).pick_on("n0", 2)] == [0, 2]
+    assert [d.number for d in free.pick_on("n0", 1)] == [0], "the original is as it was"

@@ -258,6 +258,15 @@ def test_a_job_moved_twice_leaves_two_places_until_it_runs() -> None:
     assert story.tell(5.0, JobSubmitted(job("e"))) == [Start(5, "d", on(3))]
 
 
+def test_a_new_job_takes_an_idle_device_rather_than_wait_for_one_being_left() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobCancelled("a"))
+    assert story.tell(2.0, JobSubmitted(job("b"))) == [Start(2, "b", on(1))]
+    assert story.tell(2.0, JobSubmitted(job("c", size=3))) == [Start(3, "c", on(2, 3, 0), ("a",))]
+
+
 # -- twins, other policies, replay -----------------------------------------------------------------
 
 

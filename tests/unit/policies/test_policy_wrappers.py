@@ -1,17 +1,18 @@
 """What each wrapper does to a policy, in small stories on nodes of four devices."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.unit.stories import Story, play
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
-from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -99,6 +100,53 @@ def test_why_a_job_may_not_overtake_is_said() -> None:
     story = Story("backfill+overtaking", "1x4")
     story.tell(0.0, *(JobSubmitted(replace(spec, submit_at=0.0)) for spec in BLOCKED))
     assert story.scheduler.why("long", 0.0).cause in {"order", "devices"}
+
+
+# -- host ---------------------------------------------------------------------------------------
+
+HOST = Cluster((Node("n0", 4, cores=8, memory_gib=64.0),))
+
+
+def asking(name: str, memory_gib: float = 0.0, cores: float = 0.0, **details: Any) -> JobSpec:
+    return replace(job(name, **details), host_memory_gib=memory_gib, host_cores=cores)
+
+
+def holders(jobs: list[JobSpec], text: str = "backfill+host") -> tuple[Scheduler, list[str]]:
+    scheduler = Scheduler(policy(text), HOST)
+    scheduler.step([JobSubmitted(spec) for spec in jobs], 0.0)
+    return scheduler, [name for name, row in scheduler.jobs.items() if row.allocation is not None]
+
+
+def test_jobs_start_only_where_their_host_memory_and_cores_fit() -> None:
+    jobs = [asking("a", 40.0), asking("b", 40.0), asking("c", 24.0, 8.0), asking("d", 0.0, 1.0)]
+    scheduler, running = holders([*jobs, job("e")])
+    assert running == ["a", "c", "e"]
+    assert scheduler.why("b", 0.0) == Reason(
+        "host",
+        "it asks for 40 GiB of host memory of one node, and n0 has 0 of 64 GiB and 0 of 8 cores "
+        "left",
+    )
+    assert scheduler.why("d", 0.0).sentence.startswith("it asks for 1 core of one node, and n0")
+
+
+def test_a_node_that_does_not_say_what_it_has_is_never_too_small() -> None:
+    scheduler = Scheduler(policy("backfill+host"), Cluster.grid(1, 4))
+    scheduler.step([JobSubmitted(asking("a", 9e9, 1e6))], 0.0)
+    assert scheduler.jobs["a"].allocation is not None
+
+
+def test_a_job_that_waits_for_devices_is_not_said_to_wait_for_memory() -> None:
+    scheduler, running = holders([asking("a", 40.0, size=4), asking("b", 40.0)])
+    assert running == ["a"]
+    assert scheduler.why("b", 0.0).cause == "devices"
+
+
+def test_a_request_that_no_node_could_meet_never_fits() -> None:
+    wrapped = policy("backfill+host")
+    assert wrapped.never_fits(asking("a", 64.0, 8.0), HOST) is None
+    assert wrapped.never_fits(asking("a", 65.0), HOST) == (
+        "it asks for 65 GiB of host memory of one node, and the largest has 64 GiB and 8 cores"
+    )
 
 
 # -- dedicated ----------------------------------------------------------------------------------

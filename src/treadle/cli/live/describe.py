@@ -112,6 +112,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
+        ("host", _host(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -121,6 +122,21 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
 def _log(detail: JobDetail) -> str:
     at = detail.logs_pruned_at
     return "" if at is None else f"pruned on {date_text(at)}"
+
+
+def _host(detail: JobDetail) -> str:
+    """Host memory and cores that it asked for, and the most memory that it used."""
+    parts = []
+    for name, value, text in (
+        ("memory", detail.memory_gib, f"memory {detail.memory_gib or 0:.3g} GiB"),
+        ("cpus", detail.cpus, f"{detail.cpus or 0:g} cores"),
+    ):
+        if value is not None:
+            parts.append(text + ("" if name in detail.enforced else " (not enforced here)"))
+    peaks = [run.memory_peak_gib for run in detail.attempts if run.memory_peak_gib is not None]
+    if peaks:
+        parts.append(f"peak {max(peaks):.3g} GiB")
+    return ", ".join(parts)
 
 
 def _code(detail: JobDetail) -> str:

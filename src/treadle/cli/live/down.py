@@ -6,13 +6,17 @@ import select
 import click
 
 from treadle.cli.live.daemon_start import answer
+from treadle.cli.live.exit_codes import NOT_ENDED
 from treadle.cli.live.session import Session, note, remote, session
 from treadle.cli.live.status import jobs_line
 from treadle.core.errors import TreadleError
-from treadle.core.wording import several
+from treadle.core.wording import several, span
 from treadle.wire.machine import Status
+from treadle.wire.notation import duration
 
 _WAIT_MAX_S = 60.0
+_LOOK_EVERY_S = 0.1
+_SAY_EVERY_S = 5.0
 
 
 class NotEndedError(TreadleError):
@@ -26,11 +30,24 @@ class NotEndedError(TreadleError):
     flag_value="drain",
     help="Start no more jobs; stop when the running ones have ended.",
 )
-@click.option("--cancel", "mode", flag_value="cancel", help="Cancel every job, then stop.")
+@click.option(
+    "--cancel",
+    "mode",
+    flag_value="cancel",
+    help="Cancel every job, wait until all have ended, then stop.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before cancelling jobs.")
-def down(mode: str | None, yes: bool) -> int:
+@click.option(
+    "--timeout",
+    metavar="10m",
+    help="With --cancel: stop waiting after this time, with exit code 101.",
+)
+def down(mode: str | None, yes: bool, timeout: str | None) -> int:
     """Stop the daemon. Running jobs keep running, and the next `treadle up` picks them up again."""
     here = session()
+    limit_s = None if timeout is None else duration(timeout, "--timeout")
+    if limit_s is not None and mode != "cancel":
+        raise click.UsageError("--timeout goes with --cancel, which waits for the jobs to end")
     before = answer(here)
     if before is None:
         click.echo("no daemon is running; nothing to stop")
@@ -45,16 +62,59 @@ def down(mode: str | None, yes: bool) -> int:
             f"{jobs_line(stopping)}"
         )
         return 0
+    if mode == "cancel":
+        code = _until_ended(here, stopping, limit_s)
+        if code:
+            return code
     _until_gone(here, before.pid)
     click.echo(_gone(before, mode))
     return 0
 
 
 def _sure(here: Session, before: Status) -> bool:
-    jobs = before.running + before.waiting + before.held
+    jobs = _jobs(before)
     if not jobs or not here.interactive:
         return True
     return click.confirm(f"cancel {several(jobs, 'job')}?")
+
+
+def _until_ended(here: Session, found: Status, limit_s: float | None) -> int:
+    """Wait until every job has ended, and say how many have not; 0, or the exit code."""
+    begun_s, said, said_s = here.stopwatch(), 0, 0.0
+    pid = found.pid
+    try:
+        while left := _jobs(found):
+            now_s = here.stopwatch()
+            if limit_s is not None and now_s - begun_s > limit_s:
+                note(
+                    f"{several(left, 'job')} not ended after {span(limit_s)}; the daemon goes on "
+                    "and stops once they have"
+                )
+                return NOT_ENDED
+            if left != said or now_s - said_s >= _SAY_EVERY_S:
+                click.echo(f"waiting for {several(left, 'job')}; {_grace(found)}", err=True)
+                said, said_s = left, now_s
+            here.pause(_LOOK_EVERY_S)
+            again = answer(here)
+            if again is None or again.pid != pid:
+                break
+            found = again
+    except KeyboardInterrupt:
+        note("interrupted; the daemon goes on cancelling, and stops once its jobs have ended")
+        return 130
+    return 0
+
+
+def _grace(found: Status) -> str:
+    if found.grace_left_s > 0:
+        return f"up to {span(found.grace_left_s)} of grace left"
+    if found.problem:
+        return found.problem
+    return "their grace is over, and they are killed"
+
+
+def _jobs(found: Status) -> int:
+    return found.running + found.stopping + found.waiting + found.held
 
 
 def _until_gone(here: Session, pid: int) -> None:
@@ -82,7 +142,7 @@ def _runs(pid: int) -> bool:
     """
     try:
         descriptor = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return False
     try:
         return not select.select([descriptor], [], [], 0)[0]
@@ -91,12 +151,13 @@ def _runs(pid: int) -> bool:
 
 
 def _gone(before: Status, mode: str | None) -> str:
-    if mode == "cancel":
-        return "the daemon cancelled its jobs and stopped"
-    waiting = before.waiting + before.held
-    if not before.running and not waiting:
+    jobs = _jobs(before)
+    if not jobs:
         return "the daemon stopped; there were no jobs"
+    if mode == "cancel":
+        return f"{several(jobs, 'job')} ended, and the daemon stopped"
+    running, waiting = before.running + before.stopping, before.waiting + before.held
     return (
-        f"the daemon stopped; jobs remain ({before.running:,} still running, {waiting:,} waiting), "
+        f"the daemon stopped; jobs remain ({running:,} still running, {waiting:,} waiting), "
         "and treadle up picks them up again"
     )

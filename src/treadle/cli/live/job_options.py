@@ -70,6 +70,10 @@ _OPTIONS = (
     click.option(
         "-t", "--time-limit", metavar="12h", help="Running time limit: 90s, 45m, 2d, 1-12:00:00."
     ),
+    click.option(
+        "--memory", metavar="16G", help="Host memory of the whole job on a node: 512M, 16G."
+    ),
+    click.option("--cpus", metavar="4", help="Cores of the whole job on a node."),
     click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
     click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
     click.option(
@@ -222,6 +226,8 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "guaranteed": ("guaranteed", _kept),
     "resumable": ("resumable", _kept),
     "time_limit": ("time_limit_s", values.duration),
+    "memory": ("memory_gib", values.memory),
+    "cpus": ("cpus", values.cpus),
     "grace": ("grace_s", values.duration),
     "stop_signal": ("stop_signal", values.stop_signal),
     "retries": ("retries", _retries),

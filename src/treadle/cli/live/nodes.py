@@ -58,6 +58,9 @@ def node_text(node: NodeView, *, width: int, colour: bool) -> str:
     cores = several(node.cores, "core")
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}"
     rows = [_row(each) for each in node.devices]
+    if node.containment:
+        limits = " and ".join(node.enforced) or "no limits"
+        head += f"\njobs are contained by {plain(node.containment)}, which enforces {limits}"
     return f"{head}\n{table(_COLUMNS, rows, width=width, colour=colour)}"
 
 

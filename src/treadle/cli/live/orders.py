@@ -119,6 +119,7 @@ class _Order:
                 self._refused = _first(self._refused, refusal_of(outcome), alone=alone)
             elif not self._as_json:
                 click.echo(_sentence(outcome.id, outcome.jobs, self._verb))
+                _unsettled(outcome.jobs)
                 if self._verb is Verb.HOLD:
                     _left_running(outcome.id, views, outcome.jobs)
 
@@ -182,6 +183,13 @@ def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
                 state = f"is not held by its user: {plain(view.because)}"
             click.echo(f"job {plain(view.id)}{name} {state}")
     return held
+
+
+def _unsettled(changed: Sequence[JobView]) -> None:
+    """Say what is kept in memory only."""
+    said = [view.because for view in changed if view.cause == "unsettled"]
+    if said:
+        note(plain(said[0]))
 
 
 def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[JobView]) -> None:

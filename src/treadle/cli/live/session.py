@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from treadle.cli.show.clock import now_at, pause, stopwatch_s
+from treadle.client.address import find_address
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
     from treadle.core.machine import NodeView
@@ -95,8 +96,9 @@ class ClientPort(Protocol):
     def journal(self) -> Iterator[bytes]: ...
     def debug(self) -> Mapping[str, str]: ...
     def make_token(self, request: "TokenRequest") -> "TokenMade": ...
-    def tokens(self) -> "tuple[TokenView, ...]": ...
+    def tokens(self, *, user: str = "") -> "tuple[TokenView, ...]": ...
     def revoke_token(self, identity: str) -> None: ...
+    def revoke_tokens(self, *, user: str = "") -> "tuple[TokenView, ...]": ...
     def close(self) -> None: ...
 
 
@@ -173,8 +175,8 @@ def session() -> Session:
 
 
 def remote() -> bool:
-    """Whether TREADLE_URL names a server; then no daemon is started here."""
-    return bool(os.environ.get("TREADLE_URL"))
+    """Whether commands go to a server elsewhere; then no daemon is started here."""
+    return bool(find_address().url)
 
 
 def echo_json(value: Any) -> None:

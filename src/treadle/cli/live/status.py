@@ -40,10 +40,12 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
         ("state", plain(found.state_folder)),
         ("socket", plain(found.socket)),
         ("url", plain(found.url)),
+        ("fingerprint", plain(found.fingerprint)),
         ("problem", plain(found.problem)),
     ]
 
 
 def jobs_line(found: Status) -> str:
+    stopping = f", {found.stopping:,} stopping" if found.stopping else ""
     held = f", {found.held:,} held" if found.held else ""
-    return f"{found.running:,} running, {found.waiting:,} waiting{held}"
+    return f"{found.running:,} running{stopping}, {found.waiting:,} waiting{held}"

@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import click
 
@@ -27,9 +28,11 @@ from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import ordinal, several, sizes
 from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
-from treadle.wire.problems import TooLargeError
+from treadle.wire.problems import TooLargeError, UnsettledError
 
 _COMMAND = "treadle.command"
+SETTLE_EVERY_S = 0.5
+SETTLE_S_MAX = 60.0  # for so long a submission waits for a store that cannot be written
 
 
 class SubmitCommand(click.Command):
@@ -173,12 +176,32 @@ def _reach(here: Session) -> None:
 
 def _send(here: Session, request: JobRequest) -> Submitted:
     try:
-        return here.client.submit(request)
+        return _settled(here, request)
     except TooLargeError:
         if request.code is None or not request.code.diff:
             raise
         note("the changes in the folder are too large to record; submitting without them")
-        return here.client.submit(replace(request, code=replace(request.code, diff="", cut=True)))
+        return _settled(here, replace(request, code=replace(request.code, diff="", cut=True)))
+
+
+def _settled(here: Session, request: JobRequest) -> Submitted:
+    """Submit it, and wait while the daemon has it in memory only: then it is queued once, or not.
+
+    Every try has the same key, so that the daemon knows it for the same submission, and a daemon
+    that was restarted and has forgotten it takes it anew.
+    """
+    key, begun_s, noted = uuid4().hex, here.stopwatch(), False
+    while True:
+        try:
+            made = here.client.submit(request, key=key)
+            return replace(made, repeated=False) if noted else made
+        except UnsettledError as error:
+            if not noted:
+                note(f"not queued yet: {plain(str(error))}; waiting")
+                noted = True
+            if here.stopwatch() - begun_s > SETTLE_S_MAX:
+                raise
+        here.pause(SETTLE_EVERY_S)
 
 
 def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
@@ -245,6 +268,8 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("command", command_text(request.command)),
         ("workdir", plain(request.workdir)),
         ("limit", limit),
+        ("memory", "" if request.memory_gib is None else f"{request.memory_gib:.3g} GiB"),
+        ("cpus", "" if request.cpus is None else f"{request.cpus:g}"),
         ("secrets", ", ".join(sorted(request.secrets))),
         ("note", "\n".join(plain(line) for line in answer.notes)),
     ]

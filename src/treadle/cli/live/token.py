@@ -7,6 +7,10 @@ from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.core.wording import ago, short_span
 from treadle.wire.machine import Role, TokenRequest, TokenView
+from treadle.wire.notation import duration
+
+DAY_S = 86_400.0
+DAYS = 90.0  # until a token expires
 
 _COLUMNS = (
     Column("ID"),
@@ -15,6 +19,7 @@ _COLUMNS = (
     Column("ROLE"),
     Column("MADE"),
     Column("USED"),
+    Column("FROM"),
     Column("EXPIRES"),
 )
 
@@ -25,11 +30,12 @@ def token() -> None:
 
 
 @token.command("list")
+@click.option("--user", default="", help="Only the tokens of this user; for admins.")
 @json_option
-def list_tokens(as_json: bool) -> None:
+def list_tokens(user: str, as_json: bool) -> None:
     """List your tokens, or all tokens if you are an admin; the secret part is never shown."""
     here = session()
-    found = here.client.tokens()
+    found = here.client.tokens(user=user)
     if as_json:
         echo_json(found)
     elif not found:
@@ -51,13 +57,17 @@ def list_tokens(as_json: bool) -> None:
 @click.option(
     "--days",
     type=click.FloatRange(0.01, 3650.0),
-    default=90.0,
-    show_default=True,
-    help="Days until it expires.",
+    help="Days until it expires; 90 by default.",
 )
+@click.option("--expires", default="", metavar="TIME", help="Or the time until then, such as 12h.")
 @json_option
-def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
+def make(name: str, user: str, role: str, days: float | None, expires: str, as_json: bool) -> None:
     """Make a token called NAME; it is shown only once."""
+    if days is not None and expires:
+        raise click.UsageError("--days and --expires cannot be combined")
+    if expires:
+        days = duration(expires, "--expires") / DAY_S
+    days = DAYS if days is None else days
     here = session()
     made = here.client.make_token(TokenRequest(name=name, user=user, role=Role(role), days=days))
     if as_json:
@@ -73,11 +83,31 @@ def make(name: str, user: str, role: str, days: float, as_json: bool) -> None:
 
 
 @token.command("revoke")
-@click.argument("identity", metavar="ID")
-def revoke(identity: str) -> None:
-    """Revoke the token with this ID, with immediate effect."""
-    session().client.revoke_token(identity)
-    click.echo(f"token {plain(identity)} revoked")
+@click.argument("identities", metavar="[ID]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All of yours, or of --user.")
+@click.option("--user", default="", help="With --all: the tokens of this user; for admins.")
+@json_option
+def revoke(identities: tuple[str, ...], every: bool, user: str, as_json: bool) -> None:
+    """Revoke the tokens with these IDs, or all of a user, with immediate effect."""
+    if every == bool(identities):
+        raise click.UsageError("give the IDs of tokens, or --all")
+    if user and not every:
+        raise click.UsageError("--user goes with --all; an ID needs no user")
+    client = session().client
+    if every:
+        gone = [view.id for view in client.revoke_tokens(user=user)]
+    else:
+        gone = []
+        for identity in identities:
+            client.revoke_token(identity)
+            gone.append(identity)
+    if as_json:
+        echo_json({"revoked": gone})
+        return
+    for identity in gone:
+        click.echo(f"token {plain(identity)} revoked")
+    if not gone:
+        click.echo("no tokens to revoke")
 
 
 def _row(view: TokenView, now: float) -> list[str]:
@@ -92,5 +122,6 @@ def _row(view: TokenView, now: float) -> list[str]:
         view.role.value,
         ago(view.created_at, now),
         ago(view.used_at, now) or "never",
+        plain(view.used_from),
         expires,
     ]

@@ -19,7 +19,7 @@ from treadle.cli.live.session import json_option, note, remote, session
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
-from treadle.client.address import SHARED_SOCKET, default_socket
+from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
@@ -55,7 +55,21 @@ _PLACES = ("socket", "state")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Also listen on this loopback port, with tokens."
 )
-@click.option("--listen", metavar="HOST:PORT", help="Also listen on this address, with tokens.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Also listen on this address, with tokens; with TLS unless it is loopback.",
+)
+@click.option(
+    "--host", multiple=True, metavar="NAME", help="Another name by which clients reach this server."
+)
+@click.option(
+    "--tls-cert",
+    type=Path,
+    metavar="FILE",
+    help="Certificate for TLS, with its chain (PEM); by default Treadle makes one.",
+)
+@click.option("--tls-key", type=Path, metavar="FILE", help="Its key (PEM), readable by you alone.")
 @click.option("--share", is_flag=True, help="Let all users of this machine submit.")
 @click.option("--share-group", metavar="GROUP", help="Let this group submit.")
 @click.option(
@@ -77,10 +91,7 @@ _PLACES = ("socket", "state")
 def up(foreground: bool, as_json: bool, **options: Any) -> int:
     """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
-        raise InvalidInputError(
-            f"TREADLE_URL is {os.environ['TREADLE_URL']}, another server; unset it to start a "
-            "daemon here"
-        )
+        raise InvalidInputError(_elsewhere())
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     if not given and options["socket"] is None:
         options = _as_last(options)
@@ -127,6 +138,13 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     return 0
 
 
+def _elsewhere() -> str:
+    url = os.environ.get("TREADLE_URL")
+    if url:
+        return f"TREADLE_URL is {url}, another server; unset it to start a daemon here"
+    return f"you are logged in to {find_address()}; run treadle logout to start a daemon here"
+
+
 def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
@@ -170,12 +188,21 @@ def _check(options: Mapping[str, Any]) -> None:
     check_keeping(options["keep_logs"], options["keep_records"])
     if options["listen"] is not None:
         host_and_port(options["listen"])
+    _check_tls(options)
     named = options["socket"] is not None or os.environ.get("TREADLE_SOCKET")
     if _shared(options) and not named and os.geteuid() != 0:
         raise click.UsageError(
             "--share needs --socket PATH in a folder that others may enter, such as "
             "/tmp/treadle.sock"
         )
+
+
+def _check_tls(options: Mapping[str, Any]) -> None:
+    if (options["tls_cert"] is None) != (options["tls_key"] is None):
+        raise click.UsageError("--tls-cert and --tls-key are given together")
+    over_tcp = options["listen"] is not None or options["port"] is not None
+    if not over_tcp and (options["tls_cert"] is not None or options["host"]):
+        raise click.UsageError("--tls-cert, --tls-key and --host need --listen or --port")
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -194,7 +221,7 @@ def _words(options: Mapping[str, Any]) -> list[str]:
         if not _is_given(value):
             continue
         if isinstance(value, tuple):
-            words += [word for each in value for word in (f"--{name}", each)]
+            words += [word for each in value for word in (f"--{name}", str(each))]
             continue
         words.append(f"--{name.replace('_', '-')}")
         if value is not True:
@@ -212,12 +239,18 @@ def _run_here(options: Mapping[str, Any]) -> int:
     import asyncio  # noqa: PLC0415
     import logging  # noqa: PLC0415
 
+    from treadle.server.certificate import CertificateFiles  # noqa: PLC0415
     from treadle.server.daemon import DaemonSettings, run_daemon  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # Jobs inherit this environment, and must not see the store's password.
     os.environ.pop(STORE_VARIABLE, None)
+    tls = None
+    if options["tls_cert"] is not None:
+        tls = CertificateFiles(
+            *(options[name].expanduser().absolute() for name in ("tls_cert", "tls_key"))
+        )
     settings = DaemonSettings(
         state=state_folder(options["state"]),
         socket=_socket(options),
@@ -230,6 +263,8 @@ def _run_here(options: Mapping[str, Any]) -> int:
         store=options["store"],
         listen=host_and_port(options["listen"]) if options["listen"] else None,
         port=options["port"],
+        hosts=options["host"],
+        tls=tls,
         share=options["share"],
         share_group=options["share_group"],
         admins=tuple(options["admin"]),

@@ -37,7 +37,8 @@ class Accounts:
         self._jobs = jobs
         self._commit = commit
         self._token_key = token_key
-        self._admins = admins
+        # The users who have these names now; a name can be another user's later.
+        self._admins = frozenset(_uid(name) for name in admins) - {None}
         now = wall()
         self._rows: dict[str, TokenRow] = {
             row.digest: row for row in rows if not _has_expired(row, now)
@@ -55,25 +56,27 @@ class Accounts:
                 )
             name = f"uid{uid}"
         own = uid in (0, os.geteuid())
-        role = Role.ADMIN if own or name in self._admins else Role.USER
+        role = Role.ADMIN if own or uid in self._admins else Role.USER
         return Who(user=name, role=role, uid=uid)
 
-    def who_of_token(self, token: str) -> Who | None:
+    def who_of_token(self, token: str, address: str = "") -> Who | None:
+        """The owner of a token, if it is still theirs; `address` is where it came from."""
         job = job_of(self._token_key, token)
         if job is not None:
             record = self._jobs.records.get(job)
             if record is None or record.state.ended:
                 return None  # It has ended, and its token with it.
-            return Who(user=record.owner, role=Role.VIEWER, job=job)
+            return Who(user=record.owner, role=Role.VIEWER, uid=record.uid, job=job)
         if not is_persons(token):
             return None
         row = self._rows.get(digest(token))
         if row is None or _has_expired(row, wall()):
             return None
-        if os.geteuid() == 0 and not _is_user(row.owner, row.uid):
+        if not _is_still(row):
             return None  # Their name or id may be another user's by now.
-        if row.used_at is None or wall() - row.used_at > USED_EVERY_S:
-            self._rows[row.digest] = row._replace(used_at=wall())
+        late = row.used_at is None or wall() - row.used_at > USED_EVERY_S
+        if late or (row.used_from or "") != address:
+            self._rows[row.digest] = row._replace(used_at=wall(), used_from=address)
             self._used.add(row.digest)
         return Who(user=row.owner, role=Role(row.role), uid=row.uid)
 
@@ -97,12 +100,12 @@ class Accounts:
             raise InvalidRequestError("a token needs a name of up to 64 printable characters")
         if not user.isprintable() or not 0 < len(user) <= 64:
             raise InvalidRequestError("user must be a name of up to 64 printable characters")
-        if request.days is not None and not 0 < request.days <= 3650:
-            raise InvalidRequestError(f"days is {request.days:g}; expected above 0, at most 3650")
-        self._check_room(user)
+        if request.days is None or not 0 < request.days <= 3650:
+            raise InvalidRequestError("a token expires: days should be above 0 and at most 3650")
         uid = self._uid_for(who, user)
+        self._check_room(Who(user=user, role=request.role, uid=uid))
         made, now = fresh(), wall()
-        expires_at = None if request.days is None else now + request.days * DAY_S
+        expires_at = now + request.days * DAY_S
         row = TokenRow(
             made.id, made.digest, request.name, user, request.role, now, expires_at, None, uid
         )
@@ -110,14 +113,15 @@ class Accounts:
         self._rows[row.digest] = row
         return TokenMade(token=made.token, view=_view(row))
 
-    def _check_room(self, user: str) -> None:
+    def _check_room(self, owner: Who) -> None:
         """Each user has a limit of their own, so that no user can use up what others need."""
         now = wall()
         self._rows = {key: row for key, row in self._rows.items() if not _has_expired(row, now)}
-        if sum(1 for row in self._rows.values() if row.owner == user) >= TOKENS_OF_ONE_MAX:
+        own = sum(1 for row in self._rows.values() if owner.is_owner(row.owner, row.uid))
+        if own >= TOKENS_OF_ONE_MAX:
             raise ConflictError(
-                f"{user} has {TOKENS_OF_ONE_MAX} tokens already; revoke some first",
-                hint="treadle token revoke ID revokes one",
+                f"{owner.user} has {TOKENS_OF_ONE_MAX} tokens already; revoke some first",
+                hint="treadle token revoke ID revokes one, treadle token revoke --all all of them",
             )
 
     @staticmethod
@@ -135,17 +139,38 @@ class Accounts:
             raise NotAllowedError("only root makes tokens for root")
         return uid
 
-    def tokens(self, who: Who) -> tuple[TokenView, ...]:
-        rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
-        return tuple(_view(row) for row in rows if who.role is Role.ADMIN or row.owner == who.user)
+    def tokens(self, who: Who, user: str = "") -> tuple[TokenView, ...]:
+        """Their own tokens; an admin's view has everybody's, or those of `user`."""
+        return tuple(_view(row) for row in self._rows_for(who, user, everybody=True))
 
     async def revoke_token(self, who: Who, identity: str) -> None:
         row = next((row for row in self._rows.values() if row.id == identity), None)
-        if row is None or (row.owner != who.user and who.role is not Role.ADMIN):
+        if row is None or not (who.role is Role.ADMIN or who.is_owner(row.owner, row.uid)):
             raise NotFoundError(f"there is no token {identity!r} of yours")
-        del self._rows[row.digest]  # From now on, whatever becomes of the store.
-        gone = Batch(tokens=[row._replace(expires_at=0.0)])
-        await on_disk(self._commit.note(gone), self._commit.condition)
+        await self._revoke([row])
+
+    async def revoke_tokens(self, who: Who, user: str = "") -> tuple[TokenView, ...]:
+        """Revoke all tokens of the caller, or of `user`; returns those."""
+        rows = self._rows_for(who, user, everybody=False)
+        await self._revoke(rows)
+        return tuple(map(_view, rows))
+
+    async def _revoke(self, rows: list[TokenRow]) -> None:
+        for row in rows:
+            del self._rows[row.digest]  # From now on, whatever becomes of the store.
+        if rows:
+            gone = Batch(tokens=[row._replace(expires_at=0.0) for row in rows])
+            await on_disk(self._commit.note(gone), self._commit.condition)
+
+    def _rows_for(self, who: Who, user: str, *, everybody: bool) -> list[TokenRow]:
+        """Those of the caller, or of the user whom an admin names, who may be gone by now."""
+        admin = who.role is Role.ADMIN
+        if user and user != who.user and not admin:
+            raise NotAllowedError(f"only an admin sees or revokes the tokens of {user}")
+        rows = sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
+        if user and admin:
+            return [row for row in rows if row.owner == user]
+        return [row for row in rows if (admin and everybody) or who.is_owner(row.owner, row.uid)]
 
 
 def person(who: Who) -> Person:
@@ -155,8 +180,10 @@ def person(who: Who) -> Person:
             f"this machine has no user {who.user}, and Treadle, which runs as root here, runs "
             "jobs only for users that it has"
         )
+    if who.uid is None:  # A token of a user whom this machine does not have.
+        return Person(who.user)
     try:
-        entry = pwd.getpwuid(who.uid) if who.uid is not None else pwd.getpwnam(who.user)
+        entry = pwd.getpwuid(who.uid)
     except KeyError:
         return Person(who.user, who.uid)
     return Person(who.user, entry.pw_uid, entry.pw_gid, entry.pw_dir)
@@ -164,7 +191,7 @@ def person(who: Who) -> Person:
 
 def may_touch(who: Who, record: JobRecord) -> None:
     """Raise unless the job is theirs, or they are an admin."""
-    if who.role is Role.ADMIN or (record.owner == who.user and not who.job):
+    if who.role is Role.ADMIN or who.is_owner(record.owner, record.uid):
         return
     raise NotAllowedError(
         f"job {record.id} is {record.owner}'s; only its owner or an admin may change it"
@@ -189,6 +216,16 @@ def _has_expired(row: TokenRow, now: float) -> bool:
     return row.expires_at is not None and row.expires_at <= now
 
 
+def _is_still(row: TokenRow) -> bool:
+    """Whether the owner's name and id belong together as they did when the token was made.
+
+    A daemon that is not root also serves users whom the machine does not have.
+    """
+    if os.geteuid() == 0 or _uid(row.owner) is not None:
+        return _is_user(row.owner, row.uid)
+    return row.uid is None or (_name(row.uid) is None and row.owner == f"uid{row.uid}")
+
+
 def _is_user(name: str, uid: int | None) -> bool:
     """Whether the user of that name has that id now."""
     return uid is not None and _uid(name) == uid
@@ -203,4 +240,6 @@ def _view(row: TokenRow) -> TokenView:
         created_at=row.created_at,
         expires_at=row.expires_at,
         used_at=row.used_at,
+        used_from=row.used_from or "",
+        uid=row.uid,
     )

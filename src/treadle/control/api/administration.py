@@ -1,10 +1,11 @@
 """Orders about devices and about the daemon itself, and what helps to find a fault."""
 
 import asyncio
-import json
 import platform
 import sys
 from collections.abc import Mapping
+
+import msgspec
 
 from treadle.control.api.commands import Commands
 from treadle.control.api.context import Context
@@ -58,16 +59,16 @@ class Administration:
             raise InvalidRequestError(f"mode is {mode[:40]!r}; expected leave, drain or cancel")
         return self._queries.status()
 
-    def debug(self, history: History) -> Mapping[str, str]:
+    async def debug(self, history: History) -> Mapping[str, str]:
         """What helps to find a fault. None of it is secret."""
-        events = history.events_last(limit=EVENTS_IN_BUNDLE).events
+        events = (await history.events_last(limit=EVENTS_IN_BUNDLE)).events
         lines = [f"{event.id} {event.at:.3f} {event.kind} {event.text}" for event in events]
         return {
             "version.txt": f"treadle {__version__}\npython {sys.version}\n{platform.platform()}\n",
             "status.txt": f"{self._queries.status()}\n{self._queries.policy()}\n",
             "nodes.txt": "".join(f"{node}\n" for node in self._queries.nodes()),
             "events.txt": "\n".join(lines) + "\n",
-            "snapshot.json": json.dumps(self._queries.snapshot(), indent=1),
+            "snapshot.json": _indented(await self._queries.snapshot()),
         }
 
     def _device(self, text: str) -> Device:
@@ -82,3 +83,7 @@ class Administration:
                 return Device(name, int(number))
         spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
         raise NotFoundError(f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}")
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()

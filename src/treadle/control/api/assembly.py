@@ -31,6 +31,7 @@ from treadle.control.loop import (
     PolicyInCharge,
     Published,
     Stamp,
+    StoreReads,
     belief_on,
     wall,
 )
@@ -131,6 +132,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         engine=engine,
         clock=clock,
         store=store,
+        reads=StoreReads(store, condition),
         seal=seal,
         diffs=Diffs(settings.root / "code"),
     )
@@ -157,7 +159,7 @@ def _state(
     if "failures" in kept:
         failures.restore(json.loads(kept["failures"]))
     retry = Classified(live_verdicts(settings.rules), settings.patience, failures)
-    jobs = JobTable(store, next_number=store.next_number())
+    jobs = JobTable(next_number=store.next_number())
     return Committed(
         scheduler=Scheduler(policy, cluster, retry=retry),
         jobs=jobs,

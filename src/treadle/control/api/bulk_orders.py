@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.queries import Queries
-from treadle.control.api.views import listed
 from treadle.control.jobs import DEPENDENCY, SECONDS_MAX, USER, Fact, JobRecord, record_of
 from treadle.control.loop import Rider, on_disk
 from treadle.core.actions import Stop
@@ -19,7 +18,7 @@ from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobUpdated
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped, JobEdited
 from treadle.store.errors import StoreError
-from treadle.store.rows import Batch
+from treadle.store.rows import Batch, JobFilter
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import JobChange, JobView
 from treadle.wire.machine import Role, Who
@@ -30,10 +29,15 @@ from treadle.wire.problems import (
     NotFoundError,
     RequestError,
     UnavailableError,
+    UnsettledError,
 )
 
-# In these phases the engine has every order about the job, except perhaps the one to stop it.
-_STOPPABLE = frozenset({Phase.RUNNING, Phase.CANCELLING})
+ARRAY_MAX = 100_000  # jobs
+_STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
+_IN_MEMORY = (
+    "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
+    "ends before it can, cancel the job again"
+)
 
 
 @dataclass(slots=True)
@@ -69,9 +73,10 @@ class Orders:
         self, who: Who, verb: Verb, identity: str, change: JobChange | None = None
     ) -> tuple[JobView, ...]:
         """An order for one job or array; raises the refusal."""
-        planned = self._plan(who, verb, identity, self._queries.members(identity), change)
-        await self._give(verb, [planned])
-        return tuple(listed(self._context, planned.records))
+        records = await self._queries.members(identity)
+        planned = self._plan(who, verb, identity, records, change)
+        settled = await self._give(verb, [planned])
+        return tuple(await self._views(planned.records, settled=settled))
 
     async def many(self, who: Who, order: JobsOrder) -> JobsOrdered:
         """An order for many; a refusal for one id does not stop the others."""
@@ -83,19 +88,21 @@ class Orders:
         if order.verb is Verb.DELETE:
             return await self._delete(who, order, ids)
         planned: list[_Planned] = []
+        settled = True
         for start in range(0, len(ids), IDS_MAX):
             slice_ = await self._planned(who, order, ids[start : start + IDS_MAX])
             if not order.dry_run:
-                await self._give(order.verb, slice_)
+                settled &= await self._give(order.verb, slice_)
             planned += slice_
-        return self._answer(planned)
+        return await self._answer(planned, settled=settled)
 
     async def _delete(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> JobsOrdered:
         known = await self._known(ids)
         planned = []
         for identity in ids:
             try:
-                planned.append(_Planned(identity, self._members(identity, known)))
+                members = await self._ended_members(identity) or self._members(identity, known)
+                planned.append(_Planned(identity, members))
             except RequestError as error:
                 planned.append(_Planned(identity, error=error))
         records = {record.id: record for each in planned for record in each.records}
@@ -106,7 +113,17 @@ class Orders:
                     (refused[r.id] for r in each.records if r.id in refused), None
                 )
                 each.records = [r for r in each.records if r.id not in refused]
-        return self._answer(planned)
+        return await self._answer(planned, settled=True)
+
+    async def _ended_members(self, identity: str) -> list[JobRecord]:
+        """The jobs of an array of which none is active."""
+        if identity in self._context.jobs.arrays:
+            return []
+        wanted = JobFilter(array=identity)
+        rows = await self._context.reads.ask(
+            lambda store: store.jobs(wanted, limit=ARRAY_MAX) if identity else []
+        )
+        return [record_of(row) for row in rows]
 
     async def cancel(self, records: Sequence[JobRecord]) -> None:
         """Also while the store cannot be written: it is kept once it can be."""
@@ -143,7 +160,7 @@ class Orders:
             if record.name in wanted:
                 named.setdefault(record.name, []).append(record)
         try:
-            rows = await asyncio.to_thread(self._context.store.jobs_by_id, absent)
+            rows = await self._context.reads.ask(lambda store: store.jobs_by_id(absent))
         except StoreError as error:
             raise UnavailableError(f"the store cannot be read now: {error}") from None
         return _Known({row.id: record_of(row) for row in rows}, named)
@@ -248,7 +265,10 @@ class Orders:
         return [
             record
             for record in jobs.records.values()
-            if (record.owner == who.user or (who.role is Role.ADMIN and not wanted.mine))
+            if (
+                who.is_owner(record.owner, record.uid)
+                or (who.role is Role.ADMIN and not wanted.mine)
+            )
             and wanted.user in {"", record.owner}
             and wanted.tenant in {"", record.tenant}
             and wanted.array in {"", record.array}
@@ -259,36 +279,49 @@ class Orders:
 
     # -- giving ---------------------------------------------------------------------------------
 
-    async def _give(self, verb: Verb, planned: Sequence[_Planned]) -> None:
-        """Tell the facts of all in one transaction; returns once they are on disk."""
+    async def _give(self, verb: Verb, planned: Sequence[_Planned]) -> bool:
+        """Tell the facts of all in one transaction; whether they are on disk.
+
+        Only a cancellation is carried out although it cannot be written yet.
+        """
         facts = [fact for each in planned for fact in each.facts]
         if not facts:
-            return
+            return True
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._context.commit.tell(facts, Rider(Batch(), done))
         try:
             await on_disk(done, self._context.condition)
-        except UnavailableError:
-            if verb is not Verb.CANCEL or done.done():  # It cannot be written, now or later.
+        except UnsettledError:
+            if verb is not Verb.CANCEL:
                 raise
             await self._stop_at_once([record for each in planned for record in each.records])
+            return False
+        return True
 
     async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
         """Stop what runs of these jobs before it is on disk that they are cancelled.
 
-        The job may be what fills the disk. One that is only starting is not stopped: the order to
-        start it may still wait for the store, and would be carried out after the stop. The stop
-        has the id of the newest order about the job, so that its end is an answer to that order.
+        The job may be what fills the disk. One whose order to start still waits for the store is
+        not stopped, because that order would be carried out after the stop. The stop has the id of
+        the newest order about the job, so that its end is an answer to that order.
         """
         for record in records:
             row = self._context.row(record.id)
             ended = self._context.inbox.pending_end(record.id) is not None
-            if row is not None and row.phase in _STOPPABLE and not ended:
+            if row is None or row.phase not in _STOPPABLE or ended:
+                continue
+            if row.attempt <= self._context.commit.ordered:
                 await self._context.engine.carry_out([Stop(row.action, row.id)])
 
-    def _answer(self, planned: Sequence[_Planned]) -> JobsOrdered:
+    async def _views(self, records: Sequence[JobRecord], *, settled: bool) -> list[JobView]:
+        views = await self._queries.listed(records)
+        if settled:
+            return list(views)
+        return [replace(view, cause="unsettled", because=_IN_MEMORY) for view in views]
+
+    async def _answer(self, planned: Sequence[_Planned], *, settled: bool) -> JobsOrdered:
         records = [record for each in planned for record in each.records]
-        views = {view.id: view for view in listed(self._context, records)}
+        views = {view.id: view for view in await self._views(records, settled=settled)}
         outcomes = tuple(
             JobOutcome(
                 id=each.id,
@@ -304,7 +337,9 @@ class Orders:
 
     def _check_store(self) -> None:
         if error := self._context.condition.store_error:
-            raise UnavailableError(f"the store cannot be written now: {error}", hint="try again")
+            raise UnavailableError(
+                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
+            )
 
 
 def check_priority(who: Who, priority: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +15,15 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
-from treadle.control.api.views import job_view
+from treadle.control.api.views import enforced_limits, job_view
 from treadle.control.jobs import (
     Fact,
     Submission,
     accepted,
     check_fits,
+    not_enforced,
     prepare,
+    stored_states,
 )
 from treadle.control.loop import Rider, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
@@ -72,35 +74,37 @@ class Commands:
         if not key:
             return await self._settled(self._submit(who, request, None))
         digest = self._digest(who, request)
-        under_way = self._under_way.get((who.user, key))
+        under_way = self._under_way.get((who.account, key))
         if under_way is not None:  # The first request may still wait for the store.
             if under_way.digest != digest:
                 raise _other_request(key)
             return replace(await self._settled(under_way.task), repeated=True)
-        known = self._known(who, key)
-        if known is not None:
-            if known.digest != digest:
-                raise _other_request(key)
-            return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
-        wanted = self._submit(who, request, KeyRow(who.user, key, digest, b"", wall()))
+        wanted = self._submit_once(who, request, KeyRow(who.account, key, digest, b"", wall()))
         task = asyncio.ensure_future(wanted)
-        self._under_way[who.user, key] = _UnderWay(digest, task)
-        task.add_done_callback(lambda _: self._under_way.pop((who.user, key), None))
+        self._under_way[who.account, key] = _UnderWay(digest, task)
+        task.add_done_callback(lambda _: self._under_way.pop((who.account, key), None))
         return await self._settled(task)
 
-    def _known(self, who: Who, key: str) -> KeyRow | None:
+    async def _submit_once(self, who: Who, request: JobRequest, key: KeyRow) -> Submitted:
+        """The answer that this key had before, or a new job."""
         try:
-            return self._context.store.key(who.user, key)
+            known = await self._context.reads.ask(lambda store: store.key(key.owner, key.key))
         except StoreError as error:
             raise UnavailableError(f"the store cannot be read now: {error}") from None
+        if known is None:
+            return await self._submit(who, request, key)
+        if known.digest != key.digest:
+            raise _other_request(key.key)
+        return replace(msgspec.json.decode(known.body, type=Submitted), repeated=True)
 
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
+        over = await self._over(request)
         wanted = self._prepare(who, request)
         scheduler = self._context.scheduler
         check_fits(request, wanted, policy=scheduler.policy, cluster=scheduler.cluster)
         self._check_room(who, len(wanted.records))
-        self._check_after(request)
+        self._check_after(request, over)
         # The number is taken, also if the submission fails from here on.
         self._context.jobs.next_number += 1
         if request.code is not None and request.code.diff:
@@ -120,38 +124,19 @@ class Commands:
         for record in wanted.records:
             # Jobs that end before the facts are taken must find the jobs that wait for them.
             self._context.jobs.add(record)
-        blocks = self._context.gates.join(wanted.records, held=request.held)
+        blocks = self._context.gates.join(wanted.records, over, held=request.held)
         facts = [accepted(wanted.records), *map(JobSubmitted, wanted.specs), *blocks]
         await self._told(facts, batch)
         first = position(self._context.scheduler, wanted.records[0].id)
         return replace(answer, position=first)
 
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
+        over = await self._over(request)
         wanted = self._prepare(who, request)
-        gated = request.held or not self._check_after(request)
-        now = self._context.clock.now()
-        twin = self._context.scheduler.fork()
-        twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
-        first = wanted.specs[0]
-        never = twin.unfit.get(first.id, "")
-        starts = False
-        if not never:
-            try:
-                twin.decide(now)
-                row = twin.jobs[first.id]
-                starts = row.phase is Phase.STARTING and not gated
-            except Exception as error:  # a third party's policy may raise anything
-                raise ConflictError(f"the policy fails on it: {error}") from None
-        waits = not (never or starts or gated)
-        spec: dict[str, object] = msgspec.to_builtins(first)
-        return DryRun(
-            jobs=len(wanted.specs),
-            sizes=first.sizes,
-            starts_now=starts,
-            never_fits=never,
-            estimate=estimate(self._context, first.id, twin) if waits else None,
-            spec=spec,
-            notes=(*wanted.notes, _basis(wanted)),
+        gated = request.held or not self._check_after(request, over)
+        question = ("dry run", self._digest(who, request))
+        return await self._queries.thinking.about(
+            question, lambda context: _tried(context, wanted, gated=gated)
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -175,7 +160,7 @@ class Commands:
         return await self._orders.one(who, Verb.RELEASE, identity)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
-        record = self._queries.record(identity)
+        record = await self._queries.record(identity)
         await self._orders.one(who, Verb.CHANGE, record.id, change)
         return job_view(self._context, record)
 
@@ -212,7 +197,7 @@ class Commands:
             raise NotAllowedError("a job's token can only report on that job")
         if request.priority > 0:
             check_priority(who, request.priority)
-        return prepare(
+        wanted = prepare(
             request,
             self._context.jobs.next_number,
             person=person(who),
@@ -221,12 +206,22 @@ class Commands:
             now=self._context.clock.now(),
             wall_at=wall(),
         )
+        notes = not_enforced(request, enforced_limits(self._context))
+        return replace(wanted, notes=(*wanted.notes, *notes))
 
-    def _check_after(self, request: JobRequest) -> bool:
+    async def _over(self, request: JobRequest) -> dict[str, State]:
+        """The states of jobs that it starts after and that memory does not have any more."""
+        names = {*request.after, *request.after_any}
+        old = [name for name in names if self._context.jobs.state_of(name) is None]
+        if not old:
+            return {}
+        return await self._context.reads.ask(lambda store: stored_states(store, old))
+
+    def _check_after(self, request: JobRequest, over: Mapping[str, State]) -> bool:
         """Whether all jobs have ended that the job starts after; refuses what is no job."""
         done = True
         for name in (*request.after, *request.after_any):
-            state = self._context.jobs.state_of(name)
+            state = self._context.jobs.state_of(name) or over.get(name)
             if state is None:
                 raise InvalidRequestError(f"after names job {name}, and there is no such job")
             done &= state.ended and (name not in request.after or state is State.SUCCEEDED)
@@ -234,7 +229,9 @@ class Commands:
 
     def _check_store(self) -> None:
         if error := self._context.condition.store_error:
-            raise UnavailableError(f"the store cannot be written now: {error}", hint="try again")
+            raise UnavailableError(
+                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
+            )
 
     def _check_open(self) -> None:
         self._check_store()
@@ -245,7 +242,7 @@ class Commands:
         records = self._context.jobs.records
         if len(records) + more > JOBS_MAX:
             raise TooManyError(f"queue full: the limit is {JOBS_MAX} active jobs")
-        own = sum(1 for record in records.values() if record.owner == who.user)
+        own = sum(1 for record in records.values() if who.is_owner(record.owner, record.uid))
         if own + more > JOBS_OF_ONE_MAX:
             raise TooManyError(
                 f"{who.user} has {own} active jobs and asks for {more} more; the limit for one "
@@ -276,8 +273,36 @@ class Commands:
 
     def _digest(self, who: Who, request: JobRequest) -> str:
         """What tells requests apart; with a key, so that secrets cannot be guessed from it."""
-        text = msgspec.json.encode((who.user, request))
+        text = msgspec.json.encode((who.account, request))
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
+
+
+def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
+    """What would become of these jobs, tried on a copy of the scheduler."""
+    now = context.clock.now()
+    twin = context.scheduler.fork()
+    twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
+    first = wanted.specs[0]
+    never = twin.unfit.get(first.id, "")
+    starts = False
+    if not never:
+        try:
+            twin.decide(now)
+            row = twin.jobs[first.id]
+            starts = row.phase is Phase.STARTING and not gated
+        except Exception as error:  # a third party's policy may raise anything
+            raise ConflictError(f"the policy fails on it: {error}") from None
+    waits = not (never or starts or gated)
+    spec: dict[str, object] = msgspec.to_builtins(first)
+    return DryRun(
+        jobs=len(wanted.specs),
+        sizes=first.sizes,
+        starts_now=starts,
+        never_fits=never,
+        estimate=estimate(context, first.id, twin) if waits else None,
+        spec=spec,
+        notes=(*wanted.notes, _basis(wanted)),
+    )
 
 
 def _other_request(key: str) -> ConflictError:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from treadle.control.jobs import Diffs, Gates, JobTable
 from treadle.control.learning import JobLearner
-from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge
+from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge, StoreReads
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId
 from treadle.core.ports import Clock, Engine, InterleavingModel
@@ -26,7 +26,8 @@ class Context:
     inbox: Inbox
     engine: Engine
     clock: Clock
-    store: Store
+    store: Store  # to be asked through `reads` only, once requests are served
+    reads: StoreReads
     seal: Seal
     diffs: Diffs
 

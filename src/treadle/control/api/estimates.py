@@ -1,5 +1,8 @@
 """When a waiting job would start, as a range: the live scheduler, simulated from now on."""
 
+from collections.abc import Callable
+from time import thread_time
+
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
 from treadle.core.job import JobId
@@ -9,7 +12,7 @@ from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
-SPEND_S = 0.15  # about how long one simulation may take: all requests wait for it
+SPEND_S = 0.15  # of the processor, for one simulation
 STRETCHES = (0.5, 1.0, 2.0)  # factors on the estimated remaining time of jobs
 
 
@@ -20,7 +23,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
     if context.charge.last_s > 0:
         steps = max(3, min(steps, int(SPEND_S / context.charge.last_s)))
-    place = position(context.scheduler, job)
+    place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
         return StartEstimate(
@@ -41,6 +44,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     stretch=stretch,
                     horizon_s=HORIZON_S,
                     steps_max=steps,
+                    give_up=_timer(SPEND_S),
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
@@ -56,3 +60,9 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         runs=len(answers),
         sentence=sentence,
     )
+
+
+def _timer(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has used that much of the processor since."""
+    ends_at = thread_time() + seconds
+    return lambda: thread_time() > ends_at

@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import get_args
 
 import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
 from treadle.control.jobs import first_cluster
-from treadle.control.loop import PolicyInCharge, wall
+from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
 from treadle.core.wording import devices, sizes
@@ -28,8 +29,9 @@ RECENT_MAX = 1000  # lines in memory; a follower that lags further reads the sto
 class History:
     """Reads the store, and hears of what is new."""
 
+    reads: StoreReads  # set before the first request
+
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._newest = store.last_line()
         self._whole_from = int(store.setting(EVENTS_PRUNED) or 0)  # nothing later was thinned
         self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
@@ -46,13 +48,17 @@ class History:
         """Lines before this one were thinned."""
         self._whole_from = first
 
-    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
-        rows = self._store.lines(after, job=job, limit=_bounded(limit))
-        return self._page(rows, after)
+    async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
+        most = _bounded(limit)
+        return await self.reads.ask(
+            lambda store: self._page(store.lines(after, job=job, limit=most), after)
+        )
 
-    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
-        rows = self._store.lines_last(job=job, limit=_bounded(limit))
-        return self._page(rows, self._newest)
+    async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
+        most, newest = _bounded(limit), self._newest
+        return await self.reads.ask(
+            lambda store: self._page(store.lines_last(job=job, limit=most), newest)
+        )
 
     def _page(self, rows: Sequence[JournalRow], after: int) -> EventPage:
         first = rows[0].id if rows else after + 1
@@ -69,7 +75,7 @@ class History:
         try:
             while True:
                 news.clear()
-                rows, upto = self._after(after, job)
+                rows, upto = await self._after(after, job)
                 for row in rows:
                     yield event_view(row)
                 if upto > after:
@@ -80,19 +86,22 @@ class History:
         finally:
             self._followers.discard(news)
 
-    def _after(self, after: int, job: str) -> tuple[Sequence[JournalRow], int]:
+    async def _after(self, after: int, job: str) -> tuple[Sequence[JournalRow], int]:
         """The next lines after an id, and the id up to which there are no others."""
         newest = self._newest
         if self._recent and self._recent[0].id <= after + 1:
             new = [row for row in self._recent if row.id > after]
             return [row for row in new if not job or row.job == job], newest
-        rows = self._store.lines(after, job=job, limit=PAGE_MAX)
-        return rows, rows[-1].id if len(rows) == PAGE_MAX else max(after, newest)
+        rows = await self.reads.ask(lambda store: store.lines(after, job=job, limit=PAGE_MAX))
+        if len(rows) == PAGE_MAX:
+            return rows, rows[-1].id
+        # While the store was asked, lines may have been added that it has and we did not know of.
+        return rows, max(after, newest, rows[-1].id if rows else 0)
 
-    def usage(
+    async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        sums = self._store.usage(since_at, until_at, wall())
+        sums = await self.reads.ask(lambda store: store.usage(since_at, until_at, wall()))
         return tuple(
             UsageRow(
                 user=row.owner,
@@ -116,22 +125,30 @@ class History:
             "retry": "rules",
             "live": True,
         }
-        if first := self._store.lines(0, kinds=("PolicySet",), limit=1):
+        first = await self.reads.ask(lambda store: store.lines(0, kinds=("PolicySet",), limit=1))
+        if first:
             settings["first_policy"] = json.loads(first[0].body)["policy"]
-        began = first_cluster(self._store, cluster)
+        began = await self.reads.ask(lambda store: first_cluster(store, cluster))
         opened = Opened(__version__, began, settings, FORMAT)
         yield encode(0.0, opened, number=1) + b"\n"
-        after, number = 0, 1
-        while rows := self._store.lines(after, limit=PAGE_MAX):
-            lines = []
-            for row in rows:
-                body = _for_export(row)
-                if body is not None:
-                    number += 1
-                    lines.append(_numbered(body, number))
-            yield b"".join(lines)
-            after = rows[-1].id
-            await asyncio.sleep(0)
+        after: int | None = 0
+        number = 1
+        while after is not None:
+            page = partial(_exported, after=after, number=number)
+            after, number, lines = await self.reads.ask(page)
+            yield lines
+
+
+def _exported(store: Store, *, after: int, number: int) -> tuple[int | None, int, bytes]:
+    """A page of the journal: the last id of it, None at the end; the last number; the lines."""
+    rows = store.lines(after, limit=PAGE_MAX)
+    lines = []
+    for row in rows:
+        body = _for_export(row)
+        if body is not None:
+            number += 1
+            lines.append(_numbered(body, number))
+    return rows[-1].id if rows else None, number, b"".join(lines)
 
 
 def event_view(row: JournalRow) -> EventView:
@@ -212,6 +229,8 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     rule = verdict["rule"] if isinstance(verdict, dict) else "unknown"
     if how == "stopped":
         return f"job {job} released its devices"
+    if how == "machine-error":
+        return f"job {job} could not be launched by this machine, and waits again"
     if how == "replaced":
         return f"attempt {attempt} of job {job} ended to make way for the next"
     if how == "exited" and body.get("code") == 0:

@@ -1,27 +1,38 @@
 """Questions about jobs, machines and the policy; nothing here changes anything."""
 
+import asyncio
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from treadle.control.api.context import Context
-from treadle.control.api.queue_order import free_devices, positions
+from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.queue_order import InOrder, free_devices
+from treadle.control.api.snapshots import Snapshots
+from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import JobRecord, record_of
 from treadle.control.loop import date_text
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
-from treadle.store.rows import JobFilter
+from treadle.store.rows import AttemptRow, JobFilter, JobRow
+from treadle.store.store import Store
 from treadle.version import __version__
-from treadle.wire.jobs import JobDetail, JobPage, LogPiece, State, Why
+from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
 from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 
 PAGE_MAX = 10_000
+SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
+_IDENTITY = re.compile(r"\d{1,19}(_\d{1,19})?", re.ASCII)
+RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
+STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
 
 class Queries:
@@ -30,12 +41,15 @@ class Queries:
     def __init__(self, context: Context, status: "StatusFacts") -> None:
         self._context = context
         self.facts = status
+        self.thinking = Thinking(context)
+        self._snapshots = Snapshots()
+        self._order = InOrder(context)
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
-        self.facts = msgspec.structs.replace(self.facts, url=url)
+        self.facts = msgspec.structs.replace(self.facts, url=url, fingerprint=fingerprint)
 
-    def jobs(
+    async def jobs(
         self,
         *,
         states: tuple[str, ...] = (),
@@ -58,22 +72,22 @@ class Queries:
         )
         stage, start, before = _cursor(cursor)
         past = any(State(state).ended for state in states) if states else ended
-        views = []
+        views: list[JobView] = []
         total = None
         if stage == "active":
             active = self._active(wanted)
             total = len(active)
-            page = active[start : start + limit]
-            views = listed(self._context, page)
+            views = await self.listed(active[start : start + limit])
             if start + limit < len(active):
                 return JobPage(jobs=tuple(views), cursor=f"a{start + limit}", total=total)
         if not past:
             return JobPage(jobs=tuple(views), total=total)
         room = limit - len(views)
-        rows = self._context.store.jobs(wanted, before=before, limit=room + 1) if room else []
-        # A job that is in the store, and not yet out of the table, is listed already.
-        known = self._context.jobs.records
-        views += [ended_view(record_of(row)) for row in rows[:room] if row.id not in known]
+        rows, found = await self._ended(wanted, before, room) if room else ([], [])
+        # A job that is in the store, and not yet out of the table, is listed already. So is one
+        # that ended while the store was asked.
+        known, listed_now = self._context.jobs.records, {view.id for view in views}
+        views += [v for v in found if v.id not in known and v.id not in listed_now]
         more = ""
         if not room:
             more = "e"
@@ -82,16 +96,50 @@ class Queries:
             more = f"e{last.number},{-1 if last.member is None else last.member}"
         return JobPage(jobs=tuple(views), cursor=more, total=total)
 
-    def job(self, identity: str) -> JobDetail:
-        return job_detail(self._context, self.record(identity))
+    async def _ended(
+        self, wanted: JobFilter, before: tuple[int, int] | None, room: int
+    ) -> tuple[list[JobRow], list[JobView]]:
+        """One row more than there is room for, and the views of those with room."""
 
-    def why(self, identity: str) -> Why:
-        return why(self._context, self.record(identity))
+        def read(store: Store) -> tuple[list[JobRow], list[JobView]]:
+            rows = store.jobs(wanted, before=before, limit=room + 1)
+            return rows, [ended_view(record_of(row)) for row in rows[:room]]
+
+        return await self._context.reads.ask(read)
+
+    async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
+        """Views of these jobs; others get their turn in between."""
+        _, places = self._order.now()
+        views: list[JobView] = []
+        for first in range(0, len(records), SLICE):
+            if first:
+                await asyncio.sleep(0)
+            views += listed(self._context, records[first : first + SLICE], places)
+        return views
+
+    async def job(self, identity: str) -> JobDetail:
+        record = await self.record(identity)
+        rows, diff = await self._behind(record)
+        return job_detail(self._context, record, rows, diff)
+
+    async def _behind(self, record: JobRecord) -> tuple[list[AttemptRow], str]:
+        """What memory does not have of a job: attempts that have ended, and its diff."""
+        open_ones = self._context.jobs.open_of(record.id)
+        if record.attempts == len(open_ones) and not record.diff:
+            return [], ""
+        diffs = self._context.diffs
+        return await self._context.reads.ask(
+            lambda store: (store.attempts(record.id), diffs.read(record.diff))
+        )
+
+    async def why(self, identity: str) -> Why:
+        record = await self.record(identity)
+        return await self.thinking.about(("why", record.id), lambda context: why(context, record))
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
-        record = self.record(identity)
+        record = await self.record(identity)
         newest = max(record.attempts, 1)
         number = newest if attempt == 0 else attempt
         if not 0 < number <= newest:
@@ -147,6 +195,7 @@ class Queries:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit)
+        stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -157,43 +206,32 @@ class Queries:
             policy=context.charge.policy,
             devices=context.cluster.device_count,
             free=free_devices(scheduler),
-            running=sum(1 for job in scheduler.jobs.values() if job.allocation is not None),
+            running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=len(scheduler.blocked),
+            held=sum(1 for job in scheduler.blocked if job not in stopping),
+            stopping=len(stopping),
+            grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,
             problem=_problem(context),
             state_folder=facts.state_folder,
             engine=facts.engine,
+            fingerprint=facts.fingerprint,
         )
 
-    def snapshot(self) -> Mapping[str, object]:
+    async def snapshot(self) -> Mapping[str, object]:
         """The scheduler's state: what a simulation would continue from."""
-        context = self._context
-        scheduler = context.scheduler
-        jobs = [scheduler.kept(identity) for identity in scheduler.jobs]
-        closed = {str(device): why for device, why in scheduler.closed.items()}
-        made: dict[str, object] = msgspec.to_builtins(
-            {
-                "at": context.clock.now(),
-                "policy": context.charge.wrapped,
-                "placement": context.charge.placement,
-                "cluster": scheduler.cluster.nodes,
-                "closed": closed,
-                "jobs": [
-                    {"job": dict(zip(k.job._fields, k.job, strict=True)), "held": k.blocked}
-                    for k in jobs
-                ],
-            }
-        )
-        for job in made["jobs"]:  # type: ignore[attr-defined]
-            job["job"]["spec"]["command"] = []  # What it runs is its owner's business.
-        return made
+        return await self.thinking.about("snapshot", self._snapshots.make)
 
-    def record(self, identity: str) -> JobRecord:
+    async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
-        found = self._context.jobs.record(identity) if len(identity) <= 64 else None
+        found = self._context.jobs.record(identity)
         if found is not None:
             return found
+        ask = self._context.reads.ask
+        if _IDENTITY.fullmatch(identity):
+            row = await ask(lambda store: store.job(identity))
+            if row is not None:
+                return record_of(row)
         named = [
             record for record in self._context.jobs.records.values() if record.name == identity
         ]
@@ -204,36 +242,32 @@ class Queries:
             raise InvalidRequestError(
                 f"{len(named)} jobs are called {identity!r}; give an id ({ids} ...)"
             )
-        rows = self._context.store.jobs(JobFilter(name=identity), limit=1) if identity else []
-        if rows:
-            return record_of(rows[0])
+        if identity:
+            rows = await ask(lambda store: store.jobs(JobFilter(name=identity), limit=1))
+            if rows:
+                return record_of(rows[0])
         raise NotFoundError(f"there is no job {identity[:80]!r}", hint="treadle ps -a lists all")
 
-    def members(self, identity: str) -> list[JobRecord]:
+    async def members(self, identity: str) -> list[JobRecord]:
         """A job, or all members of an array that have not ended."""
         jobs = self._context.jobs
         if identity in jobs.arrays:
             return [jobs.records[member] for member in jobs.arrays[identity]]
-        return [self.record(identity)]
+        return [await self.record(identity)]
 
-    def _active(self, wanted: JobFilter) -> list[JobRecord]:
+    def _grace_left_s(self, identity: JobId) -> float:
+        record, row = self._context.jobs.records.get(identity), self._context.row(identity)
+        if record is None or row is None:
+            return 0.0
+        return max(0.0, record.grace_s - (self._context.clock.now() - row.since_at))
+
+    def _active(self, wanted: JobFilter) -> Sequence[JobRecord]:
         """Jobs that have not ended, in the order in which they hold and will be given devices."""
-        context = self._context
-        places = positions(context.scheduler)
-        behind = len(places) + 1
-
-        def order(record: JobRecord) -> tuple[int, int, int, int]:
-            row = context.row(record.id)
-            waits = row is None or row.phase is Phase.WAITING
-            place = places.get(record.id, behind)
-            return (int(waits), place if waits else 0, record.number, record.member or 0)
-
-        found = [
-            record
-            for record in context.jobs.records.values()
-            if _passes(record, context.jobs.shown_state(record), wanted)
-        ]
-        return sorted(found, key=order)
+        records, _ = self._order.now()
+        if wanted == JobFilter(ended=True):
+            return records
+        shown = self._context.jobs.shown_state
+        return [record for record in records if _passes(record, shown(record), wanted)]
 
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
         jobs = self._context.jobs
@@ -250,11 +284,16 @@ class StatusFacts(msgspec.Struct, frozen=True):
     url: str = ""
     state_folder: str = ""
     engine: str = "local"
+    fingerprint: str = ""
 
 
 def _problem(context: Context) -> str:
     if context.condition.store_error:
         return f"the store cannot be written: {context.condition.store_error}"
+    if context.condition.store_silent:
+        return context.condition.store_silent
+    if trouble := machine_trouble(context):
+        return trouble
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
     return ""

@@ -54,6 +54,7 @@ class LiveService:
         self._history = History(store)
         parts = assemble(store, settings, self._history.published)
         self.context = parts.context
+        self._history.reads = parts.context.reads
         facts = StatusFacts(
             wall(), settings.socket, settings.url, str(settings.root), settings.engine_name
         )
@@ -85,11 +86,12 @@ class LiveService:
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
+        self._queries.thinking.close()
         await self._life.close()
 
-    def listening(self, url: str) -> None:
+    def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable over TCP as well."""
-        self._queries.listening(url)
+        self._queries.listening(url, fingerprint)
 
     # -- jobs -----------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class LiveService:
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         return await self._commands.dry_run(who, request)
 
-    def jobs(
+    async def jobs(
         self,
         *,
         states: tuple[str, ...] = (),
@@ -111,7 +113,7 @@ class LiveService:
         cursor: str = "",
         limit: int = 100,
     ) -> JobPage:
-        return self._queries.jobs(
+        return await self._queries.jobs(
             states=states,
             user=user,
             tenant=tenant,
@@ -122,11 +124,11 @@ class LiveService:
             limit=limit,
         )
 
-    def job(self, identity: str) -> JobDetail:
-        return self._queries.job(identity)
+    async def job(self, identity: str) -> JobDetail:
+        return await self._queries.job(identity)
 
-    def why(self, identity: str) -> Why:
-        return self._queries.why(identity)
+    async def why(self, identity: str) -> Why:
+        return await self._queries.why(identity)
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return await self._commands.cancel(who, identity)
@@ -181,28 +183,28 @@ class LiveService:
 
     # -- history --------------------------------------------------------------------------------
 
-    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
-        return self._history.events(after=after, job=job, limit=limit)
+    async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
+        return await self._history.events(after=after, job=job, limit=limit)
 
-    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
-        return self._history.events_last(job=job, limit=limit)
+    async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
+        return await self._history.events_last(job=job, limit=limit)
 
     def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
         return self._history.follow(after=after, job=job)
 
-    def usage(
+    async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        return self._history.usage(since_at=since_at, until_at=until_at)
+        return await self._history.usage(since_at=since_at, until_at=until_at)
 
-    def snapshot(self) -> Mapping[str, object]:
-        return self._queries.snapshot()
+    async def snapshot(self) -> Mapping[str, object]:
+        return await self._queries.snapshot()
 
     def journal(self) -> AsyncIterator[bytes]:
         return self._history.journal(self.context.charge, self.context.cluster)
 
-    def debug(self) -> Mapping[str, str]:
-        return self._administration.debug(self._history)
+    async def debug(self) -> Mapping[str, str]:
+        return await self._administration.debug(self._history)
 
     def figures(self) -> tuple[Figure, ...]:
         return metrics(self.context)
@@ -212,14 +214,17 @@ class LiveService:
     def who_of_uid(self, uid: int) -> Who:
         return self._accounts.who_of_uid(uid)
 
-    def who_of_token(self, token: str) -> Who | None:
-        return self._accounts.who_of_token(token)
+    def who_of_token(self, token: str, address: str = "") -> Who | None:
+        return self._accounts.who_of_token(token, address)
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         return await self._accounts.make_token(who, request)
 
-    def tokens(self, who: Who) -> tuple[TokenView, ...]:
-        return self._accounts.tokens(who)
+    def tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
+        return self._accounts.tokens(who, user)
 
     async def revoke_token(self, who: Who, identity: str) -> None:
         await self._accounts.revoke_token(who, identity)
+
+    async def revoke_tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
+        return await self._accounts.revoke_tokens(who, user)

@@ -10,6 +10,7 @@ from treadle.control.api.retention import Retention
 from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
+from treadle.core.lifecycle import Phase
 from treadle.journal.codec import Noted, PolicySet
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -45,8 +46,8 @@ class Life:
     async def begin(self) -> None:
         """Write that it begins, take over what runs, and go."""
         context = self._context
-        settings = self._nodes_now()
-        before = context.store.setting("policy")
+        settings = self._nodes_now(await context.reads.ask(lambda store: store.setting(NODES)))
+        before = await context.reads.ask(lambda store: store.setting("policy"))
         settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
         settings |= self._retention.settings
         jobs = context.scheduler.jobs.values()
@@ -78,14 +79,13 @@ class Life:
         with suppress(Exception):  # It leaves in any case; this line only says so.
             left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
             await asyncio.wait_for(left, LEAVE_WITHIN_S)
-        context.commit.close()
-        context.store.close()
+        context.reads.close()
+        await context.commit.close()
 
-    def _nodes_now(self) -> dict[str, str]:
+    def _nodes_now(self, before: str | None) -> dict[str, str]:
         """The nodes as the store keeps them; changes since the last time become facts."""
         context = self._context
         nodes = context.engine.nodes()
-        before = context.store.setting(NODES)
         if before is None:
             now = text_of(nodes)
             return {NODES: now, FIRST_NODES: now}
@@ -109,14 +109,15 @@ class Life:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
-            context.inbox.tell(*context.gates.look_again(context.jobs.records))
+            context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
             await self._note_trouble()
-            if context.condition.draining and not self._holding():
+            if context.condition.draining and not self._busy():
                 self.stopped.set()
 
-    def _holding(self) -> bool:
+    def _busy(self) -> bool:
+        """Whether a job runs, or is being stopped."""
         jobs = self._context.scheduler.jobs.values()
-        return any(job.allocation is not None for job in jobs)
+        return any(job.phase is not Phase.WAITING for job in jobs)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
         """A controller that cannot continue leaves, so that the next one takes over."""

@@ -1,14 +1,14 @@
 """Jobs as people see them: from the record and, until the job ends, from the scheduler's row."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
-from treadle.control.api.queue_order import positions
 from treadle.control.api.why_waiting import ENDING, brief, reason
 from treadle.control.jobs import JobRecord, attempt_of
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
+from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State
 
 
@@ -21,9 +21,10 @@ def job_view(context: Context, record: JobRecord) -> JobView:
     return _view(context, record, row, found.cause, found.because)
 
 
-def listed(context: Context, records: Iterable[JobRecord]) -> list[JobView]:
+def listed(
+    context: Context, records: Sequence[JobRecord], places: Mapping[JobId, int]
+) -> list[JobView]:
     """Many jobs, with reasons that are cheap to find."""
-    places = positions(context.scheduler)
     views = []
     for record in records:
         row = context.row(record.id)
@@ -51,6 +52,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         id=record.id,
         name=record.name,
         user=record.owner,
+        uid=record.uid,
         tenant=record.tenant,
         state=record.state,
         cause=cause,
@@ -81,6 +83,7 @@ def ended_view(record: JobRecord) -> JobView:
         id=record.id,
         name=record.name,
         user=record.owner,
+        uid=record.uid,
         tenant=record.tenant,
         state=record.state,
         cause=str(record.state).lower() if failure is None else failure.rule,
@@ -105,8 +108,19 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
-def job_detail(context: Context, record: JobRecord) -> JobDetail:
-    attempts = {a.number: attempt_of(a.body) for a in context.store.attempts(record.id)}
+def enforced_limits(context: Context) -> tuple[str, ...]:
+    """Which limits of jobs every node enforces: "memory", "cpus"."""
+    nodes = context.engine.view()
+    if not nodes:
+        return ()
+    return tuple(sorted(set.intersection(*(set(node.enforced) for node in nodes))))
+
+
+def job_detail(
+    context: Context, record: JobRecord, rows: Iterable[AttemptRow], diff: str
+) -> JobDetail:
+    """Everything about a job; `rows` are those of its attempts that have ended."""
+    attempts = {row.number: attempt_of(row.body) for row in rows}
     attempts |= {
         number: attempt_of(a.body)
         for (job, number), a in context.jobs.open.items()
@@ -124,11 +138,12 @@ def job_detail(context: Context, record: JobRecord) -> JobDetail:
         retries=record.retries,
         after=record.after,
         after_any=record.after_any,
-        code=None
-        if record.code is None
-        else replace(record.code, diff=context.diffs.read(record.diff)),
+        code=None if record.code is None else replace(record.code, diff=diff),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=record.size or 1,
         logs_pruned_at=None if left is None else left.pruned_at,
+        memory_gib=record.memory_gib,
+        cpus=record.cpus,
+        enforced=enforced_limits(context),
     )

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.job_progress import progress_of
+from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
 from treadle.control.api.remedies import remedy
-from treadle.control.jobs import ARRAY, DEPENDENCY, USER, JobRecord, fits_at_most
+from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import (
     are,
@@ -33,7 +34,8 @@ from treadle.wire.jobs import State, Why
 NAMED_MAX = 4
 _SIGNAL_BASE = 128
 ENDING = ("ending", "it has ended; that is being written to the store")
-_NOT_DECIDED = ("draining", "store", "policy")  # no job is started
+_STOPPING = (Phase.STOPPING, Phase.CANCELLING)
+_NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
 
 class Finding(NamedTuple):
@@ -121,7 +123,7 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
 
 
 def _gated(context: Context, record: JobRecord) -> Finding | None:
-    """What its user, other jobs or the daemon must do first."""
+    """What its user, other jobs, a machine or the daemon must do first."""
     held = context.scheduler.blocked.get(record.id, ())
     if USER in held:
         return Finding("held", "its user holds it", f"treadle release {record.id} lets it start")
@@ -133,6 +135,13 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
         members = f"{several(limit, 'member')} of array {record.array}"
         because = f"at most {members} may run at once, and {others} under way"
         return Finding("array", because)
+    if MACHINE in held:
+        return _refused(context, record)
+    return _stalled(context, record)
+
+
+def _stalled(context: Context, record: JobRecord) -> Finding | None:
+    """Why no job is started at all."""
     if context.condition.draining:
         because = "the daemon is draining and starts no more jobs"
         return Finding("draining", because, "run treadle up once it has stopped")
@@ -141,11 +150,26 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
             "store",
             f"no job is started: the store cannot be written ({context.condition.store_error})",
         )
+    lacks = machine_trouble(context)
+    if lacks and free_devices(context.scheduler) < record.sizes[0]:
+        return Finding("machine", f"no job is started there: {lacks}")
     if trouble := context.charge.failing:
         because = f"the policy {context.charge.policy} fails, so no job is started: {trouble}"
         other = "fifo" if context.charge.policy != "fifo" else "backfill"
         return Finding("policy", because, f"treadle policy {other} switches to another policy")
     return None
+
+
+def _refused(context: Context, record: JobRecord) -> Finding:
+    """A machine could not launch it, which was not the job's fault."""
+    found = context.gates.refusals.of(record.id)
+    if found is None:
+        return Finding("machine", "this machine could not launch it; it is tried again at once")
+    left_s = max(0.0, found.until_s - context.clock.now())
+    return Finding(
+        "machine",
+        f"this machine could not launch it: {found.sentence}; it is tried again in {span(left_s)}",
+    )
 
 
 def _dependency(context: Context, record: JobRecord) -> Finding:
@@ -222,6 +246,11 @@ def _holding(context: Context, record: JobRecord, row: Job) -> Finding:
             return _running(context, record, row)
 
 
+def _stuck(context: Context, job: JobId) -> str:
+    """What a process of the job waits for, if it does not begin or does not die."""
+    return next((node.stuck[job] for node in context.engine.view() if job in node.stuck), "")
+
+
 def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
     others = context.scheduler.in_the_way(row.id)
     if others:
@@ -229,6 +258,8 @@ def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
         return Finding("starting", f"it waits for {whose} to release {_the(row.size)}")
     if record.resizing:
         return Finding("resizing", f"it is restarting on {devices(row.size)}")
+    if stuck := _stuck(context, row.id):
+        return Finding("starting", stuck)
     return Finding("starting", f"its processes are being launched on {devices(row.size)}")
 
 
@@ -238,6 +269,8 @@ def _stopping(context: Context, record: JobRecord, row: Job) -> Finding:
         how = "it was cancelled"
     elif USER in context.scheduler.blocked.get(record.id, ()):
         how = "its user holds it"
+    if stuck := _stuck(context, row.id):
+        return Finding("stopping", f"{how}; {stuck}")
     left_s = record.grace_s - (context.clock.now() - row.since_at)
     if left_s > 0:
         return Finding("stopping", f"{how}; it has {span(left_s)} left to end by itself")
@@ -309,9 +342,13 @@ def _status(code: int | None) -> str:
 
 def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     scheduler = context.scheduler
-    running = sum(1 for job in scheduler.jobs.values() if job.allocation is not None)
+    held = [job for job in scheduler.jobs.values() if job.allocation is not None]
+    running = sum(1 for job in held if job.phase not in _STOPPING)
     total = context.cluster.device_count
     hold = jobs(running, "holds devices", "hold devices") if running else "no job holds devices"
+    stopping = sum(1 for job in scheduler.jobs.values() if job.phase in _STOPPING)
+    if stopping:
+        hold += f", {jobs(stopping, 'is being stopped', 'are being stopped')}"
     free = free_devices(scheduler)
     wait = jobs(len(scheduler.ranking.queue), "waits", "wait")
     lines = [f"{hold}, {free} of {devices(total)} {are(free)} free, {wait}"]

@@ -4,7 +4,7 @@ from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.job_table import JobTable, stored_states
 from treadle.control.jobs.launching import Launcher
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
@@ -17,6 +17,7 @@ from treadle.control.jobs.recovery import (
     restore,
     text_of,
 )
+from treadle.control.jobs.refusals import MACHINE
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import (
     SECONDS_MAX,
@@ -24,6 +25,7 @@ from treadle.control.jobs.submission import (
     Submission,
     check_fits,
     fits_at_most,
+    not_enforced,
     prepare,
 )
 
@@ -31,6 +33,7 @@ __all__ = [
     "ARRAY",
     "DEPENDENCY",
     "FIRST_NODES",
+    "MACHINE",
     "NODES",
     "SECONDS_MAX",
     "USER",
@@ -55,9 +58,11 @@ __all__ = [
     "job_of",
     "nodes_at_start",
     "nodes_of",
+    "not_enforced",
     "prepare",
     "record_of",
     "restore",
     "row_of",
+    "stored_states",
     "text_of",
 ]

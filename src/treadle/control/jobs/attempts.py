@@ -56,6 +56,7 @@ def closed(
         code=ended.code,
         told=ended.how.shown,
         failure=failure,
+        memory_peak_gib=ended.memory_peak_gib,
     )
     return row._replace(
         busy=ended.busy,

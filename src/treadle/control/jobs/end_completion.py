@@ -148,12 +148,14 @@ class EndCompletion:
 
     async def _verdict(self, ended: AttemptEnded) -> RuleVerdict | None:
         """Why it failed; None if it did not."""
-        if ended.how in (How.STOPPED, How.REPLACED):
+        if ended.how in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
             return None
         if ended.how is How.EXITED and ended.code == 0:
             return None
         if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
             return LAUNCHING[ended.how.value]
+        if ended.how is How.OOM_KILLED and ended.error:  # Its own limit, not the machine's.
+            return LAUNCHING["memory-limit"]
         attempt, ranks = AttemptId(ended.job, ended.attempt), _telling_ranks(ended.codes)
         limit = min(LIMIT_BYTES, READ_BYTES_MAX // max(1, len(ranks)))
         tails = await asyncio.gather(

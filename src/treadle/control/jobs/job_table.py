@@ -1,35 +1,39 @@
 """All jobs at hand: those that have not ended, some that have, and their attempts.
 
-The reducer changes it. Everything else asks it.
+The reducer changes it. Everything else asks it. It never asks the store, which may be slow: what it
+does not have any more is read through `StoreReads` with `stored_state` and `Store.job`.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
-from treadle.control.jobs.records import JobRecord, record_of
+from treadle.control.jobs.records import JobRecord
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
-from treadle.store.rows import AttemptRow, JobFilter, JobRow
+from treadle.store.rows import AttemptRow, JobFilter
 from treadle.store.store import Store
 from treadle.wire.jobs import State
 
-MEMBERS_PAGE = 1000
 _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory
+_BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
+
+Worst = tuple[int, State]  # the highest member of an array that ended badly, and how
 
 
 class JobTable:
     """Records and attempts by job."""
 
-    def __init__(self, store: Store | None = None, *, next_number: int = 1) -> None:
-        """store: where ended jobs are looked up; without one there are only those at hand."""
+    def __init__(self, *, next_number: int = 1) -> None:
         self.records: dict[JobId, JobRecord] = {}  # of jobs that have not ended
         self.arrays: dict[str, dict[JobId, None]] = {}  # their members, likewise
         self.open: dict[AttemptId, AttemptRow] = {}  # attempts that have not ended
         self.sealed: dict[JobId, bytes] = {}  # secrets of jobs that have not ended
         self.next_number = next_number
-        self._store = store
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
+        self._worst: dict[str, Worst] = {}  # of arrays that have members which have not ended
+        self._arrays_over: OrderedDict[str, State] = OrderedDict()  # arrays that ended lately
         self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
         self._changed: dict[AttemptId, AttemptRow] = {}  # attempts to be written
 
@@ -62,12 +66,21 @@ class JobTable:
         members = self.arrays.get(record.array)
         if members is not None:
             members.pop(record.id, None)
+            self.note_end(record.array, record.member, record.state)
             if not members:
                 del self.arrays[record.array]
+                worst = self._worst.pop(record.array, None)
+                self._arrays_over[record.array] = State.SUCCEEDED if worst is None else worst[1]
         self._ended[record.id] = record
         self._just_ended.append(record)
-        while len(self._ended) > ENDED_MAX:
-            self._ended.popitem(last=False)
+        _shorten(self._ended)
+        _shorten(self._arrays_over)
+
+    def note_end(self, array: str, member: int | None, state: State) -> None:
+        """A member of an array has ended; others of it have not."""
+        if state in _BAD:
+            found = (member or 0, state)
+            self._worst[array] = max(self._worst.get(array, found), found)
 
     def take_just_ended(self) -> list[JobRecord]:
         """Jobs that ended since this was last asked; only the newest of very many."""
@@ -83,12 +96,8 @@ class JobTable:
     # -- what others ask ------------------------------------------------------------------------
 
     def record(self, identity: JobId) -> JobRecord | None:
-        """Of a job, ended or not."""
-        known = self.records.get(identity) or self._ended.get(identity)
-        if known is not None or self._store is None:
-            return known
-        row = self._store.job(identity)
-        return None if row is None else record_of(row)
+        """Of a job that has not ended, or did so lately."""
+        return self.records.get(identity) or self._ended.get(identity)
 
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)
@@ -111,7 +120,7 @@ class JobTable:
         return record.state
 
     def state_of(self, identity: str) -> State | None:
-        """Of a job, or of an array as a whole; None if there is none."""
+        """Of a job, or of an array as a whole; None of one that ended long ago or never was."""
         record = self.record(identity)
         if record is not None:
             return record.state
@@ -120,20 +129,40 @@ class JobTable:
         if alive:
             waiting = alive <= set(_WAITING)
             return min(alive, key=_WAITING.index) if waiting else State.RUNNING
-        # Members that ended a moment ago may not be in the store yet.
-        ends = {row.id: State(row.state) for row in self._members(identity)}
-        ends |= {member.id: member.state for member in here}
-        if not ends:
-            return None
-        return next(
-            (state for state in ends.values() if state is not State.SUCCEEDED), State.SUCCEEDED
-        )
+        if not here:
+            return self._arrays_over.get(identity)
+        ends = [(member.member or 0, member.state) for member in here if member.state in _BAD]
+        if identity in self._worst:
+            ends.append(self._worst[identity])
+        return max(ends)[1] if ends else State.SUCCEEDED
 
-    def _members(self, array: str) -> Iterator[JobRow]:
-        before: tuple[int, int] | None = None
-        while self._store is not None:
-            rows = self._store.jobs(JobFilter(array=array), before=before, limit=MEMBERS_PAGE)
-            if not rows:
-                return
-            yield from rows
-            before = (rows[-1].number, -1 if rows[-1].member is None else rows[-1].member)
+
+def stored_state(store: Store, identity: str) -> State | None:
+    """The state of a job or an array by the store; None if there is none."""
+    row = store.job(identity)
+    if row is not None:
+        return State(row.state)
+    bad = store.jobs(JobFilter(array=identity, states=_BAD), limit=1)
+    if bad:
+        return State(bad[0].state)
+    return State.SUCCEEDED if store.jobs(JobFilter(array=identity), limit=1) else None
+
+
+def stored_states(store: Store, names: Iterable[str]) -> dict[JobId, State]:
+    """The same of several, without those that there are not."""
+    found = {name: stored_state(store, name) for name in names}
+    return {name: state for name, state in found.items() if state is not None}
+
+
+def worst_ends(store: Store, arrays: Iterable[str]) -> dict[str, Worst]:
+    """Of arrays that have members which have not ended: the highest one that ended badly."""
+    found = {}
+    for array in arrays:
+        for row in store.jobs(JobFilter(array=array, states=_BAD, ended=True), limit=1):
+            found[array] = (row.member or 0, State(row.state))
+    return found
+
+
+def _shorten(window: "OrderedDict[Any, Any]") -> None:
+    while len(window) > ENDED_MAX:
+        window.popitem(last=False)

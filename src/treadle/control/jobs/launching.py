@@ -81,6 +81,8 @@ class Launcher:
             stop_signal=record.stop_signal,
             grace_s=record.grace_s,
             time_limit_s=left_s,
+            memory_gib=record.memory_gib,
+            cpus=record.cpus,
             resumed=record.starts > 0 or ended is not None,
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
@@ -115,6 +117,10 @@ class Launcher:
         }
         if all(node.device_type != "cpu" for node in self._scheduler.cluster.nodes):
             found["SLURM_GPUS"] = str(allocation.size)
+        if record.cpus is not None:
+            found["SLURM_CPUS_PER_TASK"] = f"{max(1.0, record.cpus):.0f}"
+        if record.memory_gib is not None:
+            found["SLURM_MEM_PER_NODE"] = f"{record.memory_gib * 1024:.0f}"
         if record.member is not None:
             found["SLURM_ARRAY_JOB_ID"] = record.array
             found["SLURM_ARRAY_TASK_ID"] = str(record.member)

@@ -41,6 +41,8 @@ class JobRecord:
     slurm: bool = False  # it is given SLURM_* variables
     secrets: tuple[str, ...] = ()  # names
     time_limit_s: float | None = None
+    memory_gib: float | None = None  # host memory of the whole job on a node
+    cpus: float | None = None
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from treadle.control.jobs.gates import Fact, Gates
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
+from treadle.control.jobs.job_table import JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.learning import JobLearner
 from treadle.core.cluster import Cluster, Device, Node
@@ -60,7 +60,12 @@ def restore(
         if job.phase is Phase.RUNNING:
             share = job.iterations_done / job.spec.iterations
             learner.begin(job.id, job.action, job.size, share=share, now=now)
-    return Restored(gates.restore(jobs.records, scheduler.blocked), closed)
+    for array, (member, state) in worst_ends(store, jobs.arrays).items():
+        jobs.note_end(array, member, state)
+    waiting = [jobs.records[i] for i, why in scheduler.blocked.items() if DEPENDENCY in why]
+    names = {name for record in waiting for name in (*record.after, *record.after_any)}
+    over = stored_states(store, [name for name in names if jobs.state_of(name) is None])
+    return Restored(gates.restore(jobs.records, scheduler.blocked, over), closed)
 
 
 def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:

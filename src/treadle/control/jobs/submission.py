@@ -1,7 +1,7 @@
 """Makes jobs of a request: checks it, numbers the jobs, adds what is known of jobs like them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import PurePosixPath
@@ -14,7 +14,17 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.wire.jobs import JobRequest
-from treadle.wire.notation import array, ranks, shown, sizes_of, stop_signal
+from treadle.wire.notation import (
+    CPUS_MAX,
+    CPUS_MIN,
+    MEMORY_MAX_GIB,
+    MEMORY_MIN_GIB,
+    array,
+    ranks,
+    shown,
+    sizes_of,
+    stop_signal,
+)
 from treadle.wire.problems import InvalidRequestError
 
 NAME_MAX = 128
@@ -142,6 +152,8 @@ def _record(
         slurm=request.slurm,
         secrets=tuple(sorted(request.secrets)),
         time_limit_s=request.time_limit_s,
+        memory_gib=request.memory_gib,
+        cpus=request.cpus,
         grace_s=request.grace_s,
         stop_signal=stop_signal(request.stop_signal),
         after=request.after,
@@ -175,6 +187,8 @@ def _spec(
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
         resumable=request.resumable,
+        host_memory_gib=request.memory_gib or 0.0,
+        host_cores=request.cpus or 0.0,
     )
 
 
@@ -268,6 +282,12 @@ def _check_numbers(request: JobRequest) -> None:
             raise InvalidInputError(
                 f"{name} is {value:g}; expected more than 0 and at most {SECONDS_MAX:g} seconds"
             )
+    for name, value, least, most in (
+        ("memory_gib", request.memory_gib, MEMORY_MIN_GIB, MEMORY_MAX_GIB),
+        ("cpus", request.cpus, CPUS_MIN, CPUS_MAX),
+    ):
+        if value is not None and not least <= value <= most:
+            raise InvalidInputError(f"{name} is {value:g}; expected {least:g} to {most:g}")
 
 
 def _named(command: Sequence[str]) -> str:
@@ -278,6 +298,18 @@ def _named(command: Sequence[str]) -> str:
             return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
     name = PurePosixPath(command[0]).name or command[0]
     return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX] or "job"
+
+
+def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, ...]:
+    """What to say of limits that no node enforces."""
+    wanted = (("memory", request.memory_gib), ("cpus", request.cpus))
+    missing = [f"--{name}" for name, value in wanted if value is not None and name not in enforced]
+    if not missing:
+        return ()
+    are = "is" if len(missing) == 1 else "are"
+    names = " and ".join(missing)
+    note = f"{names} {are} not enforced here, because this machine gives Treadle no cgroup that "
+    return (note + "can; jobs are still placed by what they ask for",)
 
 
 def _notes(request: JobRequest, sizes: Sequence[int]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from treadle.control.loop.live_policy import (
     Resting,
     belief_on,
 )
+from treadle.control.loop.off_loop import DaemonThreads, StoreReads
 from treadle.control.loop.patience import on_disk
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Committed",
     "Condition",
     "Controller",
+    "DaemonThreads",
     "EngineLink",
     "Inbox",
     "MonotonicClock",
@@ -30,6 +32,7 @@ __all__ = [
     "Resting",
     "Rider",
     "Stamp",
+    "StoreReads",
     "belief_on",
     "date_text",
     "on_disk",

@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +30,7 @@ from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
+from treadle.control.loop.off_loop import DaemonThreads
 from treadle.core.actions import Action
 from treadle.core.cluster import Device
 from treadle.core.events import (
@@ -54,6 +54,8 @@ from treadle.wire.problems import UnavailableError
 logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
+WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
+CLOSE_WITHIN_S = 2.0
 KEYS_KEPT_S = 7 * 86_400.0  # requests are not repeated after that
 TOKENS_KEPT_S = 30 * 86_400.0  # after they expired
 
@@ -104,11 +106,13 @@ class Commit:
         self._reducer = Reducer(state.jobs, state.learner, state.scheduler)
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
         self._decisions = state.scheduler.decisions
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
+        self.steps = 0  # changes of the state so far; the same number means the same state
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
+        self.ordered = state.scheduler.counters.order - 1  # id of the newest order on disk
 
     @property
     def writing(self) -> bool:
@@ -121,12 +125,19 @@ class Commit:
         self._riders[id(facts[-1])] = rider
         self._inbox.tell(*facts)
 
-    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> AttemptEnded:
-        """The end of an attempt with everything that the controller knows of it."""
-        return await self._ends.complete(ended, earlier)
+    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> list[Fact]:
+        """The end of an attempt with everything that the controller knows of it.
+
+        A job that a machine could not launch is blocked for a while. That is taken in the same step
+        as the end: the job must not be started in between.
+        """
+        whole = await self._ends.complete(ended, earlier)
+        row = self._state.scheduler.jobs.get(ended.job)
+        return [whole, *self._state.gates.refusals.judge(whole, row, self._clock.now())]
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""
+        self.steps += 1
         riders = [self._riders.pop(id(fact)) for fact in facts if id(fact) in self._riders]
         batch = Batch()
         for rider in riders:
@@ -138,6 +149,7 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
+        self._state.gates.refusals.started(facts)
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)
@@ -150,14 +162,15 @@ class Commit:
         _answer(riders, None)
         for record in over:
             self._state.jobs.drop(record)
+        self.ordered = max([self.ordered, *(action.id for action in actions)])
+        self.steps += 1
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""
-        loop = asyncio.get_running_loop()
         async with self._writing:
             while True:
                 try:
-                    ids = await loop.run_in_executor(self._thread, self._store.write, batch)
+                    ids = await self._written(batch)
                     break
                 except StoreError as error:
                     if not error.retryable:
@@ -171,6 +184,20 @@ class Commit:
         if rows:
             self.last_line = rows[-1].id
             self._published(rows)
+
+    async def _written(self, batch: Batch) -> tuple[int, ...]:
+        """The ids of its lines. A store that does not answer is waited for, and shown."""
+        loop = asyncio.get_running_loop()
+        writing = loop.run_in_executor(self._thread, self._store.write, batch)
+        await asyncio.wait({writing}, timeout=WRITE_WITHIN_S)
+        if not writing.done():
+            self._failed_to_write(
+                StoreError(
+                    f"the store {self._store.name} has not answered for {WRITE_WITHIN_S:g} s",
+                    retryable=True,
+                )
+            )
+        return await writing
 
     async def tidy(self) -> None:
         """Delete idempotency keys and tokens that are of no use any more."""
@@ -204,8 +231,11 @@ class Commit:
             batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
         await self.write(batch)
 
-    def close(self) -> None:
-        self._thread.shutdown(wait=True)
+    async def close(self) -> None:
+        """Close the store behind the last write. A store that does not answer is left as it is."""
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        self._thread.shutdown()
+        await asyncio.wait({closing}, timeout=CLOSE_WITHIN_S)
 
     # -- rows -----------------------------------------------------------------------------------
 

@@ -9,3 +9,4 @@ class Condition:
 
     draining: bool = False  # it is about to leave and starts nothing
     store_error: str = ""  # why the store cannot be written now
+    store_silent: str = ""  # that the store does not answer reads now

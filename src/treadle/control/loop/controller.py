@@ -40,8 +40,8 @@ class Facts(Protocol):
 class Steps(Protocol):
     """Makes steps durable."""
 
-    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> AttemptEnded:
-        """Add what the controller knows to an end that an engine reported."""
+    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> list[Fact]:
+        """An end that an engine reported, with what the controller knows, and what follows."""
         ...
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
@@ -143,7 +143,7 @@ class Controller:
         whole: list[Fact] = []
         for fact in facts:
             if isinstance(fact, AttemptEnded):
-                whole.append(await steps.complete(fact, whole))
+                whole += await steps.complete(fact, whole)
             else:
                 whole.append(fact)
         return whole

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from treadle.control.loop.condition import Condition
-from treadle.wire.problems import UnavailableError
+from treadle.wire.problems import UnsettledError
 
 PATIENCE_S = 20
 
@@ -15,10 +15,7 @@ Answer = TypeVar("Answer")
 async def on_disk(
     wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer], condition: Condition
 ) -> Answer:
-    """Wait until it is on disk, but not for as long as a store may be down.
-
-    A request with the same idempotency key learns what became of it.
-    """
+    """Wait until it is on disk, but not for as long as a store may be down."""
     task = asyncio.ensure_future(wanted)
     for _ in range(PATIENCE_S):
         await asyncio.wait({task}, timeout=1.0)
@@ -28,9 +25,9 @@ async def on_disk(
         return task.result()
     task.add_done_callback(_seen)
     why = condition.store_error or "the store is slow"
-    raise UnavailableError(
-        f"it is not on disk yet, and may still be carried out: {why}",
-        hint="ask again with the same idempotency key",
+    raise UnsettledError(
+        "it is kept in memory only: it is done once the store can be written, and forgotten if the "
+        f"daemon ends before ({why})"
     )
 
 

@@ -21,6 +21,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus, Supervisor
+from treadle.files import is_folder
 
 _HELD = frozenset({Phase.STARTING, Phase.RUNNING})
 _LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
@@ -78,7 +79,7 @@ class Plan(NamedTuple):
 def look(places: AttemptFolders, job: JobId, number: int) -> Found:
     folder = places.path(job, number)
     alive = False
-    if folder.is_dir():
+    if is_folder(folder):
         with folders.locked(folder) as free:
             alive = not free
     # Read after the lock: a supervisor writes its files before it releases the lock.
@@ -107,7 +108,7 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
         look(places, *attempt)
         for attempt in sorted(set(unreported) - live)
         # The next attempt of a job that is owed one is not over: it has not begun.
-        if attempt.job not in owed or places.path(*attempt).is_dir()
+        if attempt.job not in owed or is_folder(places.path(*attempt))
     ]
     return Plan(adoptions, strays, over)
 

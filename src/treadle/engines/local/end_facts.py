@@ -19,7 +19,8 @@ _HOW = {
     "time-limit": How.TIME_LIMIT,
     "oom-killed": How.OOM_KILLED,
     "lost": How.LOST,
-    "engine-error": How.ENGINE_ERROR,
+    "machine-error": How.MACHINE_ERROR,
+    "engine-error": How.MACHINE_ERROR,  # as supervisors of earlier versions write it
 }
 
 
@@ -29,19 +30,22 @@ def ended_of(
     action: int | None = None,
     how: How | None = None,
     failure: str = "",
+    lacked: bool = False,
     ranks: int = 0,
 ) -> AttemptEnded:
     """The end of an attempt that is not alive any more.
 
     action: the order it answers, by default the one it was launched for. how: if that is known
-    already. failure: why there was no supervisor. ranks: how many were launched, if it is known.
+    already. failure: why there was no supervisor. lacked: because the machine lacked something.
+    ranks: how many were launched, if it is known.
     """
     status = found.status
     if status is not None and status.ended:
         seen = _HOW.get(status.cause, How.NOT_LAUNCHED if status.error else How.EXITED)
         error, code, codes = status.error, status.code, status.codes
     elif failure:
-        seen, error, code, codes = How.ENGINE_ERROR, failure, NOT_LAUNCHED_CODE, ()
+        seen = How.MACHINE_ERROR if lacked else How.ENGINE_ERROR
+        error, code, codes = failure, NOT_LAUNCHED_CODE, ()
     else:
         seen, error, code, codes = How.LOST, "", LOST_CODE, ()
     return AttemptEnded(
@@ -49,13 +53,18 @@ def ended_of(
         found.action if action is None else action,
         found.number,
         how or seen,
-        None if found.never_was else code,
+        None if found.never_was or seen is How.MACHINE_ERROR else code,
         codes=(*codes, *(None,) * (ranks - len(codes))),
         error=error,
         started_at=None if status is None else status.started_at,
         ended_at=None if status is None else status.ended_at,
         ran_s=None if status is None or not status.ended else status.ran_s,
+        memory_peak_gib=_gib(None if status is None else status.peak_bytes),
     )
+
+
+def _gib(count: int | None) -> float | None:
+    return None if count is None else round(count / 2**30, 4)
 
 
 class NewestEnds:
@@ -66,7 +75,7 @@ class NewestEnds:
 
     def add(self, ended: AttemptEnded) -> None:
         self._ends.pop(ended.job, None)
-        if ended.attempt and ended.how not in (How.STOPPED, How.REPLACED):
+        if ended.attempt and ended.how not in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
             self._ends[ended.job] = ended
         if len(self._ends) > ENDS_MAX:
             del self._ends[next(iter(self._ends))]

@@ -8,6 +8,8 @@ device is clean.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -23,26 +25,30 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceOrder, DeviceView, Leftovers, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
+from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import OutputReader
-from treadle.engines.node import attempt_folders, processes
+from treadle.engines.local.trial_launch import TrialLaunch
+from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
-from treadle.engines.node.cgroup import Scopes
+from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.devices import DeviceSource, node_of
-from treadle.engines.node.environment import TAG
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
-from treadle.engines.node.order_document import Paths, Surroundings, order_document
+from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
+from treadle.engines.node.scope import Scope, scope_of
 from treadle.engines.registry import EngineContext
+from treadle.files import is_folder
 
 # Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
 TRIES_TO_MEET = 16  # 4 s
-TRIES_TO_KILL = 200  # 100 s
+TRIES_TO_READ = 20  # 6 s
 
 Seen = TypeVar("Seen")
 
@@ -86,11 +92,15 @@ class LocalEngine:
         )
         self.device_watch.supervisors = self._supervisors
         self.device_watch.held = self._held
+        self.machine = MachinePause(
+            TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
+        )
         self._checkpoints = CheckpointFolders(context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
-        self._scopes = Scopes(self._around.cgroup)
+        self._containment = Containment(self._around.cgroups)
+        self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
         self._holders: dict[tuple[int, int], LiveAttempt] = {}  # by (device, turn)
         self._ends = NewestEnds()
@@ -106,10 +116,20 @@ class LocalEngine:
         for (number, _), live in sorted(self._holders.items(), key=lambda item: item[0]):
             jobs.setdefault(number, []).append(live.job)
 
-        def shown(device: Device) -> DeviceView:
-            return self.device_watch.view(device.number, tuple(jobs.get(device.number, ())))
+        stuck = {number: live.stuck for (number, _), live in self._holders.items() if live.stuck}
 
-        return (NodeView.of(self._node, shown),)
+        def shown(device: Device) -> DeviceView:
+            view = self.device_watch.view(device.number, tuple(jobs.get(device.number, ())))
+            return replace(view, because=stuck.get(device.number, view.because))
+
+        return (
+            replace(
+                NodeView.of(self._node, shown),
+                containment=self._containment.kind,
+                enforced=tuple(sorted(self._containment.limits)),
+                stuck={live.job: live.stuck for live in self._holders.values() if live.stuck},
+            ),
+        )
 
     async def adopt(
         self,
@@ -124,7 +144,8 @@ class LocalEngine:
         """
         self.device_watch.restore(closed)
         self.device_watch.begin()
-        plan = await asyncio.to_thread(adoption.plan, self.folders, list(jobs), attempts)
+        plan = await self._plan(list(jobs), attempts)
+        await asyncio.to_thread(self._sweep, plan)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
         # All that is alive holds its devices before anything is launched.
@@ -197,10 +218,26 @@ class LocalEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.machine.close()
         await self.device_watch.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
+
+    async def _plan(self, jobs: list[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
+        """What to do about each job. Without the files of attempts nothing may be launched."""
+        try:
+            return await self._until(
+                lambda: adoption.plan(self.folders, jobs, attempts),
+                lambda _: True,
+                tries=TRIES_TO_READ,
+            )
+        except OSError as error:
+            raise EngineError(
+                f"the attempts under {self.folders.root} cannot be read: {error}; what runs keeps "
+                "running, start again when they can be",
+                retryable=True,
+            ) from None
 
     async def _adopt(self, adopted: Adoption) -> None:
         if adopted.found is None:
@@ -217,8 +254,11 @@ class LocalEngine:
         """Stop an attempt that no job knows; a dead one may have left processes behind."""
         if not stray.alive:
             if stray.status is None or not stray.status.ended:
-                self._keep(self._kill_survivors(self._tag_of(stray)))
-            self.folders.forget(stray.job, stray.number)
+                live = await self._rejoin(stray)
+                self._hold(live)  # No other job gets its devices before it is gone.
+                self._keep(self._clear_and_forget(live))
+            else:
+                self.folders.forget(stray.job, stray.number)
             return
         live = await self._rejoin(stray)
         live.stray, live.silent = True, silent
@@ -242,12 +282,21 @@ class LocalEngine:
             allocation=found.allocation(self._node.name) or self._unused(),
             folder=found.folder,
             tag=self._tag_of(found),
+            scope=self._scope_of(found),
         )
+        if (known := found.supervisor) is not None:
+            live.workdir, live.grace_s = known.workdir, known.grace_s
+            live.time_limit_s = known.time_limit_s
+            if found.status is not None:
+                live.time_limit_s = found.status.left_of(
+                    known.time_limit_s, asyncio.get_running_loop().time()
+                )
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
             self._hold(live)
             self._keep(self._make_ready(live))
+            self._guard(live)
         return live
 
     async def _make_ready(self, live: LiveAttempt) -> None:
@@ -263,6 +312,12 @@ class LocalEngine:
     def _unused(self) -> Allocation:
         """For attempts that ended before they held a device."""
         return Allocation((Device(self._node.name, 0),))
+
+    def _sweep(self, plan: adoption.Plan) -> None:
+        """Remove empty groups that a killed engine made and no supervisor ever used."""
+        found = [*(each.found for each in plan.jobs if each.found is not None), *plan.strays]
+        alive = {self._tag_of(each) for each in found if each.alive}
+        self._containment.sweep(f"{self.folders.instance}-", keep=alive)
 
     # -- the runners' side ----------------------------------------------------------------------
 
@@ -286,8 +341,28 @@ class LocalEngine:
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
         tag = self._tag(launch.job, launch.attempt)
+        try:
+            live = self._prepared(order, launch, tag)
+        except (OSError, EngineError):
+            self.folders.forget(launch.job, launch.attempt)
+            raise
+        self._hold(live)
+        try:
+            # In a thread: a fork server that hangs takes no more orders after a while.
+            live.listen(await asyncio.to_thread(self.fork_server.launch, live.document))
+        except TROUBLE:
+            live.scope.remove()
+            self.folders.forget(launch.job, launch.attempt)
+            self._free(live)
+            raise
+        self._guard(live, self.fork_server)
+        return live
+
+    def _prepared(self, order: Launching, launch: Launch, tag: str) -> LiveAttempt:
+        """Its folder, its group and its order, before anything runs."""
+        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
+        group = self._containment.make(tag, folder, limits_of(launch))
         live = LiveAttempt(
             launch.job,
             launch.attempt,
@@ -295,27 +370,30 @@ class LocalEngine:
             allocation=order.allocation,
             folder=folder,
             tag=tag,
+            scope=group.scope,
         )
-        live.launch = launch
-        document = order_document(
-            launch,
-            order.allocation,
-            action=order.id,
-            tag=tag,
-            paths=Paths(folder, self._checkpoints.make(launch), self._scopes.make(tag)),
-            uuids=self._devices.uuids,
-            around=self._around,
-        )
+        live.launch, live.workdir = launch, launch.workdir
+        live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
         try:
-            live.listen(self.fork_server.launch(document))
-        except OSError:
-            self._scopes.kill(tag)
+            live.document = order_document(
+                launch,
+                order.allocation,
+                action=order.id,
+                tag=tag,
+                paths=Paths(folder, self._checkpoints.make(launch), group.scope),
+                uuids=self._devices.uuids,
+                around=self._around,
+            )
+        except (OSError, EngineError):
+            group.scope.remove()
             raise
-        self._hold(live)
         return live
 
+    async def suspect(self) -> None:
+        await self.machine.suspect()
+
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await asyncio.to_thread(adoption.look, self.folders, live.job, live.number)
+        found = await self._patiently(lambda: adoption.look(self.folders, live.job, live.number))
         if not found.alive:
             return None
         other = await self._rejoin(found)
@@ -324,20 +402,40 @@ class LocalEngine:
         return other
 
     async def end_of(self, live: LiveAttempt) -> AttemptEnded:
-        """How it ended, from its folder; survivors of a killed supervisor are killed first."""
-        found = Found(
-            live.job, live.number, live.folder, alive=False, supervisor=None,
-            status=attempt_folders.read_status(live.folder),
-        )  # fmt: skip
-        ended = ended_of(found, action=live.action, failure=live.failure, ranks=live.ranks)
-        if found.status is None or not found.status.ended:
-            await self._kill_survivors(live.tag)
+        """How it ended, from its folder; survivors of a killed supervisor are killed first.
+
+        While its files cannot be read, it is not known to be over, and keeps its devices.
+        """
+        supervisor, status = await self._patiently(
+            lambda: (
+                attempt_folders.read_supervisor(live.folder),
+                attempt_folders.read_status(live.folder),
+            )
+        )
+        found = Found(live.job, live.number, live.folder, False, supervisor, status)
+        unsaid = found.status is None or not found.status.ended
+        ended = ended_of(
+            found,
+            action=live.action,
+            failure=live.failure,
+            lacked=live.lacked,
+            ranks=live.ranks,
+        )
+        if ended.how is How.MACHINE_ERROR:
+            await self.suspect()
+        if live.over_limit and (unsaid or live.was_forced(ended)):
+            ended = replace(ended, how=How.TIME_LIMIT)
+        elif live.was_forced(ended):
+            ended = replace(ended, how=How.STOPPED)
+        if unsaid:
+            await clear_group(live, self.deadlines)
             await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
         return ended
 
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         self.folders.forget(live.job, live.number)
+        live.scope.remove()  # Its supervisor did, unless there was none.
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
@@ -380,26 +478,35 @@ class LocalEngine:
         for runner in list(self._runners.values()):
             runner.devices_were_released()
 
-    async def _kill_survivors(self, tag: str) -> None:
-        self._scopes.kill(tag)
-        await self._until(
-            lambda: processes.kill_tagged(TAG, tag),
-            lambda found: not found,
-            tries=TRIES_TO_KILL,
-        )
+    async def _clear_and_forget(self, live: LiveAttempt) -> None:
+        await clear_group(live, self.deadlines)
+        self.folders.forget(live.job, live.number)
+        self._free(live)
 
     async def _until(
         self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
     ) -> Seen:
-        """Look, in a thread, until it is enough or the tries are used up."""
+        """Look, in a thread, until it is enough or the tries are used up.
+
+        What cannot be looked at for want of descriptors or memory is looked at again.
+        """
         pause_s = 0.002
         for number in count(1):
-            seen = await asyncio.to_thread(look)
-            if enough(seen) or number == tries:
-                break
+            try:
+                seen = await asyncio.to_thread(look)
+                if enough(seen) or number == tries:
+                    return seen
+            except TROUBLE:
+                if number == tries:
+                    raise
+                await self.suspect()
             await self._clock.sleep_until(self._clock.now() + pause_s)
             pause_s = min(0.5, pause_s * 2)
-        return seen
+        raise AssertionError("count has no end")
+
+    async def _patiently(self, look: Callable[[], Seen]) -> Seen:
+        """Look until it can be seen, however long that takes."""
+        return await self._until(look, lambda _: True, tries=None)
 
     def _begins(self, attempt: AttemptId) -> int | None:
         """How many ranks an attempt has that runs or is about to; None if neither."""
@@ -409,7 +516,7 @@ class LocalEngine:
         if runner.live is not None and runner.live.id == attempt:
             return runner.live.ranks or 1
         try:
-            return 1 if runner.launching and not self.folders.path(*attempt).is_dir() else None
+            return 1 if runner.launching and not is_folder(self.folders.path(*attempt)) else None
         except EngineError:  # No attempt of that name can be launched.
             return None
 
@@ -418,11 +525,17 @@ class LocalEngine:
             self._runners[job] = JobRunner(job, self)
         return self._runners[job]
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run it as a task of its own."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _guard(self, live: LiveAttempt, fork_server: ForkServer | None = None) -> None:
+        """Watch over the attempt until its supervisor is gone."""
+        task = self._keep(AttemptGuard(live, fork_server, self.deadlines).run())
+        live.gone.add_done_callback(lambda _: task.cancel())
 
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())
@@ -436,6 +549,13 @@ class LocalEngine:
 
     def _tag_of(self, found: Found) -> str:
         return found.supervisor.tag if found.supervisor else self._tag(found.job, found.number)
+
+    def _scope_of(self, found: Found) -> Scope:
+        """Its group as its supervisor wrote it down, else the one that it would have."""
+        if found.supervisor is not None and found.supervisor.scope is not None:
+            with suppress(ValueError):
+                return scope_of(found.supervisor.scope)
+        return self._containment.named(self._tag_of(found), found.folder)
 
     def _check(self, order: Launching) -> None:
         for device in order.allocation.devices:

@@ -23,7 +23,9 @@ from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.node.machine_probe import sentence
 
+AGAIN_S = 0.5  # after an error of the machine
 NOT_LAUNCHED_CODE = 126  # exit code of a command that could not be run, as shells write it
 
 Launching = Start | Change
@@ -40,6 +42,8 @@ class Machine(Protocol):
     # Why nothing may be launched on those devices now; empty if it may.
     async def objection(self, order: Launching) -> str: ...
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt: ...
+    # A launch failed for want of something of the machine; returns once the machine was probed.
+    async def suspect(self) -> None: ...
     # Another supervisor that has the same attempt already, if it is alive.
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None: ...
     async def end_of(self, live: LiveAttempt) -> AttemptEnded: ...
@@ -115,6 +119,10 @@ class JobRunner:
                 self._woken.clear()
                 try:
                     await self._next()
+                except (OSError, MemoryError):  # It says nothing about the job: do it again.
+                    logging.getLogger(__name__).exception("job %s", self.job)
+                    await self._machine.suspect()
+                    await asyncio.sleep(AGAIN_S)
                 except Exception as error:  # a bug in one job's orders must not stop other jobs
                     logging.getLogger(__name__).exception("job %s", self.job)
                     await self._give_up(f"the engine failed: {error!r}")
@@ -165,9 +173,14 @@ class JobRunner:
                 self._nothing_runs(order.id)
                 return
             live = await self._machine.launch(order, launch)
-        except (OSError, EngineError) as error:
+        except (OSError, MemoryError) as error:
+            await self._machine.suspect()
             if self._launch is order:
-                self._fail_launch(str(error), launch)
+                self._not_launched(How.MACHINE_ERROR, sentence(error), launch)
+            return
+        except EngineError as error:
+            if self._launch is order:
+                self._not_launched(How.ENGINE_ERROR, str(error), launch)
             return
         self.live = live
         if self._launch is order:
@@ -228,29 +241,28 @@ class JobRunner:
         # It was stopped from outside: the machine shuts down, perhaps.
         return replace(ended, how=How.STOPPED, action=self._newest)
 
-    async def _give_up(self, sentence: str) -> None:
+    async def _give_up(self, why: str) -> None:
         """End the job after an error that this class does not handle."""
         live = self.live
         if live is not None:
             live.stop()
             await live.gone
         self.live = self._stop = self._launch = None
-        self._engine_error(sentence, 0 if live is None else live.number)
+        self._tell_error(How.ENGINE_ERROR, why, 0 if live is None else live.number)
         if live is not None:
             await self._machine.release(live)
 
-    def _fail_launch(self, sentence: str, launch: Launch | None) -> None:
-        """Nothing was launched, and the machine is at fault, not the job.
+    def _not_launched(self, how: How, why: str, launch: Launch | None) -> None:
+        """Nothing was launched, and the job is not at fault.
 
         launch: None if the controller did not say how to launch it.
         """
         self._stop = self._launch = None
-        self._engine_error(sentence, 0 if launch is None else launch.attempt)
+        self._tell_error(how, why, 0 if launch is None else launch.attempt)
 
-    def _engine_error(self, sentence: str, attempt: int) -> None:
-        how, code = How.ENGINE_ERROR, NOT_LAUNCHED_CODE
-        ended = AttemptEnded(self.job, self._newest, attempt, how, code, error=sentence)
-        self._machine.tell(ended)
+    def _tell_error(self, how: How, why: str, attempt: int) -> None:
+        code = NOT_LAUNCHED_CODE if how is How.ENGINE_ERROR else None
+        self._machine.tell(AttemptEnded(self.job, self._newest, attempt, how, code, error=why))
 
     def _nothing_runs(self, action: int) -> None:
         """Answer an order after which nothing runs of the job."""

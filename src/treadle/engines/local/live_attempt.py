@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.engines.node import processes
+from treadle.engines.node.fork_client import Sent
 from treadle.engines.node.processes import ProcessId
+from treadle.engines.node.scope import Scope
 
 REPORT_BYTES = 4096
-STOP_AGAIN_S = 0.5  # after the process ran out of file descriptors
+KILLED = 128 + signal.SIGKILL
+AGAIN_S = 0.5  # after the process ran out of file descriptors
 
 
 class LiveAttempt:
@@ -31,6 +36,7 @@ class LiveAttempt:
         allocation: Allocation,
         folder: Path,
         tag: str,
+        scope: Scope,
     ) -> None:
         self.job = job
         self.number = number
@@ -38,6 +44,12 @@ class LiveAttempt:
         self.allocation = allocation
         self.folder = folder
         self.tag = tag
+        self.scope = scope  # the group of all its processes
+        self.document: Mapping[str, Any] = {}  # the order for its supervisor, until one has it
+        self.server = 0  # which fork server has it
+        self.workdir = ""
+        self.grace_s = 30.0
+        self.time_limit_s: float | None = None  # what is left of it, from the launch or adoption
         self.launch: Launch | None = None  # None for attempts of an earlier engine
         self.runs = False  # its ranks run
         self.process: ProcessId | None = None  # the supervisor
@@ -45,16 +57,24 @@ class LiveAttempt:
         self.over = False  # it has ended, though its devices may not be clean yet
         self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
+        self.lacked = False  # for want of something of the machine
         self.taken = False  # another supervisor has it already
         self.stray = False  # it belongs to no job: stop it
         self.silent = False  # its end is not reported
+        self.stuck = ""  # why it does not begin or does not end, in one sentence
+        self.forced = False  # the engine itself killed its processes
+        self.over_limit = False  # its time limit passed and its supervisor did nothing
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[bool] = self._loop.create_future()  # whether the ranks run
         self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.stopping = asyncio.Event()  # a stop was asked for
+        # Whether a supervisor answered the launch; False if its order got lost.
+        self.met: asyncio.Future[bool] = self._loop.create_future()
         self._report: int | None = None
         self._heard = b""
         self._handle: int | None = None
         self._stop_sent = False
+        self._left = False  # it is not watched any more
 
     @property
     def id(self) -> AttemptId:
@@ -72,19 +92,39 @@ class LiveAttempt:
 
     # -- listening ------------------------------------------------------------------------------
 
-    def listen(self, report: int) -> None:
+    def listen(self, sent: Sent) -> None:
         """Read reports from a pipe. The pipe closes when the supervisor ends."""
-        self._report = report
-        self._loop.add_reader(report, self._on_report)
+        self.met = self._loop.create_future()
+        self._report, self._heard, self.server = sent.report, b"", sent.server
+        self._loop.add_reader(sent.report, self._on_report)
+
+    def stop_listening(self) -> None:
+        """Forget a launch that nothing answered."""
+        if self._report is not None:
+            self._loop.remove_reader(self._report)
+            os.close(self._report)
+            self._report = None
 
     def watch(self, process: ProcessId | None) -> None:
         """Watch a supervisor of an earlier engine; None if it is gone."""
-        if process is not None:
-            self._meet(process)
+        self.process = process
+        self._watch_process()
+
+    def _watch_process(self) -> None:
+        """Without a descriptor to watch it with, it is not gone: try again."""
+        if self._left or self.gone.done():
+            return
+        try:
+            self._handle = None if self.process is None else processes.handle(self.process)
+        except OSError:
+            self._loop.call_later(AGAIN_S, self._watch_process)
+            return
         if self._handle is None:
-            self._set_gone()
+            self.set_gone()
         else:
-            self._loop.add_reader(self._handle, self._set_gone)
+            self._loop.add_reader(self._handle, self.set_gone)
+            if self.stop_wanted:
+                self.stop()
 
     def set_ready(self, *, running: bool) -> None:
         self.runs = self.runs or running
@@ -102,8 +142,13 @@ class LiveAttempt:
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
-        if not data:
-            self._set_gone()
+        if data:
+            return
+        if self.met.done():
+            self.set_gone()
+        else:  # The fork server died with the order; the guard launches again.
+            self.stop_listening()
+            self.met.set_result(False)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         match message:
@@ -117,26 +162,35 @@ class LiveAttempt:
                 self.taken = True
             case {"failed": sentence}:
                 self.failure = sentence
+                self.lacked = message.get("errno") is not None
             case _:
                 pass
+        if not self.met.done():
+            self.met.set_result(True)
 
     def _meet(self, process: ProcessId) -> None:
         self.process = process
         with suppress(OSError):  # Out of file descriptors now; `stop` tries without a handle.
             self._handle = processes.handle(process)
 
-    def _set_gone(self) -> None:
+    def set_gone(self) -> None:
+        """Its supervisor has ended, or there will be none."""
         self.close()
         self.runs = False
         self.set_ready(running=False)
         if not self.gone.done():
             self.gone.set_result(None)
 
+    def was_forced(self, ended: AttemptEnded) -> bool:
+        """Whether it ended because the engine killed it; its supervisor may have been too late."""
+        return self.forced and ended.how is How.EXITED and ended.code == KILLED
+
     # -- acting ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Ask the supervisor to stop its ranks: the stop signal, and SIGKILL after the grace."""
         self.stop_wanted = True
+        self.stopping.set()
         if self.process is None or self._stop_sent or self.gone.done():
             return
         try:
@@ -145,13 +199,21 @@ class LiveAttempt:
             else:
                 signal.pidfd_send_signal(self._handle, signal.SIGTERM)
             self._stop_sent = True
+            self.wake()  # A supervisor that is itself stopped would not see the signal.
         except ProcessLookupError:
             self._stop_sent = True
         except OSError:
-            self._loop.call_later(STOP_AGAIN_S, self.stop)
+            self._loop.call_later(AGAIN_S, self.stop)
+
+    def wake(self) -> None:
+        """Continue the supervisor, if it was stopped."""
+        if self.process is not None and not self.gone.done():
+            with suppress(OSError):
+                processes.send(self.process, signal.SIGCONT)
 
     def close(self) -> None:
         """Stop watching; what runs keeps running."""
+        self._left = True
         for file in (self._report, self._handle):
             if file is not None:
                 self._loop.remove_reader(file)

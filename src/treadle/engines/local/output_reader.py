@@ -1,7 +1,8 @@
 """Gives the output of attempts by rank and offset, and follows it while it is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
@@ -10,6 +11,7 @@ from treadle.core.ports import Clock
 from treadle.engines.local import adoption
 from treadle.engines.node import output
 from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.files import is_folder
 
 FOLLOW_EVERY_S = 0.1
 FOLLOW_BYTES = 1 << 16  # of one piece
@@ -27,19 +29,17 @@ class OutputReader:
         self._begins = begins
 
     async def read(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
-        try:
+        with _as_engine_error(attempt):
             begins = self._begins(attempt)
             return await asyncio.to_thread(self._read, attempt, rank, offset, limit, begins)
-        except OSError as error:
-            sentence = f"the output of job {attempt.job} cannot be read: {error.strerror}"
-            raise EngineError(sentence, retryable=True) from None
 
     async def follow(self, attempt: AttemptId, rank: int, *, offset: int) -> AsyncIterator[Output]:
         while True:
             # Asked before reading: what an attempt wrote before it ended is then read as well.
-            is_over = self._begins(attempt) is None and not await asyncio.to_thread(
-                self._is_alive, attempt
-            )
+            with _as_engine_error(attempt):
+                is_over = self._begins(attempt) is None and not await asyncio.to_thread(
+                    self._is_alive, attempt
+                )
             found = await self.read(attempt, rank, offset=offset, limit=FOLLOW_BYTES)
             if found.data:
                 offset = found.offset + len(found.data)
@@ -59,6 +59,16 @@ class OutputReader:
             folder = self._folders.path(*attempt)
         except EngineError as error:
             raise InvalidInputError(str(error)) from None
-        if begins is None and not folder.is_dir():
+        if begins is None and not is_folder(folder):
             raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
         return output.read(folder, rank, offset=offset, limit=limit, ranks_min=begins or 1)
+
+
+@contextmanager
+def _as_engine_error(attempt: AttemptId) -> Iterator[None]:
+    """What cannot be read now is an error that may pass; it is not empty output."""
+    try:
+        yield
+    except OSError as error:
+        sentence = f"the output of job {attempt.job} cannot be read: {error.strerror}"
+        raise EngineError(sentence, retryable=True) from None

@@ -3,8 +3,12 @@
 `<root>/live/` has one file for each attempt that was launched and whose end the engine has not
 seen. It holds the id of the order. A fresh engine reads it to find attempts that still run, and
 need not search the folders of all attempts that ever ran.
+
+What is not there is None or empty. What is there and cannot be read now (no descriptors, an error
+of the disk) raises OSError: the caller must ask again, or a job that has ended would run twice.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -19,7 +23,7 @@ from uuid import uuid4
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.engines.node.processes import ProcessId
-from treadle.files import replace
+from treadle.files import is_folder, replace
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
@@ -35,6 +39,10 @@ class Supervisor:
     boot: str
     devices: tuple[int, ...]  # numbers of the devices that the attempt holds
     turn: int
+    scope: Mapping[str, Any] | None = None  # its group, as scope.py writes it
+    workdir: str = ""
+    grace_s: float = 30.0
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +52,21 @@ class AttemptStatus:
     ended: bool
     code: int = 0
     codes: tuple[int | None, ...] = ()
-    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "engine-error". Empty if it
+    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "machine-error". Empty if it
     # ended by itself or could not be launched.
     cause: str = ""
-    error: str = ""  # why it could not be launched
+    error: str = ""  # why it could not be launched, or which limit it exceeded
     started_at: float | None = None
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set
+    peak_bytes: int | None = None  # the most host memory it used, where its group counts it
+    began: float | None = None  # when its ranks ran, by the monotonic clock of this boot
+
+    def left_of(self, limit_s: float | None, now: float) -> float | None:
+        """What is left of a time limit; now: by the monotonic clock."""
+        if limit_s is None or self.began is None:
+            return limit_s
+        return min(limit_s, max(0.0, limit_s - (now - self.began)))
 
 
 class AttemptFolders:
@@ -91,7 +107,7 @@ class AttemptFolders:
 
     def ordered_by(self, job: JobId, attempt: int) -> int | None:
         """The order that the attempt was launched for; None once its end was seen."""
-        with suppress(OSError, ValueError):
+        with suppress(FileNotFoundError, ValueError):
             return int(self._mark(job, attempt).read_bytes())
         return None
 
@@ -111,7 +127,7 @@ class AttemptFolders:
 
     def attempts(self, job: JobId) -> list[int]:
         """Numbers of the attempts that have a folder, ascending."""
-        with suppress(OSError):
+        with suppress(FileNotFoundError):
             names = [entry.name for entry in self.path(job, 1).parent.iterdir()]
             return sorted(int(name) for name in names if name.isdigit())
         return []
@@ -122,11 +138,11 @@ class AttemptFolders:
     def _read_instance(self) -> str:
         """An id that tells processes of this Treadle from those of another."""
         path = self.root / "instance"
-        with suppress(OSError, ValueError):
+        with suppress(FileNotFoundError, ValueError):
             if re.fullmatch(r"[0-9a-f]{32}", text := path.read_text()):
                 return text
         fresh = uuid4().hex
-        replace(path, fresh.encode())
+        replace(path, fresh.encode(), mode=0o600)
         return fresh
 
 
@@ -150,6 +166,10 @@ def read_supervisor(folder: Path) -> Supervisor | None:
             boot=str(found["boot"]),
             devices=tuple(int(number) for number in found["devices"]),
             turn=int(found["turn"]),
+            scope=found.get("scope"),
+            workdir=str(found.get("workdir", "")),
+            grace_s=float(found.get("grace_s", 30.0)),
+            time_limit_s=_moment(found.get("time_limit_s")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -168,6 +188,8 @@ def read_status(folder: Path) -> AttemptStatus | None:
             started_at=_moment(found["started_at"]),
             ended_at=_moment(found["ended_at"]),
             ran_s=_moment(found.get("ran_s")),
+            peak_bytes=found.get("peak_bytes"),
+            began=_moment(found.get("began")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -178,8 +200,12 @@ def _read(path: Path) -> Mapping[str, Any]:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(file, "rb") as opened:
             found = json.loads(opened.read(FILE_BYTES_MAX))
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # A link, which no supervisor made.
+            return {}
+        raise
     return found if isinstance(found, dict) else {}
 
 
@@ -209,7 +235,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 def seal(folder: Path, cause: str) -> bool:
     """Make sure that nothing is launched there any more; False if a supervisor is alive."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         return True
     with locked(folder) as free:
         if not free:

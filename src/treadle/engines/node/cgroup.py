@@ -1,66 +1,268 @@
-"""A cgroup v2 scope for each attempt, on machines that delegate a cgroup to the daemon.
+"""Which groups this machine lets us make for attempts: cgroup v2, cgroup v1, or none.
 
-A scope gives the supervisor two things: it can kill all processes of the attempt at once, and the
-kernel counts the processes that it killed for lack of memory. Without a delegated cgroup there is
-no scope, and nothing else changes.
+    cgroup v2        where systemd delegates a cgroup to the daemon (`Delegate=yes`), or where root
+                     runs without systemd, as in a container
+    cgroup v1        where root can write to the controllers' hierarchies
+    processes only   elsewhere
+
+A group is made below the daemon's own, so that limits of the daemon hold for its jobs as well.
 """
 
 import os
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from treadle.engines.node.scope import (
+    NO_LIMITS,
+    ControllerScope,
+    Limits,
+    RecordedScope,
+    Scope,
+    UnifiedScope,
+)
 
 YES = b"1"
+NAMED = "treadle-"  # before the tag of an attempt
+DAEMON = "treadle.daemon"  # the group of the daemon itself, below the one that was delegated
+SYSTEMD = Path("/run/systemd/system")  # is there if systemd manages the machine
+RECORD = "processes.json"  # in the folder of an attempt
+# The first that a machine has lists the processes of an attempt.
+CONTROLLERS = ("memory", "pids", "freezer", "cpu")
 
 
-def own_cgroup() -> Path | None:
-    """The daemon's own cgroup, if it may make scopes below it."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-    except OSError:
+class Group(NamedTuple):
+    """A scope that was made, and which limits are in force there."""
+
+    scope: Scope
+    enforced: frozenset[str] = frozenset()  # "memory", "cpus"
+
+
+class Cgroups(Protocol):
+    """Makes groups of one kind."""
+
+    kind: str
+    limits: frozenset[str]  # which it can enforce: "memory", "cpus"
+
+    def named(self, tag: str) -> Scope:
+        """The scope of that name; it need not exist. Raises OSError if the name cannot be used."""
+        ...
+
+    def make(self, tag: str) -> Scope:
+        """Make it. Raises OSError if it cannot be made."""
+        ...
+
+    def tags(self) -> list[str]:
+        """The tags of all groups that there are."""
+        ...
+
+
+class UnifiedCgroups:
+    """cgroup v2, below a folder that is ours."""
+
+    kind = UnifiedScope.kind
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+        enabled = _enabled(parent)
+        names = (("memory", "memory"), ("cpu", "cpus"))
+        self.limits = frozenset(limit for controller, limit in names if controller in enabled)
+
+    def named(self, tag: str) -> Scope:
+        return UnifiedScope(self._parent / f"{NAMED}{tag}")
+
+    def make(self, tag: str) -> Scope:
+        (self._parent / f"{NAMED}{tag}").mkdir(exist_ok=True)
+        return self.named(tag)
+
+    def tags(self) -> list[str]:
+        return _tags([self._parent])
+
+
+class ControllerCgroups:
+    """cgroup v1, below one folder for each controller."""
+
+    kind = ControllerScope.kind
+
+    def __init__(self, parents: Mapping[str, Path]) -> None:
+        self._parents = {name: parents[name] for name in CONTROLLERS if name in parents}
+        names = (("memory", "memory"), ("cpu", "cpus"))
+        self.limits = frozenset(limit for controller, limit in names if controller in parents)
+
+    def named(self, tag: str) -> Scope:
+        folders = {name: parent / f"{NAMED}{tag}" for name, parent in self._parents.items()}
+        return ControllerScope(folders)
+
+    def make(self, tag: str) -> Scope:
+        try:
+            for parent in self._parents.values():
+                (parent / f"{NAMED}{tag}").mkdir(exist_ok=True)
+        except OSError:
+            self.named(tag).remove()
+            raise
+        return self.named(tag)
+
+    def tags(self) -> list[str]:
+        return _tags(self._parents.values())
+
+
+class Containment:
+    """Makes the group of each attempt: a cgroup where there is one, else a record of processes."""
+
+    def __init__(self, cgroups: Cgroups | None) -> None:
+        self._cgroups = cgroups
+
+    @property
+    def kind(self) -> str:
+        """What is in force, for people."""
+        return RecordedScope.kind if self._cgroups is None else self._cgroups.kind
+
+    @property
+    def limits(self) -> frozenset[str]:
+        """Which limits are enforced here: "memory", "cpus"."""
+        return frozenset() if self._cgroups is None else self._cgroups.limits
+
+    def make(self, tag: str, folder: Path, limits: Limits = NO_LIMITS) -> Group:
+        """A group for an attempt with that tag and folder."""
+        if self._cgroups is not None:
+            # Without a group the attempt can still run, and its processes are written down.
+            with suppress(OSError):
+                scope = self._cgroups.make(tag)
+                return Group(scope, scope.limit(limits))
+        return Group(RecordedScope(folder / RECORD))
+
+    def sweep(self, prefix: str, *, keep: Collection[str]) -> None:
+        """Remove empty groups whose tags begin so."""
+        if self._cgroups is not None:
+            for tag in self._cgroups.tags():
+                if tag.startswith(prefix) and tag not in keep:
+                    self._cgroups.named(tag).remove()
+
+    def named(self, tag: str, folder: Path) -> Scope:
+        """The group of an attempt whose supervisor wrote nothing down."""
+        if self._cgroups is None:
+            return RecordedScope(folder / RECORD)
+        return self._cgroups.named(tag)
+
+
+def _tags(parents: Iterable[Path]) -> list[str]:
+    found: set[str] = set()
+    for parent in parents:
+        with suppress(OSError):
+            found |= {entry.name.removeprefix(NAMED) for entry in parent.glob(f"{NAMED}*")}
+    return sorted(found)
+
+
+def cgroups_here() -> Cgroups | None:
+    """The kind that this machine lets us use; the one that can limit memory if there are two."""
+    own, mounts = _own_groups(), _mounts()
+    found: list[Cgroups] = []
+    with suppress(OSError):
+        folder = _folder(mounts.get("cgroup2"), own.get(""))
+        if folder is not None and _is_delegated(folder):
+            found.append(UnifiedCgroups(folder.parent if folder.name == DAEMON else folder))
+    if os.geteuid() == 0:
+        places = {name: _folder(mounts.get(name), own.get(name)) for name in CONTROLLERS}
+        usable = {name: place for name, place in places.items() if place and _is_usable(place)}
+        if usable:
+            found.append(ControllerCgroups(usable))
+    return max(found, key=lambda cgroups: "memory" in cgroups.limits, default=None)
+
+
+# -- the daemon's own groups ----------------------------------------------------------------------
+
+
+class _Mount(NamedTuple):
+    root: str  # what is mounted: "/" or a part of the hierarchy, as in containers
+    point: str
+
+
+def _own_groups() -> dict[str, str]:
+    """The group of this process by controller; v2 has the name ""."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            found |= dict.fromkeys(names.split(","), path)
+    return found
+
+
+def _mounts() -> dict[str, _Mount]:
+    """Where hierarchies are mounted, by controller; v2 has the name "cgroup2"."""
+    found: dict[str, _Mount] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            fields, (kind, _, options) = before.split(), after.split()[:3]
+            mount = _Mount(_unescaped(fields[3]), _unescaped(fields[4]))
+            if kind == "cgroup2":
+                found.setdefault(kind, mount)
+            elif kind == "cgroup":
+                for name in set(options.split(",")) & set(CONTROLLERS):
+                    found.setdefault(name, mount)
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\040", " ")
+
+
+def _folder(mount: _Mount | None, path: str | None) -> Path | None:
+    """The group as a folder; None if it is outside of what is mounted here."""
+    if mount is None or path is None:
         return None
-    path = next((line[3:] for line in lines if line.startswith("0::")), None)
-    mount = next((line.split()[1] for line in mounts if line.split()[2] == "cgroup2"), None)
-    if path is None or mount is None:
+    inside = "/" if mount.root == "/" else mount.root.rstrip("/") + "/"
+    if not (path.rstrip("/") + "/").startswith(inside):
         return None
-    folder = Path(mount + path)
-    return folder if _is_delegated(folder) else None
+    return Path(mount.point, path[len(inside) :].strip("/"))
+
+
+def _is_usable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and (folder / "cgroup.procs").exists()
 
 
 def _is_delegated(folder: Path) -> bool:
-    """Whether the cgroup was delegated to us; systemd marks that by an attribute."""
-    if not os.access(folder, os.W_OK) or not (folder / "cgroup.procs").exists():
+    """Whether the group is ours to divide; systemd marks that by an attribute."""
+    if not _is_usable(folder):
         return False
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not SYSTEMD.exists():
         return True  # An ordinary user can write only to a delegated one.
     for name in ("trusted.delegate", "user.delegate"):
-        with suppress(OSError):
-            if os.getxattr(folder, name) == YES:
-                return True
+        for owner in (folder, folder.parent):  # The parent, for a daemon in its own subgroup.
+            with suppress(OSError):
+                if os.getxattr(owner, name) == YES:
+                    return True
     return False
 
 
-class Scopes:
-    """Makes a scope for each attempt below one cgroup, or none."""
-
-    def __init__(self, parent: Path | None) -> None:
-        self._parent = parent
-
-    def make(self, tag: str) -> Path | None:
-        if self._parent is None:
-            return None
-        scope = self._parent / f"treadle-{tag}"
+def _enabled(parent: Path) -> frozenset[str]:
+    """Switch the controllers on for groups below; those that are on."""
+    for attempt in range(2):
         try:
-            scope.mkdir(exist_ok=True)
+            for name in _words(parent / "cgroup.controllers") & {"memory", "cpu", "pids"}:
+                (parent / "cgroup.subtree_control").write_text(f"+{name}")
         except OSError:
-            return None
-        return scope
+            # A group that divides memory may hold no processes itself: move to a group below.
+            if attempt or not _move_below(parent):
+                break
+    return _words(parent / "cgroup.subtree_control")
 
-    def kill(self, tag: str) -> None:
-        """Kill what is left in a scope and remove it, after its supervisor was killed."""
-        if self._parent is not None:
-            scope = self._parent / f"treadle-{tag}"
-            with suppress(OSError):
-                (scope / "cgroup.kill").write_text("1")
-            with suppress(OSError):
-                scope.rmdir()
+
+def _move_below(parent: Path) -> bool:
+    """Move the daemon to a group of its own; False if other processes are there as well."""
+    try:
+        if _words(parent / "cgroup.procs") != {str(os.getpid())}:
+            return False
+        (parent / DAEMON).mkdir(exist_ok=True)
+        (parent / DAEMON / "cgroup.procs").write_text("0")
+    except OSError:
+        return False
+    return True
+
+
+def _words(path: Path) -> frozenset[str]:
+    try:
+        return frozenset(path.read_text().split())
+    except OSError:
+        return frozenset()

@@ -1,9 +1,10 @@
 """Which devices of a node may be used, and why the others are closed.
 
 A device is closed while it is left out by the options of `treadle up`, while an admin avoids it,
-while a process that is not ours computes on it, and while its driver does not answer. A device that
-is not clean after a job is quarantined until an admin opens it again. The watch reports every
-change as a fact with its cause and its reason.
+while a process that is not ours computes on it, and while its driver does not answer. All of them
+are closed while the machine cannot launch jobs. A device that is not clean after a job is
+quarantined until an admin opens it again. The watch reports every change as a fact with its cause
+and its reason.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ UNSEEN_S = 4.0  # a pid that is listed and not in /proc for so long belongs to a
 SEEN_MAX = 4096  # pids of ours that are remembered
 
 AVOIDED, QUARANTINED, EXCLUDED = "avoided", "quarantined", "excluded"
-FOREIGN, UNSEEN = "foreign", "unseen"
+FOREIGN, UNSEEN, MACHINE = "foreign", "unseen", "machine"
 
 Report = Callable[[DeviceClosed | DeviceOpened], None]
 
@@ -74,6 +75,7 @@ class DeviceWatch:
             for number in excluded
         }
         self._quarantined: dict[int, str] = {}
+        self._paused = ""  # why the machine cannot launch anything
         self._reported: dict[int, Closure] = {}  # closures that the controller knows
         self._looked = not source.watched  # whether foreign processes could have been seen
         self._rest_gib: dict[int, float] = {}  # least memory in use that was ever seen
@@ -101,6 +103,11 @@ class DeviceWatch:
 
     def quarantine(self, number: int, reason: str) -> None:
         self._quarantined[number] = reason
+        self._report_changes()
+
+    def pause(self, reason: str) -> None:
+        """Close all devices for that reason; an empty one opens them again."""
+        self._paused = reason
         self._report_changes()
 
     def restore(self, closed: Mapping[Device, DeviceClosed]) -> None:
@@ -240,6 +247,8 @@ class DeviceWatch:
             return self._avoided[number]
         if number in self._quarantined:
             return Closure(QUARANTINED, self._quarantined[number])
+        if self._paused:
+            return Closure(MACHINE, self._paused)
         if error := self._sights[number].error:
             return Closure(UNSEEN, f"{self._name(number)} cannot be seen: {error}")
         if others := self._foreign.get(number):
@@ -279,6 +288,7 @@ class DeviceWatch:
             ("held", jobs),
             ("avoided", number in self._avoided),
             ("quarantined", number in self._quarantined or sight.error),
+            ("paused", self._paused),
             ("foreign", number in self._foreign),
         ):
             if where:

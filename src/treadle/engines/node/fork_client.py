@@ -1,18 +1,32 @@
-"""The engine's side of the fork server: start it, and have supervisors forked."""
+"""The engine's side of the fork server: start it, and have supervisors forked.
+
+It is called from threads, because a server that hangs would otherwise stop the engine's loop.
+"""
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from treadle.engines.node.open_files import restore_limit
 
 SEND_WITHIN_S = 5  # a server that takes no order for so long is replaced
 LEAVE_WITHIN_S = 2.0
+
+
+class Sent(NamedTuple):
+    """An order that was sent."""
+
+    report: int  # the end of the pipe on which its supervisor reports
+    server: int  # which server it was sent to
 
 
 class ForkServer:
@@ -21,6 +35,8 @@ class ForkServer:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._lock = threading.RLock()
+        self._number = 0  # of servers that were started
 
     def start(self) -> socket.socket:
         if self._socket is not None:
@@ -40,22 +56,26 @@ class ForkServer:
                 cwd="/",
                 env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             )
+            restore_limit(self._process.pid)
         except OSError:
             ours.close()
             raise
         finally:
             theirs.close()
         self._socket = ours
+        self._number += 1
         return ours
 
-    def launch(self, order: Mapping[str, Any]) -> int:
-        """Have an attempt launched; returns the end of the pipe on which its supervisor reports."""
+    def launch(self, order: Mapping[str, Any]) -> Sent:
+        """Have an attempt launched."""
         document = _nameless_file(json.dumps(order).encode())
         try:
             report, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(report, False)
             try:
-                self._send([document, theirs])
+                with self._lock:
+                    self._send([document, theirs])
+                    server = self._number
             except OSError:
                 os.close(report)
                 raise
@@ -63,26 +83,49 @@ class ForkServer:
                 os.close(theirs)
         finally:
             os.close(document)
-        return report
+        return Sent(report, server)
 
     def _send(self, files: Sequence[int]) -> None:
         try:
             socket.send_fds(self.start(), [b"launch"], files)
         except OSError:  # It was killed, or it hangs: try once more with a fresh one.
-            self.close()
+            self._kill()
             socket.send_fds(self.start(), [b"launch"], files)
+
+    def wake(self) -> None:
+        """Continue it, if it was stopped (SIGSTOP)."""
+        process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGCONT)  # Not sent if it has ended.
+
+    def give_up(self, server: int) -> None:
+        """Replace the server, unless another call did: it does not answer.
+
+        Orders that it has not read are lost. Their pipes end, and they are launched again.
+        """
+        with self._lock:
+            if server == self._number:
+                self._kill()
 
     def close(self) -> None:
         """End it; the supervisors that it forked run on."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            if self._process is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(LEAVE_WITHIN_S)
+            self._kill()
+
+    def _kill(self) -> None:
+        """End it at once, with the orders that it has not read."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(LEAVE_WITHIN_S)
-            if self._process.returncode is None:
-                self._process.kill()
-                self._process.wait()
+            self._process.kill()
+            self._process.wait()
             self._process = None
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from errno import ENOMEM
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,8 @@ def serve(
             try:
                 pid = os.fork()
             except OSError as error:
-                tell(files[1], {"failed": f"no process could be forked: {error.strerror}"})
+                sentence = f"no process could be forked: {error.strerror}"
+                tell(files[1], {"failed": sentence, "errno": error.errno})
                 pid = -1
             if pid == 0:
                 engine.close()
@@ -69,7 +71,8 @@ def _leave(
         os.chdir("/")
         supervise(*files)
     except BaseException as error:  # nothing may unwind into the loop of the fork server
-        tell(files[1], {"failed": f"the supervisor failed: {error}"})
+        number = ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
+        tell(files[1], {"failed": f"the supervisor failed: {error}", "errno": number})
         code = 1
     os._exit(code)
 

@@ -18,10 +18,20 @@ class Share(NamedTuple):
 
 
 def shares(
-    allocation: Allocation, *, ranks: int, cores: Sequence[int], device_count: int
+    allocation: Allocation,
+    *,
+    ranks: int,
+    cores: Sequence[int],
+    device_count: int,
+    cpus: float | None = None,
 ) -> tuple[Share, ...]:
-    """The share of each rank; the allocation's devices are split among the ranks in order."""
+    """The share of each rank; the allocation's devices are split among the ranks in order.
+
+    cpus: what the job asked for in all.
+    """
     each = len(cores) / device_count
+    if cpus is not None:
+        each = cpus / allocation.size
     if allocation.host is not None:
         each = allocation.host.cores
     found = []

@@ -12,9 +12,10 @@ from treadle.core.allocation import Allocation
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
 from treadle.engines.node import environment
-from treadle.engines.node.cgroup import own_cgroup
+from treadle.engines.node.cgroup import RECORD, Cgroups, cgroups_here
 from treadle.engines.node.host_shares import shares
 from treadle.engines.node.processes import boot_id
+from treadle.engines.node.scope import Limits, RecordedScope, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +24,14 @@ class Surroundings:
 
     environment: Mapping[str, str]
     cores: tuple[int, ...]
-    cgroup: Path | None = None  # scopes are made below it
+    cgroups: Cgroups | None = None  # groups for attempts; None: this machine lets us make none
 
     @classmethod
     def here(cls) -> Self:
         return cls(
             environment=dict(os.environ),
             cores=tuple(sorted(os.sched_getaffinity(0))),
-            cgroup=own_cgroup(),
+            cgroups=cgroups_here(),
         )
 
 
@@ -39,7 +40,7 @@ class Paths(NamedTuple):
 
     folder: Path
     checkpoints: Path
-    scope: Path | None = None  # its cgroup
+    scope: Scope | None = None  # the group of its processes; None: they are written down
 
 
 def order_document(
@@ -55,7 +56,13 @@ def order_document(
     """Everything a supervisor must know, for JSON."""
     _check_user(launch)
     base = environment.inherited(around.environment, uid=launch.uid)
-    feeds = shares(allocation, ranks=launch.ranks, cores=around.cores, device_count=len(uuids))
+    feeds = shares(
+        allocation,
+        ranks=launch.ranks,
+        cores=around.cores,
+        device_count=len(uuids),
+        cpus=launch.cpus,
+    )
     gid, groups = _groups(launch)
     return {
         "folder": str(paths.folder),
@@ -83,8 +90,15 @@ def order_document(
         "grace_s": launch.grace_s,
         "time_limit_s": launch.time_limit_s,
         "log_bytes_max": launch.log_bytes_max,
-        "scope": None if paths.scope is None else str(paths.scope),
+        "scope": (paths.scope or RecordedScope(paths.folder / RECORD)).document(),
+        "memory_bytes": limits_of(launch).memory_bytes,
     }
+
+
+def limits_of(launch: Launch) -> Limits:
+    """What the job asked for, as limits of its group."""
+    memory = None if launch.memory_gib is None else round(launch.memory_gib * 2**30)
+    return Limits(memory, launch.cpus)
 
 
 def _check_user(launch: Launch) -> None:
@@ -98,20 +112,24 @@ def _check_user(launch: Launch) -> None:
 
 
 def _groups(launch: Launch) -> tuple[int | None, list[int]]:
-    """The group to run as and the supplementary groups; none if the user stays the daemon's."""
+    """The group to run as and the supplementary groups; none if the user stays the daemon's.
+
+    They are those that the user has now, not those of when the job was submitted. Name and id must
+    still belong together: either may be another user's by now.
+    """
     if launch.uid is None or launch.uid == os.geteuid():
         return launch.gid, []
     try:
-        entry = pwd.getpwuid(launch.uid)
+        entry = pwd.getpwnam(launch.user) if launch.user else pwd.getpwuid(launch.uid)
     except KeyError:
-        if launch.gid is None:
-            raise EngineError(
-                f"job {launch.job} is to run as user {launch.uid}, which does not exist here",
-                retryable=False,
-            ) from None
-        return launch.gid, [launch.gid]
-    gid = entry.pw_gid if launch.gid is None else launch.gid
-    return gid, os.getgrouplist(entry.pw_name, gid)
+        entry = None
+    if entry is None or entry.pw_uid != launch.uid:
+        raise EngineError(
+            f"job {launch.job} was submitted by {launch.user or 'a user'} with the user id "
+            f"{launch.uid}, and this machine has no such user now",
+            retryable=False,
+        )
+    return entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
 
 
 def _signal_number(launch: Launch) -> int:

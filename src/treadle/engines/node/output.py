@@ -37,7 +37,7 @@ def pieces(folder: Path, rank: int) -> list[Piece]:
                     with suppress(FileNotFoundError):  # The supervisor drops old pieces meanwhile.
                         size = entry.stat(follow_symlinks=False).st_size
                         found.append(Piece(int(name[2] or 0), size, Path(entry.path)))
-    except OSError:
+    except FileNotFoundError:
         return []
     return sorted(found)
 
@@ -46,7 +46,7 @@ def ranks(folder: Path) -> list[int]:
     """The ranks that have an output file."""
     try:
         names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
-    except OSError:
+    except FileNotFoundError:
         return []
     return sorted({int(name[1]) for name in names if name})
 
@@ -84,14 +84,12 @@ def _contiguous(there: Sequence[Piece], start: int, limit: int) -> bytes:
 
 
 def _bytes(path: Path, start: int, limit: int) -> bytes:
-    """What can be read of a file; nothing if it cannot be read now."""
+    """Bytes of a file; nothing if the supervisor has dropped it meanwhile."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return b""
     try:
         return os.pread(descriptor, limit, start)
-    except OSError:
-        return b""
     finally:
         os.close(descriptor)

@@ -34,20 +34,23 @@ def boot_id() -> str:
 
 def start_of(pid: int) -> int | None:
     """When the process started, or None if there is none."""
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return None if fields is None else int(fields[19])
 
 
 def parent_of(pid: int) -> int | None:
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return None if fields is None else int(fields[1])
 
 
-def _stat(pid: int) -> list[bytes] | None:
-    """The fields after the name, which may itself hold spaces and brackets."""
+def stat_of(pid: int) -> list[bytes] | None:
+    """The fields after the name, which may itself hold spaces and brackets; None if it is gone.
+
+    A process that cannot be looked at, for want of descriptors perhaps, is not gone: OSError.
+    """
     try:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
 
 
@@ -57,7 +60,12 @@ def handle(process: ProcessId) -> int | None:
         file = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return None
-    if start_of(process.pid) != process.start:
+    try:
+        is_it = start_of(process.pid) == process.start
+    except OSError:
+        os.close(file)
+        raise
+    if not is_it:
         os.close(file)
         return None
     return file
@@ -94,7 +102,7 @@ def environment_of(pid: int) -> bytes:
     """Its environment at exec; empty for zombies and where we may not read it."""
     try:
         return (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
 
 

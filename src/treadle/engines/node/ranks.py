@@ -9,10 +9,11 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
+from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask
+from treadle.engines.node.scope import scope_of
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16  # what a pipe holds
@@ -80,7 +81,7 @@ def become_rank(
     order: Mapping[str, Any], extra: Mapping[str, Any], output: int, said: int
 ) -> NoReturn:
     """In the new process: set everything up and execute the program; it does not return."""
-    complaint, code = "it could not be launched", NOT_ALLOWED
+    complaint, code, ours = "it could not be launched", NOT_ALLOWED, False
     try:
         os.setpgid(0, 0)
         nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -90,9 +91,10 @@ def become_rank(
         if extra.get("cpus"):
             with suppress(OSError):
                 os.sched_setaffinity(0, extra["cpus"])
-        if order.get("scope"):
-            with suppress(OSError):
-                Path(order["scope"], "cgroup.procs").write_text("0")
+        # Before anything of the user's runs, so that nothing of it can be outside.
+        complaint, ours = "the rank could not enter the group of its attempt", True
+        scope_of(order["scope"]).join()
+        ours = False
         complaint = f"this machine does not let us run as user {order.get('uid')}"
         _become_user(order)
         # After the change of user, which resets it.
@@ -109,12 +111,24 @@ def become_rank(
         _execute(command, {**order["env"], **extra["env"]})
     except OSError as error:
         code = NOT_ALLOWED if error.errno != errno.ENOENT else code
-        with suppress(OSError):
-            os.write(said, f"{complaint}: {error.strerror}".encode())
+        if error.errno == errno.EAGAIN and order.get("uid"):
+            complaint = f"user {order['uid']} is at their limit of processes, so {complaint}"
+        _complain(said, error, f"{complaint}: {error.strerror}", ours=ours)
     except BaseException as error:  # nothing may unwind into the supervisor's own code
-        with suppress(OSError):
-            os.write(said, f"{complaint}: {error}".encode())
+        _complain(said, error, f"{complaint}: {error}", ours=ours)
     os._exit(code)
+
+
+def _complain(said: int, error: BaseException, sentence: str, *, ours: bool) -> None:
+    """Say the number of the error (0: it has none) and what failed.
+
+    ours: not the command's fault, whatever the number: say one that is the machine's.
+    """
+    number = machine_probe.errno_of(error) or 0
+    if ours and number not in machine_probe.MACHINE_ERRORS:
+        number = errno.EIO
+    with suppress(OSError):
+        os.write(said, f"{number} {sentence}".encode())
 
 
 def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:

@@ -11,10 +11,12 @@ Rules of this file
    folder whose attempt has ended.
 3. No process of the attempt survives it. The supervisor is the subreaper of all descendants: a
    process that loses its parent, also a daemon, becomes its child. So it kills its children until
-   there are none. If the supervisor itself is killed, the ranks die with it, and the engine finds
-   what is left by the tag in its environment.
+   there are none and the group of the attempt (scope.py) is empty. If the supervisor itself is
+   killed, the ranks die with it, and the engine finds what is left by that group.
 4. A rank is not reaped before the end. Its process group keeps its number until then, and a signal
    cannot reach another process with the same number.
+5. It never waits for a rank without a look at its orders: a rank whose working directory is on a
+   file system that hangs does not begin, and the stop signal and the time limit must still count.
 """
 
 import fcntl
@@ -29,13 +31,28 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask, open_new
-from treadle.engines.node.ranks import IGNORED_BY_SUPERVISOR, NOT_ALLOWED, Rank, become_rank, libc
+from treadle.engines.node.ranks import (
+    IGNORED_BY_SUPERVISOR,
+    NOT_ALLOWED,
+    Rank,
+    become_rank,
+    libc,
+)
+from treadle.engines.node.recorded_processes import ProcessRecord
+from treadle.engines.node.scope import RecordedScope, scope_of
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 KILLED = 128 + signal.SIGKILL
 DRAINS_MAX = 64  # reads after the end: more than the pipe holds
+COMPLAINT_BYTES_MAX = 4096
+BEGIN_WITHIN_S = 1.0  # for a rank that is being launched while it has to stop
+GIB = 2**30
+# Looks at descendants where the kernel keeps no group: the pauses double. A look takes 20 us for
+# each process of the machine.
+LOOK_FIRST_S, LOOK_LAST_S = 0.1, 5.0
 
 
 class Attempt:
@@ -45,6 +62,7 @@ class Attempt:
         self.order = order
         self.report = report
         self.folder = Path(order["folder"])
+        self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
         self.cause = ""
         self.error = ""
@@ -56,6 +74,12 @@ class Attempt:
         self._stop_asked = False
         self._signalled = True  # a signal came: look at the children
         self._oom_kills = _oom_kills()
+        self._peak_bytes: int | None = None
+        # Only where the kernel keeps no group.
+        self._record: ProcessRecord | None = None
+        if isinstance(self.scope, RecordedScope):
+            self._record = ProcessRecord(Path(order["scope"]["record"]))
+        self._look_at, self._look_s = time.monotonic(), LOOK_FIRST_S
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
@@ -68,27 +92,35 @@ class Attempt:
     # -- beginning ------------------------------------------------------------------------------
 
     def run(self) -> None:
+        launched = False
+        self._set_limit()
         try:
-            self._launch()
-        except OSError as error:
-            self.cause = "engine-error"
-            self.error = f"the ranks could not be launched: {error.strerror}"
-        if not self.error:
+            machine_probe.check_memory()
+            launched = self._launch()
+        except (OSError, MemoryError) as error:
+            self.cause = "machine-error"
+            self.error = f"the ranks could not be launched: {machine_probe.sentence(error)}"
+        if launched:
+            self._set_limit()  # It counts from here.
             self.started_at, self._began = time.time(), time.monotonic()
-            if self.order["time_limit_s"] is not None:
-                self._limit_at = time.monotonic() + self.order["time_limit_s"]
             with suppress(OSError):
                 self._write("status.new", self._status("running"), sync=False)
             self._tell({"running": self.started_at})
+        if not self.error:
             self._watch()
         self._end()
 
-    def _launch(self) -> None:
-        """Start all ranks; the first that cannot be started ends the attempt."""
+    def _set_limit(self) -> None:
+        if self.order["time_limit_s"] is not None:
+            self._limit_at = time.monotonic() + self.order["time_limit_s"]
+
+    def _launch(self) -> bool:
+        """Start all ranks; False if one could not be started or all have to stop."""
         for number, extra in enumerate(self.order["ranks"]):
-            if self._stop_asked:
-                self.cause = "stopped"
-                return
+            if self._must_stop():
+                # Without ranks there is nothing to watch, and it must not pass for a success.
+                self.cause = "stopped" if self._stop_asked else "time-limit"
+                return False
             log = Log(self.folder, number, self.order["log_bytes_max"])
             output, its_end = os.pipe2(os.O_CLOEXEC)
             heard, said = os.pipe2(os.O_CLOEXEC)
@@ -101,12 +133,42 @@ class Attempt:
             rank = Rank(number, pid, output, log, Mask(self.order["secrets"]))
             self.ranks.append(rank)
             self._poll.register(output, select.POLLIN)
-            with os.fdopen(heard, "rb") as hearing:
-                complaint = hearing.read()  # it ends when the program is executed
+            complaint = self._hear(heard)
             if complaint:
                 self.first = number
-                self.error = complaint.decode(errors="replace")
-                return
+                why, _, self.error = complaint.decode(errors="replace").partition(" ")
+                if int(why) in machine_probe.MACHINE_ERRORS:
+                    self.cause = "machine-error"
+            if complaint is None or complaint:
+                return False
+        return True
+
+    def _hear(self, heard: int) -> bytes | None:
+        """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
+        os.set_blocking(heard, False)
+        self._poll.register(heard, select.POLLIN)
+        complaint, give_up_at = b"", None
+        try:
+            while give_up_at is None or time.monotonic() < give_up_at:
+                now = time.monotonic()
+                if give_up_at is None and self._must_stop():
+                    give_up_at = now + BEGIN_WITHIN_S
+                self._look_at_descendants(now)
+                self._wait(self._until_due(now) if give_up_at is None else give_up_at - now)
+                with suppress(BlockingIOError):
+                    piece = os.read(heard, COMPLAINT_BYTES_MAX)
+                    if not piece:  # The pipe ends when the program is executed.
+                        return complaint
+                    complaint += piece
+            return None
+        finally:
+            self._poll.unregister(heard)
+            os.close(heard)
+
+    def _must_stop(self) -> bool:
+        return self._stop_asked or (
+            self._limit_at is not None and time.monotonic() >= self._limit_at
+        )
 
     # -- while it runs --------------------------------------------------------------------------
 
@@ -126,8 +188,21 @@ class Attempt:
             if self._kill_at is not None and now >= self._kill_at:
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0
-            due = self._limit_at if self._kill_at is None else self._kill_at
-            self._wait(None if due is None else max(0.0, due - now))
+            self._look_at_descendants(now)
+            self._wait(self._until_due(now))
+
+    def _until_due(self, now: float) -> float | None:
+        """Seconds until the next thing to do; None if only an event can bring one."""
+        due = [self._limit_at if self._kill_at is None else self._kill_at]
+        due += [] if self._record is None else [self._look_at]
+        moments = [moment for moment in due if moment is not None]
+        return max(0.0, min(moments) - now) if moments else None
+
+    def _look_at_descendants(self, now: float) -> None:
+        """Write down what runs, where the kernel keeps no group of it."""
+        if self._record is not None and now >= self._look_at:
+            self._record.look()
+            self._look_at, self._look_s = now + self._look_s, min(LOOK_LAST_S, self._look_s * 2)
 
     def _look_at_ranks(self) -> None:
         for rank in self.ranks:
@@ -136,7 +211,7 @@ class Attempt:
         # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
-        for pid in _children():
+        for pid in _children() or ():
             if all(pid != rank.pid for rank in self.ranks):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
@@ -171,10 +246,12 @@ class Attempt:
 
     def _end(self) -> None:
         """Leave no process behind, and a last status."""
-        scope = self.order.get("scope")
         wait_s = 0.002
-        while children := _children():
-            _kill_scope(scope)
+        while (children := _children()) is None or children or self.scope.pids():
+            if children is None:
+                self._wait(1.0)
+                continue
+            self.scope.kill()
             for pid in children:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -188,18 +265,23 @@ class Attempt:
             for _ in range(DRAINS_MAX):
                 rank.drain()
             rank.close()
-        if self.first is not None and not self.cause and self._ran_out_of_memory(scope):
+        self._peak_bytes = self.scope.peak_bytes()
+        if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
-        _remove_scope(scope)
+        self.scope.remove()
         self._leave_status()
 
-    def _ran_out_of_memory(self, scope: str | None) -> bool:
-        """Whether the kernel killed a rank for memory.
+    def _ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed a rank for memory; `error` says if the job's limit was why.
 
-        The scope counts such kills. Without one, it is good evidence if a rank was killed, not by
+        The group counts such kills. Without one, it is good evidence if a rank was killed, not by
         us, while the kernel killed a process for memory somewhere on this machine.
         """
-        if _oom_kills_in(scope):
+        if self.scope.oom_kills():
+            limit = self.order["memory_bytes"]
+            if limit is not None and self.scope.ran_into_limit(limit):
+                peak = "" if self._peak_bytes is None else f" (peak {_gib(self._peak_bytes)})"
+                self.error = f"it used more than its --memory of {_gib(limit)}{peak}"
             return True
         killed = self.first is not None and self.ranks[self.first].code == KILLED
         return killed and _oom_kills() > self._oom_kills
@@ -247,6 +329,8 @@ class Attempt:
             "ran_s": None if self._began is None else time.monotonic() - self._began,
             "lost": [rank.log.lost for rank in self.ranks],
             "dropped": [rank.log.dropped for rank in self.ranks],
+            "peak_bytes": self._peak_bytes,
+            "began": self._began,
         }
 
     def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:
@@ -267,12 +351,14 @@ class Attempt:
 # -- processes ------------------------------------------------------------------------------------
 
 
-def _children() -> list[int]:
-    """Our children, zombies among them."""
+def _children() -> list[int] | None:
+    """Our children, zombies among them; None if they cannot be listed just now."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
     except FileNotFoundError:
         return list(_children_by_stat())
+    except OSError:
+        return None
 
 
 def _children_by_stat() -> Iterator[int]:
@@ -282,17 +368,6 @@ def _children_by_stat() -> Iterator[int]:
         with suppress(OSError, ValueError, IndexError):
             if int(path.read_bytes().rpartition(b")")[2].split()[1]) == me:
                 yield int(path.parent.name)
-
-
-def _kill_scope(scope: str | None) -> None:
-    if scope:
-        with suppress(OSError):
-            Path(scope, "cgroup.kill").write_text("1")
-
-
-def _oom_kills_in(scope: str | None) -> int:
-    """How many processes of the scope the kernel has killed for memory."""
-    return 0 if not scope else _count(Path(scope, "memory.events"))
 
 
 def _oom_kills() -> int:
@@ -307,10 +382,8 @@ def _count(path: Path) -> int:
     return 0
 
 
-def _remove_scope(scope: str | None) -> None:
-    if scope:
-        with suppress(OSError):
-            Path(scope).rmdir()
+def _gib(count: int) -> str:
+    return f"{count / GIB:.3g} GiB"
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -350,7 +423,7 @@ def _take_lock(folder: Path) -> int | None:
 def _has_ended(folder: Path) -> bool:
     try:
         return bool(json.loads((folder / "status.json").read_bytes()).get("state") == "ended")
-    except (OSError, ValueError, AttributeError):
+    except (FileNotFoundError, ValueError, AttributeError):
         return False
 
 
@@ -372,6 +445,8 @@ def supervise(orders: int, report: int) -> None:
     with os.fdopen(orders, "rb") as file:
         file.seek(0)
         order = json.load(file)
+    if order.get("probe"):
+        return _probe(report)
     folder = Path(order["folder"])
     libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -384,9 +459,18 @@ def supervise(orders: int, report: int) -> None:
     attempt = Attempt(order, report)  # from here on it takes the stop signal
     about = {key: order[key] for key in ("job", "attempt", "action", "tag", "devices", "turn")}
     about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
+    about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
     _write_all(lock, json.dumps(about).encode())
     spare = open_new(folder / "status.spare")
     os.posix_fallocate(spare, 0, SPARE_BYTES)
     os.close(spare)
     tell(report, {"pid": about["pid"], "start": about["start"]})
     return attempt.run()
+
+
+def _probe(report: int) -> None:
+    """A trial launch: all that a supervisor needs, and no job."""
+    machine_probe.check_memory()
+    machine_probe.check_descriptors()
+    machine_probe.check_processes()
+    tell(report, {"probe": True})

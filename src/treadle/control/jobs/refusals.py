@@ -1,0 +1,73 @@
+"""Jobs that a machine could not launch: they wait a little longer each time, and are not charged.
+
+Where the whole machine is in trouble, its devices are closed and no job is started. This is for
+trouble of one job or one user, such as a limit of processes: without a pause the job would be
+started again at once, for ever.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded, JobHeld, JobReleased, JobStarted
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+
+MACHINE = "machine"  # the reason for which such a job is blocked
+FIRST_PAUSE_S = 1.0
+PAUSE_MAX_S = 60.0
+_HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
+
+
+class Refusal(NamedTuple):
+    """What the machine said, and when the job is tried again."""
+
+    sentence: str
+    until_s: float
+    number: int  # refusals in a row
+    blocks: bool = True
+
+
+class Refusals:
+    """The jobs that were refused since they last ran."""
+
+    def __init__(self) -> None:
+        self._refused: dict[JobId, Refusal] = {}
+
+    def judge(self, ended: AttemptEnded, row: Job | None, now: float) -> list[JobHeld]:
+        """Block the job for a while, if the machine refused what was ordered last.
+
+        row: of the job, before the scheduler takes the end. A repeated report, of an attempt that
+        is over, must not stop the next one.
+        """
+        if ended.how is not How.MACHINE_ERROR or row is None or ended.action < row.attempt:
+            return []
+        if row.phase not in _HOLDING:
+            return []
+        self._refused[ended.job] = self._next(ended, now)
+        return [JobHeld(ended.job, MACHINE)]
+
+    def started(self, facts: Iterable[object]) -> None:
+        """Forget the jobs of which these facts say that they run."""
+        for fact in facts:
+            if isinstance(fact, JobStarted):
+                self._refused.pop(fact.job, None)
+
+    def over(self, now: float) -> list[JobReleased]:
+        """The jobs whose pause is over."""
+        done = [job for job, each in self._refused.items() if each.blocks and each.until_s <= now]
+        for job in done:
+            self._refused[job] = self._refused[job]._replace(blocks=False)
+        return [JobReleased(job, MACHINE) for job in done]
+
+    def forget(self, job: JobId) -> None:
+        self._refused.pop(job, None)
+
+    def of(self, job: JobId) -> Refusal | None:
+        return self._refused.get(job)
+
+    def _next(self, ended: AttemptEnded, now: float) -> Refusal:
+        before = self._refused.get(ended.job)
+        number = 1 if before is None else before.number + 1
+        pause_s = min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** min(number - 1, 10))
+        return Refusal(ended.error, now + pause_s, number)

@@ -1,0 +1,132 @@
+"""Work that may block, away from the event loop: a few threads, deadlines and a breaker.
+
+The event loop must answer at all times: `/health`, orders and signals. So nothing that can wait for
+a disk or a server runs on it. A thread that waits for a database which has stopped cannot be
+interrupted. It is left behind, counted, and while too many are left behind the next reads are
+refused at once instead of taking the other threads as well.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from treadle.control.loop.condition import Condition
+from treadle.store.errors import StoreError
+from treadle.store.store import Store
+
+READERS = 4  # threads that ask the store; it has 8 connections for reads
+READ_WITHIN_S = 5.0
+STUCK_MAX = 2  # reads that have not returned; one may be a large question, two are a store's fault
+
+Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
+
+
+class DaemonThreads(Executor):
+    """A bounded pool whose threads do not keep the process alive.
+
+    ThreadPoolExecutor joins its threads when the interpreter exits: one stuck read would keep a
+    daemon that was told to leave.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = 0
+        self._unfinished = 0
+        self._closed = False
+
+    def submit(
+        self,
+        fn: Callable[Given, Answer],
+        /,
+        *args: Given.args,
+        **kwargs: Given.kwargs,
+    ) -> "Future[Answer]":
+        future: Future[Answer] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # it is raised where the future is awaited
+                    future.set_exception(error)
+
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the threads for {self._name} are closed")
+            self._unfinished += 1
+            if self._unfinished > self._started < self._most:
+                self._started += 1
+                name = f"{self._name} {self._started}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._work.put(run)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Let threads end once they have done their work; never waits for them."""
+        with self._lock:
+            self._closed = True
+            started = self._started
+        for _ in range(started):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            with self._lock:
+                self._unfinished -= 1
+
+
+class StoreReads:
+    """Asks the store in threads, with a deadline."""
+
+    def __init__(
+        self, store: Store, condition: Condition, *, within_s: float = READ_WITHIN_S
+    ) -> None:
+        self._store = store
+        self._condition = condition
+        self._within_s = within_s
+        self._threads = DaemonThreads(READERS, "store reads")
+        self._stuck = 0
+
+    async def ask(self, read: Callable[[Store], Answer]) -> Answer:
+        """What the store answers; a StoreError if it does not within the deadline."""
+        if self._stuck >= STUCK_MAX:
+            raise self._silence()
+        asked = self._threads.submit(read, self._store)
+        waiting = asyncio.wrap_future(asked)
+        waiting.add_done_callback(_seen)  # The one who asks may have gone away.
+        await asyncio.wait({waiting}, timeout=self._within_s)
+        if waiting.done():
+            return waiting.result()
+        if not asked.cancel():  # It runs: what never began does no harm.
+            self._stuck += 1
+            waiting.add_done_callback(self._returned)
+            self._condition.store_silent = str(self._silence())
+        raise self._silence()
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _returned(self, _: "asyncio.Future[Any]") -> None:
+        """A read that was given up has come back: the store answers again."""
+        self._stuck -= 1
+        if not self._stuck:
+            self._condition.store_silent = ""
+
+    def _silence(self) -> StoreError:
+        return StoreError(
+            f"the store {self._store.name} has not answered for {self._within_s:g} s",
+            retryable=True,
+        )
+
+
+def _seen(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled():
+        future.exception()

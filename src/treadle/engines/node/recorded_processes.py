@@ -1,0 +1,76 @@
+"""Descendants of a supervisor, as it writes them down while they run.
+
+Where the kernel keeps no group of an attempt's processes, this record is how an engine finds those
+that a killed supervisor left behind. A process is a pid and its start time, because pids are
+reused. Part of the supervisor: it imports the standard library alone.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from treadle.engines.node.processes import ProcessId, all_pids, stat_of
+
+RECORDED_MAX = 10_000  # processes of one attempt that are written down
+_ENDED = (b"Z", b"X")  # states of processes that have ended
+_PARENT, _START = 1, 19  # fields of /proc/PID/stat after the name
+
+
+def descendants(pids: Iterable[int]) -> set[ProcessId]:
+    """All processes below these, by one pass over /proc."""
+    children: dict[int, list[ProcessId]] = {}
+    for pid in all_pids():
+        if (fields := stat_of(pid)) is not None:
+            process = ProcessId(pid, int(fields[_START]))
+            children.setdefault(int(fields[_PARENT]), []).append(process)
+    found: set[ProcessId] = set()
+    left = list(pids)
+    while left:
+        for child in children.get(left.pop(), ()):
+            if child not in found:
+                found.add(child)
+                left.append(child.pid)
+    return found
+
+
+def alive(processes: Iterable[ProcessId]) -> list[ProcessId]:
+    """Those that have not ended, zombies left out."""
+    found = []
+    for process in processes:
+        fields = stat_of(process.pid)
+        if (
+            fields is not None
+            and int(fields[_START]) == process.start
+            and fields[0] not in (b"Z", b"X")
+        ):
+            found.append(process)
+    return found
+
+
+def read_record(path: Path) -> list[ProcessId]:
+    with suppress(OSError, ValueError, TypeError):
+        return [ProcessId(int(pid), int(start)) for pid, start in json.loads(path.read_bytes())]
+    return []
+
+
+class ProcessRecord:
+    """The supervisor's side: looks at its descendants and writes down those that are new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: frozenset[ProcessId] = frozenset()
+
+    def look(self) -> None:
+        """Write the descendants that there are now, if one is new."""
+        seen = frozenset(descendants([os.getpid()]))
+        if seen <= self._written:
+            return
+        record = sorted(seen)[:RECORDED_MAX]
+        through = self._path.with_suffix(".new")
+        # Without fsync: after a loss of power nothing of it is alive.
+        with suppress(OSError):
+            through.write_text(json.dumps(record))
+            through.rename(self._path)
+            self._written = seen

@@ -1,0 +1,298 @@
+"""The group of one attempt: all of its processes, however they forked and whatever they cleared.
+
+There are three kinds, under one interface:
+
+    cgroup v2        the kernel keeps the group, kills it at once, and limits memory and cores
+    cgroup v1        the same, in one folder for each controller; it is killed process by process
+    processes only   no group: the supervisor writes down the descendants that it sees
+
+Part of the supervisor: it imports the standard library alone. A scope is written as plain values
+into the order and into `supervisor.json`, so that an engine that restarted finds it again.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from treadle.engines.node.recorded_processes import alive, read_record
+
+# The least share of the limit that a group which the kernel killed for its limit has reached.
+AT_THE_LIMIT = 0.95
+CPU_PERIOD_US = 100_000
+
+
+class Limits(NamedTuple):
+    """What all processes of an attempt together may use of the host. None: no limit."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+class Scope(Protocol):
+    """The group of one attempt."""
+
+    kind: str
+
+    def document(self) -> dict[str, Any]:
+        """The scope as plain values, for `scope_of`."""
+        ...
+
+    def join(self) -> None:
+        """Move this process into the group. Raises OSError if it cannot."""
+        ...
+
+    def limit(self, limits: Limits) -> frozenset[str]:
+        """Set limits; which of "memory" and "cpus" are in force now."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Its processes that have not ended."""
+        ...
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of them, once. Look at `pids` again afterwards."""
+        ...
+
+    def peak_bytes(self) -> int | None:
+        """The most memory that it used at once; None if that is not measured."""
+        ...
+
+    def oom_kills(self) -> int:
+        """How many of its processes the kernel killed for memory."""
+        ...
+
+    def ran_into_limit(self, memory_bytes: int) -> bool:
+        """Whether its own limit was the reason for these kills."""
+        ...
+
+    def remove(self) -> None:
+        """Remove the empty group."""
+        ...
+
+
+class UnifiedScope:
+    """A cgroup v2."""
+
+    kind = "cgroup v2"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": self.kind, "folder": str(self._folder)}
+
+    def join(self) -> None:
+        _join(self._folder)
+
+    def limit(self, limits: Limits) -> frozenset[str]:
+        done = set()
+        if limits.memory_bytes is not None:
+            if _write(self._folder / "memory.max", str(limits.memory_bytes)):
+                done.add("memory")
+            # Swap would let the job slow down the machine instead of reaching its limit.
+            _write(self._folder / "memory.swap.max", "0")
+        if limits.cpus is not None:
+            quota = max(1000, round(limits.cpus * CPU_PERIOD_US))
+            if _write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}"):
+                done.add("cpus")
+        return frozenset(done)
+
+    def pids(self) -> list[int]:
+        return _pids(self._folder)
+
+    def kill(self) -> None:
+        if not _write(self._folder / "cgroup.kill", "1"):  # Linux before 5.14
+            _write(self._folder / "pids.max", "0")
+            _kill_each(self._folder)
+
+    def peak_bytes(self) -> int | None:
+        return _number(self._folder / "memory.peak")
+
+    def oom_kills(self) -> int:
+        return _count(self._folder / "memory.events", b"oom_kill ")
+
+    def ran_into_limit(self, memory_bytes: int) -> bool:  # noqa: ARG002  # The kernel knows it.
+        return _count(self._folder / "memory.events", b"oom ") > 0
+
+    def remove(self) -> None:
+        _remove(self._folder)
+
+
+class ControllerScope:
+    """A cgroup v1: one folder for each controller."""
+
+    kind = "cgroup v1"
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = dict(folders)  # by controller; the first one lists the processes
+        self._memory = self._folders.get("memory", Path("/nonexistent"))
+
+    def document(self) -> dict[str, Any]:
+        folders = {name: str(folder) for name, folder in self._folders.items()}
+        return {"kind": self.kind, "folders": folders}
+
+    def join(self) -> None:
+        for folder in self._folders.values():
+            _join(folder)
+
+    def limit(self, limits: Limits) -> frozenset[str]:
+        done = set()
+        if limits.memory_bytes is not None:
+            if _write(self._memory / "memory.limit_in_bytes", str(limits.memory_bytes)):
+                done.add("memory")
+            # Memory and swap together: no swap on top. Kernels without swap accounting refuse it.
+            _write(self._memory / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
+        if limits.cpus is not None and "cpu" in self._folders:
+            folder, quota = self._folders["cpu"], max(1000, round(limits.cpus * CPU_PERIOD_US))
+            _write(folder / "cpu.cfs_period_us", str(CPU_PERIOD_US))
+            if _write(folder / "cpu.cfs_quota_us", str(quota)):
+                done.add("cpus")
+        return frozenset(done)
+
+    def pids(self) -> list[int]:
+        return _pids(next(iter(self._folders.values())))
+
+    def kill(self) -> None:
+        # No more forks: otherwise a chain of forks could be faster than we are.
+        if "pids" in self._folders:
+            _write(self._folders["pids"] / "pids.max", "0")
+        _kill_each(next(iter(self._folders.values())))
+
+    def peak_bytes(self) -> int | None:
+        return _number(self._memory / "memory.max_usage_in_bytes")
+
+    def oom_kills(self) -> int:
+        return _count(self._memory / "memory.oom_control", b"oom_kill ")
+
+    def ran_into_limit(self, memory_bytes: int) -> bool:
+        return (self.peak_bytes() or 0) >= AT_THE_LIMIT * memory_bytes
+
+    def remove(self) -> None:
+        for folder in self._folders.values():
+            _remove(folder)
+
+
+class RecordedScope:
+    """No group of the kernel's: the descendants that the supervisor has written down.
+
+    It does not see a process that cleared its environment and lost its parent between two looks of
+    the supervisor, if the supervisor is then killed.
+    """
+
+    kind = "processes only"
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": self.kind, "record": str(self._record)}
+
+    def join(self) -> None:
+        pass
+
+    def limit(self, limits: Limits) -> frozenset[str]:  # noqa: ARG002  # None is in force.
+        return frozenset()
+
+    def pids(self) -> list[int]:
+        return [process.pid for process in alive(read_record(self._record))]
+
+    def kill(self) -> None:
+        _kill_pids(self.pids())
+
+    def peak_bytes(self) -> int | None:
+        return None
+
+    def oom_kills(self) -> int:
+        return 0
+
+    def ran_into_limit(self, memory_bytes: int) -> bool:  # noqa: ARG002  # None is in force.
+        return False
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self._record.unlink()
+
+
+def scope_of(document: Mapping[str, Any]) -> Scope:
+    """The scope that was written as plain values."""
+    match document:
+        case {"kind": UnifiedScope.kind, "folder": str(folder)}:
+            return UnifiedScope(Path(folder))
+        case {"kind": ControllerScope.kind, "folders": dict(folders)} if folders:
+            return ControllerScope({name: Path(folder) for name, folder in folders.items()})
+        case {"kind": RecordedScope.kind, "record": str(record)}:
+            return RecordedScope(Path(record))
+        case _:
+            raise ValueError(f"{document!r} is not the scope of an attempt")
+
+
+# -- cgroup files ---------------------------------------------------------------------------------
+
+
+def _join(folder: Path) -> None:
+    (folder / "cgroup.procs").write_text("0")
+
+
+def _pids(folder: Path) -> list[int]:
+    """Processes of the group and of groups that the job made below it. Zombies are not listed."""
+    found = []
+    for parent, _, _ in os.walk(folder):
+        with suppress(OSError):
+            found += [int(pid) for pid in Path(parent, "cgroup.procs").read_bytes().split()]
+    return found
+
+
+def _kill_each(folder: Path) -> None:
+    _kill_pids(_pids(folder))
+
+
+def _kill_pids(pids: Iterable[int]) -> None:
+    """Signal through handles, because another process may get the number meanwhile.
+
+    The handle is opened on a pid that was just listed, and the kernel reuses a pid only after all
+    others: what the handle names is the process that was listed.
+    """
+    for pid in pids:
+        if pid in (0, os.getpid()):
+            continue
+        with suppress(OSError):
+            handle = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        path.write_text(text)
+    except OSError:
+        return False
+    return True
+
+
+def _number(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(path.read_bytes())
+    return None
+
+
+def _count(path: Path, name: bytes) -> int:
+    with suppress(OSError, ValueError):
+        for line in path.read_bytes().splitlines():
+            if line.startswith(name):
+                return int(line.removeprefix(name))
+    return 0
+
+
+def _remove(folder: Path) -> None:
+    """Remove it with the groups that the job made below it."""
+    for parent, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            Path(parent).rmdir()

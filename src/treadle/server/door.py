@@ -1,0 +1,257 @@
+"""A door: one listening socket and the connections that came in by it.
+
+Connections are counted when they are accepted, for each door and each peer, before they cost more
+than a descriptor for a moment. A door that is full makes room by closing the oldest connection
+that has not shown who it is; if all have, the one that has been idle longest, of the peer that has
+most. So silent connections cost only each other, and a full door never touches another one.
+"""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import json
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from treadle.server.limits import DoorLimits
+from treadle.server.peers import peer_of
+
+ACCEPTS_AT_ONCE = 64  # then other work of the event loop gets its turn
+PAUSE_S = 0.5  # after the machine had no descriptor or memory for one more
+OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+HANDSHAKE_S_MAX = 5.0
+BACKLOG = 512
+
+
+class Speaker(Protocol):
+    """The protocol object that speaks HTTP on one connection."""
+
+    @property
+    def busy(self) -> bool: ...
+    @property
+    def idle_since(self) -> float: ...
+    def abort(self) -> None: ...
+
+
+class Connection:
+    """One connection of a door."""
+
+    def __init__(self, door: "Door", peer: str) -> None:
+        self.peer = peer
+        self.speaker: Speaker | None = None  # None during the TLS handshake
+        self.task: asyncio.Task[object] | None = None
+        self._door = door
+
+    def admitted(self) -> None:
+        """It has shown who it is."""
+        self._door.admitted(self)
+
+    def closed(self) -> None:
+        self._door.forget(self)
+
+    def evict(self) -> None:
+        """Close it to make room for another."""
+        self.closed()
+        if self.speaker is not None:
+            self.speaker.abort()
+        elif self.task is not None:
+            self.task.cancel()
+
+    @property
+    def idle_since(self) -> float | None:
+        """None while it is busy."""
+        if self.speaker is None or self.speaker.busy:
+            return None
+        return self.speaker.idle_since
+
+
+class Door:
+    """Accepts connections within limits, and hands each to a protocol of its own."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        limits: DoorLimits,
+        build: Callable[[Connection], asyncio.Protocol],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._listener = listener
+        self._limits = limits
+        self._build = build
+        self._tls = tls
+        self._unix = listener.family == socket.AF_UNIX
+        self._open: set[Connection] = set()
+        self._peers: Counter[str] = Counter()
+        self._strangers: dict[Connection, None] = {}  # not admitted yet, the oldest first
+        self._pause: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def open(self) -> None:
+        self._listener.listen(BACKLOG)
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept no more; the connections that are open stay."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pause is not None:
+            self._pause.cancel()
+        asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        for connection in tuple(self._open):
+            if connection.speaker is None:
+                connection.evict()
+
+    async def wait_closed(self) -> None:
+        """uvicorn waits for its connections itself."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admitted(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open.discard(connection)
+            self._strangers.pop(connection, None)
+            self._peers[connection.peer] -= 1
+            if not self._peers[connection.peer]:
+                del self._peers[connection.peer]
+
+    # -- accepting
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF:
+                    raise
+                self._rest()
+                return
+            self._take(accepted, self._peer(accepted, address))
+
+    def _rest(self) -> None:
+        """The listener stays readable, so looking again at once would only use up the CPU."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener.fileno())
+        self._pause = loop.call_later(PAUSE_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        if not self._closed:
+            asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept)
+
+    def _peer(self, accepted: socket.socket, address: object) -> str:
+        if self._unix:
+            peer = peer_of(accepted)
+            return "no credentials" if peer is None else f"uid {peer.uid}"
+        return network_of(address)
+
+    def _take(self, accepted: socket.socket, peer: str) -> None:
+        if not self._has_room(peer):
+            self._turn_away(accepted)
+            return
+        connection = Connection(self, peer)
+        self._open.add(connection)
+        self._strangers[connection] = None
+        self._peers[peer] += 1
+        accepted.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._speak(connection, accepted))
+        # A task that is cancelled before its first step runs none of its code.
+        task.add_done_callback(lambda done: accepted.close() if done.cancelled() else None)
+        connection.task = task
+
+    async def _speak(self, connection: Connection, accepted: socket.socket) -> None:
+        handshake_s = None if self._tls is None else HANDSHAKE_S_MAX
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._build(connection),
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=handshake_s,
+                ssl_shutdown_timeout=handshake_s,
+            )
+        except OSError:  # The handshake failed or took too long.
+            connection.closed()
+
+    def _turn_away(self, accepted: socket.socket) -> None:
+        with accepted, contextlib.suppress(OSError):
+            accepted.setblocking(False)
+            if self._tls is None:
+                accepted.send(FULL)
+
+    # -- making room
+
+    def _has_room(self, peer: str) -> bool:
+        """Whether one more fits, if need be after closing one that is not in use."""
+        if self._peers[peer] >= self._limits.per_peer:
+            victim = self._worst(each for each in self._open if each.peer == peer)
+        elif len(self._open) >= self._limits.most:
+            victim = next(iter(self._strangers), None) or self._of_the_largest(peer)
+        else:
+            return True
+        if victim is None:
+            return False
+        victim.evict()
+        return True
+
+    def _worst(self, among: Iterable[Connection]) -> Connection | None:
+        """The oldest that has not shown who it is, or the one that has been idle longest."""
+        choice = set(among)
+        stranger = next((each for each in self._strangers if each in choice), None)
+        return stranger or min(_idle(choice), key=lambda each: each.idle_since or 0.0, default=None)
+
+    def _of_the_largest(self, newcomer: str) -> Connection | None:
+        peer, number = self._peers.most_common(1)[0]
+        if number <= self._peers[newcomer] + 1:
+            return None
+        return self._worst(each for each in self._open if each.peer == peer)
+
+
+def network_of(address: object) -> str:
+    """What counts as one peer over TCP: an IPv4 address, or the 64 bits that an IPv6 host is
+    given."""
+    host = str(address[0]) if isinstance(address, tuple) and address else ""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
+
+def _idle(among: Iterable[Connection]) -> Iterator[Connection]:
+    return (each for each in among if each.idle_since is not None)
+
+
+def _full() -> bytes:
+    body = json.dumps(
+        {
+            "type": "about:blank",
+            "status": 503,
+            "title": "Service Unavailable",
+            "code": "unavailable",
+            "detail": "the server has as many connections open as it takes",
+            "hint": "close connections that are not used, or try again",
+        }
+    ).encode()
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+FULL = _full()

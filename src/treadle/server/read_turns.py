@@ -1,0 +1,126 @@
+"""Reads take turns: so many at once for each user and in all, so that none keeps others waiting.
+
+Every request is a few milliseconds of one event loop. Without turns a user with a few hundred
+parallel reads would put each submission at the end of a long line. A read that has no turn waits in
+its user's own line, and the lines are served one after the other. Reads that must be computed have
+turns of their own: a list of jobs does not wait behind a simulation. Orders never wait here.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+from treadle.server.limits import TooFastError
+from treadle.wire.problems import BusyError
+
+WAIT_S_MAX = 30.0
+# What a status page or a monitor asks while the server is busy is answered in any case.
+ALWAYS = ("/health", "/status", "/metrics", "/openapi.json", "/policy", "/nodes")
+COMPUTED = ("/why", "/dry-run", "/snapshot", "/usage", "/debug", "/journal")
+
+
+@dataclass(slots=True)
+class Turn:
+    """One read's turn, given back when its answer begins: a slow reader holds none."""
+
+    turns: "Turns | None"
+    user: str
+
+    def give_back(self) -> None:
+        turns, self.turns = self.turns, None
+        if turns is not None:
+            turns.leave(self.user)
+
+
+@dataclass(slots=True, kw_only=True)
+class Turns:
+    """How many reads of one kind are carried out at once."""
+
+    most: int
+    per_user: int
+    waiting_per_user: int = 100
+    waiting_most: int = 400
+    _taken: Counter[str] = field(default_factory=Counter)
+    _lines: "OrderedDict[str, deque[asyncio.Future[None]]]" = field(default_factory=OrderedDict)
+
+    async def enter(self, user: str) -> None:
+        """Take a turn, or wait for one; refused if the line is too long already."""
+        if user not in self._lines and self._is_free(user):
+            self._taken[user] += 1
+            return
+        line = self._lines.get(user, ())
+        if len(line) >= self.waiting_per_user:
+            raise TooFastError(
+                f"{len(line)} reads of {user} are waiting already",
+                hint="wait a second, or follow the event stream instead of polling",
+            )
+        if sum(map(len, self._lines.values())) >= self.waiting_most:
+            raise BusyError("the server has too many reads to answer", hint="try again")
+        waiting = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(user, deque()).append(waiting)
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                await waiting
+        except BaseException as error:
+            if waiting.done() and not waiting.cancelled():
+                self.leave(user)  # It was its turn at the same moment.
+            else:
+                self._drop(user, waiting)
+            if isinstance(error, TimeoutError):
+                sentence = f"the read had no turn within {WAIT_S_MAX:g} s: the server is busy"
+                raise BusyError(sentence, hint="try again") from None
+            raise
+
+    def leave(self, user: str) -> None:
+        """Give the turn back; the next line that may has the next one."""
+        self._taken[user] -= 1
+        if not self._taken[user]:
+            del self._taken[user]
+        for name in list(self._lines):
+            if not self._is_free(name):
+                continue
+            line = self._lines.pop(name)
+            self._taken[name] += 1
+            line.popleft().set_result(None)
+            if line:
+                self._lines[name] = line  # behind all other lines
+            return
+
+    def _is_free(self, user: str) -> bool:
+        return self._taken.total() < self.most and self._taken[user] < self.per_user
+
+    def _drop(self, user: str, waiting: "asyncio.Future[None]") -> None:
+        line = self._lines.get(user)
+        if line is not None and waiting in line:
+            line.remove(waiting)
+            if not line:
+                del self._lines[user]
+
+
+class ReadTurns:
+    """The turns of one server."""
+
+    def __init__(self) -> None:
+        self._cheap = Turns(most=8, per_user=4)
+        self._computed = Turns(most=4, per_user=2)
+
+    @asynccontextmanager
+    async def of(self, scope: Scope, user: str) -> AsyncIterator[Turn]:
+        """A turn for a request; orders and what is always answered need none."""
+        path = scope["path"]
+        turns = self._computed if path.endswith(COMPUTED) else self._cheap
+        if (scope["method"] not in ("GET", "HEAD") and turns is self._cheap) or path.endswith(
+            ALWAYS
+        ):
+            yield Turn(None, user)
+            return
+        await turns.enter(user)
+        turn = Turn(turns, user)
+        try:
+            yield turn
+        finally:
+            turn.give_back()

@@ -1,0 +1,300 @@
+"""Random kills of daemon, supervisors, ranks and fork server together, under load, by seed.
+
+A user keeps jobs coming and sends a request again, with its key, when the daemon died over it.
+Every job writes a line when a rank starts and another when it ends. Afterwards: every acknowledged
+job has ended as what happened to it, every start is of an attempt on record, no process is left
+and no device is held.
+
+    python -m tests.control.kills 200 1
+"""
+
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.control.daemons import Daemon
+from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.engines.node import attempt_folders, processes
+from treadle.engines.node.environment import TAG
+from treadle.engines.node.processes import ProcessId
+from treadle.wire.jobs import JobDetail, JobRequest, State
+
+DEVICES = 6
+AT_ONCE = 9  # jobs that have not ended
+SETTLE_S = 240.0
+KILLED = 128 + signal.SIGKILL
+# What is killed, and how often.
+WEIGHTS = {"daemon": 2, "fork server": 3, "supervisor": 4, "rank": 4}
+
+
+class Target(NamedTuple):
+    kind: str
+    process: ProcessId
+    job: str = ""
+    attempt: int = 0
+
+
+@dataclass
+class Run:
+    """One daemon after another over the same folder, and what was done to them."""
+
+    daemon: Daemon
+    draw: random.Random
+    submitted: dict[str, str] = field(default_factory=dict)  # name -> id, as acknowledged
+    kills: Counter[str] = field(default_factory=Counter)
+    # What was killed of an attempt; it may have ended a moment before.
+    touched: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    servers: set[ProcessId] = field(default_factory=set)  # all fork servers that were seen
+    number: int = 0
+    ends: Counter[str] = field(default_factory=Counter)  # attempts by how they ended
+
+    @property
+    def lines(self) -> Path:
+        return self.daemon.socket.parent / "lines"
+
+    # -- the user -------------------------------------------------------------------------------
+
+    def keep_busy(self) -> None:
+        """Submit until enough jobs are under way; a request that got no answer is sent again."""
+        with suppress(UnreachableError, NoAnswerError):  # The daemon died over it.
+            while len(self.daemon.client.job_page(limit=1000).jobs) < AT_ONCE:
+                name = f"job-{self.number:04}"
+                answer = self.daemon.client.submit(self._request(name), key=name)
+                known = self.submitted.setdefault(name, answer.id)
+                assert known == answer.id, f"{name} was {known} and is {answer.id}"
+                self.number += 1
+
+    def _request(self, name: str) -> JobRequest:
+        # By its number, not by the draw: a request that is sent again must be the same.
+        size = 2 if self.number % 3 == 0 else 1
+        words = f"{name} $TREADLE_ATTEMPT $RANK"
+        body = (
+            f'echo "start {words}" >> {self.lines}; sleep 0.{1 + self.number % 5}; '
+            f'echo "end {words}" >> {self.lines}'
+        )
+        return JobRequest(
+            name=name,
+            command=("/bin/bash", "-c", body),
+            devices=str(size),
+            ranks="device",
+            retries=int(self.number % 4 == 0),
+            grace_s=1.0,
+            workdir="/",
+        )
+
+    # -- the killer -----------------------------------------------------------------------------
+
+    def strike(self) -> None:
+        """Kill one to three things in the same moment."""
+        for target in self._aim(self.draw.choice((1, 1, 2, 3))):
+            self.kills[target.kind] += 1
+            if target.job:
+                self.touched[target.job, target.attempt].add(target.kind)
+            if target.kind == "daemon":
+                self.daemon.kill()
+            else:
+                processes.send(target.process, signal.SIGKILL)
+        if not self.alive():
+            self.daemon.start()
+
+    def alive(self) -> bool:
+        return processes.start_of(self.daemon.pid) is not None
+
+    def _aim(self, count: int) -> list[Target]:
+        there = self._targets()
+        found: list[Target] = []
+        for _ in range(count):
+            kinds = [kind for kind in WEIGHTS if there[kind]]
+            if not kinds:
+                break
+            kind = self.draw.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+            target = self.draw.choice(there[kind])
+            there[kind].remove(target)
+            found.append(target)
+        # The daemon last: the others die while it lives, or with it.
+        return sorted(found, key=lambda target: target.kind == "daemon")
+
+    def _targets(self) -> dict[str, list[Target]]:
+        there: dict[str, list[Target]] = defaultdict(list)
+        there["daemon"] = [Target("daemon", _identity(self.daemon.pid))]
+        for child in children(self.daemon.pid):
+            if b"fork_server.py" in _command(child.pid):
+                self.servers.add(child)
+                there["fork server"].append(Target("fork server", child))
+        for job, attempt, supervisor in self._supervisors(live=True):
+            there["supervisor"].append(Target("supervisor", supervisor, job, attempt))
+            for rank in children(supervisor.pid):
+                there["rank"].append(Target("rank", rank, job, attempt))
+        return there
+
+    def _supervisors(self, *, live: bool) -> list[tuple[str, int, ProcessId]]:
+        """The supervisors that wrote down who they are."""
+        if live:
+            marks = [path.name.rpartition("@") for path in (self.daemon.state / "live").iterdir()]
+            names = [(job, int(attempt)) for job, _, attempt in marks]
+        else:
+            folders = (self.daemon.state / "jobs").glob("*/*")
+            names = [(path.parent.name, int(path.name)) for path in folders]
+        found = []
+        for job, attempt in sorted(names):
+            seen = attempt_folders.read_supervisor(self.daemon.state / "jobs" / job / str(attempt))
+            if seen is not None and processes.start_of(seen.process.pid) == seen.process.start:
+                found.append((job, attempt, seen.process))
+        return found
+
+    # -- the judge ------------------------------------------------------------------------------
+
+    def settle(self) -> list[JobDetail]:
+        """Wait until everything has ended."""
+        client = self.daemon.client
+        _until(lambda: not client.job_page(limit=1).jobs, "jobs are left")
+        return [client.job(identity) for identity in self.submitted.values()]
+
+    def judge(self, details: list[JobDetail]) -> list[str]:
+        """What is wrong, in sentences; nothing should be."""
+        starts: Counter[tuple[str, int, int]] = Counter()
+        ends: set[tuple[str, int, int]] = set()
+        for line in self.lines.read_text().splitlines():
+            what, name, attempt, rank = line.split()
+            key = (name, int(attempt), int(rank))
+            if what == "start":
+                starts[key] += 1
+            else:
+                ends.add(key)
+        wrong = [f"{key} started {count} times" for key, count in starts.items() if count > 1]
+        known = {view.id for view in self.daemon.client.jobs(ended=True)}
+        wrong += [f"job {i} is not on record" for i in self.submitted.values() if i not in known]
+        if len(known) != len(self.submitted):
+            wrong.append(f"{len(self.submitted)} were acknowledged, {len(known)} are on record")
+        for detail in details:
+            wrong += self._judge_job(detail, starts, ends)
+        return wrong + self._judge_machine()
+
+    def _judge_job(
+        self,
+        detail: JobDetail,
+        starts: Counter[tuple[str, int, int]],
+        ends: set[tuple[str, int, int]],
+    ) -> list[str]:
+        job = detail.job
+        recorded = {attempt.number: attempt for attempt in detail.attempts}
+        ran = sorted({attempt for name, attempt, _ in starts if name == job.name})
+        wrong = [f"{job.id}: attempt {n} is not on record" for n in ran if n not in recorded]
+        for number, attempt in recorded.items():
+            self.ends[attempt.told or f"exit code {attempt.code}"] += 1
+            killed = self.touched.get((job.id, number), set())
+            how = (attempt.told, attempt.code)
+            if attempt.told == "lost" and not killed & {"supervisor", "rank"}:
+                wrong.append(f"{job.id}: attempt {number} is lost, and nothing of it was killed")
+            if attempt.told == "" and attempt.code not in (0, None) and "rank" not in killed:
+                wrong.append(f"{job.id}: attempt {number} ended as {how}, and no rank was killed")
+            if attempt.told not in ("", "lost", "machine-error", "called off"):
+                wrong.append(f"{job.id}: attempt {number} ended as {how}")
+        last = recorded[max(recorded)] if recorded else None
+        if job.state is State.SUCCEEDED:
+            size = job.sizes[0]
+            done = sum(1 for name, n, _ in ends if name == job.name and n == ran[-1]) if ran else 0
+            if done != size:
+                wrong.append(f"{job.id}: SUCCEEDED, and {done} of {size} ranks came to their end")
+        elif job.state is not State.FAILED or last is None or last.code != KILLED:
+            wrong.append(f"{job.id}: {job.state} with {last}")
+        return wrong
+
+    def _judge_machine(self) -> list[str]:
+        wrong = []
+        status = self.daemon.client.status()
+        if status.free != DEVICES or status.running or status.stopping:
+            wrong.append(f"devices are held: {status}")
+        wrong += [
+            f"{device.name} is {device.state}: {device.because}"
+            for device in self.daemon.client.nodes()[0].devices
+            if device.state != "free"
+        ]
+        instance = (self.daemon.state / "instance").read_text()
+        wrong += [f"an orphan: {each}" for each in processes.tagged(TAG, f"{instance}*")]
+        wrong += [f"a supervisor is left: {each}" for each in self._supervisors(live=False)]
+        now = {child.pid for child in children(self.daemon.pid)}
+        wrong += [
+            f"a fork server is left: {server}"
+            for server in self.servers
+            if server.pid not in now and processes.start_of(server.pid) == server.start
+        ]
+        return wrong
+
+
+def children(pid: int) -> list[ProcessId]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [_identity(int(word)) for word in text.split()]
+
+
+def _identity(pid: int) -> ProcessId:
+    return ProcessId(pid, processes.start_of(pid) or 0)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _until(true: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+def run(kills: int, seed: int) -> tuple[Run, list[str]]:
+    """Kill so often, then let everything end; what is wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="treadle-"))
+    made = Run(
+        Daemon(folder, "--devices", str(DEVICES), "--policy", "backfill"), random.Random(seed)
+    )
+    made.lines.touch()
+    kept = True
+    try:
+        made.daemon.start()
+        while made.kills.total() < kills:
+            made.keep_busy()
+            time.sleep(made.draw.uniform(0.0, 0.3))
+            made.strike()
+        wrong = made.judge(made.settle())
+        kept = bool(wrong)
+        return made, wrong
+    finally:
+        made.daemon.stop()
+        if kept:
+            sys.stderr.write(f"kept for a look: {folder}\n")
+        else:
+            shutil.rmtree(folder)
+
+
+def main() -> int:
+    kills, seed = int(sys.argv[1]), int(sys.argv[2])
+    begun_s = time.monotonic()
+    made, wrong = run(kills, seed)
+    for sentence in wrong:
+        sys.stdout.write(f"{sentence}\n")
+    ends = ", ".join(f"{count} {state}" for state, count in sorted(made.ends.items()))
+    sys.stdout.write(
+        f"{made.kills.total()} kills {dict(made.kills)} with seed {seed}: {len(made.submitted)} "
+        f"jobs (attempts: {ends}), {len(wrong)} faults, in {time.monotonic() - begun_s:.0f} s\n"
+    )
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

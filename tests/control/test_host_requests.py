@@ -1,0 +1,111 @@
+"""Host memory and cores as requests: who may start beside whom, and what is said of limits."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import LONG, runs, told, waits
+from tests.control.living import ME, bash, ended, local, until, view_of
+from tests.engines.groups import containment
+from treadle.control.api import LiveService
+from treadle.engines.node.cgroup import Containment
+from treadle.wire.jobs import State
+from treadle.wire.problems import InvalidRequestError
+
+EATS = "b = bytearray(1)\nfor _ in range(300): b += bytes(1 << 20)"
+
+
+def memory_of(live: LiveService) -> float:
+    (node,) = live.nodes()
+    return node.memory_gib
+
+
+def test_jobs_whose_memory_does_not_fit_together_run_one_after_the_other(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        most = memory_of(live)
+        first = await runs(live, memory_gib=most * 0.6)
+        second = await waits(live, memory_gib=most * 0.6)
+        beside = await runs(live)  # It asks for nothing, and there are devices.
+        found = await live.why(second)
+        assert (found.cause, (await view_of(live, second)).state) == ("host", State.PENDING)
+        left = f"has {most * 0.4:.3g} of {most:.3g} GiB and "
+        assert found.because.startswith(f"it asks for {most * 0.6:.3g} GiB of host memory of one")
+        assert left in found.because
+        await live.cancel(ME, first)
+        await until(live, State.RUNNING, jobs=(second,))
+        assert (await view_of(live, beside)).state is State.RUNNING
+
+    told(story, tmp_path)
+
+
+def test_two_jobs_that_arrive_together_are_not_started_together(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        (node,) = live.nodes()
+        request = bash("sleep 0.2", cpus=node.cores * 0.6, array="0-3")
+        made = await live.submit(ME, request)
+        views = await ended(live, *made.jobs)
+        assert {view.state for view in views} == {State.SUCCEEDED}
+        details = [await live.job(job) for job in made.jobs]
+        ran = sorted(
+            (run.started_at, run.ended_at or 0.0) for each in details for run in each.attempts
+        )
+        assert len(ran) == 4
+        assert all(end <= start for (_, end), (start, _) in pairwise(ran))
+
+    told(story, tmp_path)
+
+
+def test_a_request_beyond_the_node_is_refused(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        (node,) = live.nodes()
+        with pytest.raises(InvalidRequestError) as refused:
+            await live.submit(ME, bash(LONG, memory_gib=node.memory_gib + 1, cpus=1.0))
+        assert str(refused.value) == (
+            f"the job can never run here: it asks for {node.memory_gib + 1:.3g} GiB of host memory "
+            f"and 1 core of one node, and the largest has {node.memory_gib:.3g} GiB and "
+            f"{node.cores} cores"
+        )
+        with pytest.raises(InvalidRequestError, match="cpus is 0; expected "):
+            await live.submit(ME, bash(LONG, cpus=0.0))
+
+    told(story, tmp_path)
+
+
+def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        with containment("cgroup v1") as contained:
+            local(live)._containment = contained
+            request = bash("true", memory_gib=0.125, retries=3)
+            request = replace(request, command=("python3", "-c", EATS))
+            job = (await live.submit(ME, request)).id
+            (view,) = await ended(live, job)
+            assert (view.state, view.code, view.attempts) == (State.FAILED, 137, 1)
+            detail = await live.job(job)
+            assert detail.failure is not None
+            assert detail.failure.rule == "memory-limit"
+            sentence = "it used more than its --memory of 0.125 GiB (peak 0.125 GiB)"
+            assert detail.failure.evidence == sentence
+            assert (detail.memory_gib, detail.enforced) == (0.125, ("cpus", "memory"))
+            assert [run.memory_peak_gib for run in detail.attempts] == [0.125]
+            assert [run.told for run in detail.attempts] == ["oom-killed"]
+
+    told(story, tmp_path)
+
+
+def test_where_nothing_enforces_a_limit_the_submission_says_so(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        local(live)._containment = Containment(None)
+        made = await live.submit(ME, bash("true", memory_gib=0.5, cpus=1.0))
+        (note,) = made.notes
+        assert note == (
+            "--memory and --cpus are not enforced here, because this machine gives Treadle no "
+            "cgroup that can; jobs are still placed by what they ask for"
+        )
+        await ended(live, made.id)
+        assert (await live.job(made.id)).enforced == ()
+        (node,) = live.nodes()
+        assert (node.containment, node.enforced) == ("processes only", ())
+
+    told(story, tmp_path)

@@ -1,0 +1,15 @@
+"""Everything that can be killed is killed at random, under load.
+
+The run of 200 kills is `python -m tests.control.kills 200 1`.
+"""
+
+from tests.control.kills import run
+
+KILLS, SEED = 40, 7
+
+
+def test_random_kills_lose_nothing_run_nothing_twice_and_leave_nothing_behind() -> None:
+    made, wrong = run(KILLS, SEED)
+    assert not wrong, "\n".join(wrong)
+    assert set(made.kills) == {"daemon", "fork server", "supervisor", "rank"}
+    assert len(made.submitted) >= KILLS / 2

@@ -1,0 +1,235 @@
+"""Errors of the machine are never charged to a job: what cannot be read is not gone, what cannot be
+launched waits."""
+
+import asyncio
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from treadle.core.actions import Start, Stop
+from treadle.core.errors import EngineError
+from treadle.core.events import DeviceClosed, JobFinished, JobStarted, JobStopped
+from treadle.core.job import Job
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node import processes
+from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.testing.builders import job as spec
+
+LOOKS = 50  # of the event loop, each of which would have taken "unreadable" for "gone"
+STRANGER = 54_321  # a uid without an account and without processes
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """No file can be opened in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Also where a file is closed meanwhile: only the three standard ones are below the limit.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def look_on() -> None:
+    for _ in range(LOOKS):
+        await asyncio.sleep(0.002)
+
+
+def waiting_for(path: Path, then: str) -> str:
+    return f"until test -e {path}; do sleep 0.01; done; {then}"
+
+
+def test_a4_a_job_that_ended_while_its_status_is_unreadable_is_neither_lost_nor_over(
+    tmp_path: Path,
+):
+    """1. A job runs. 2. Descriptors run out, and the job ends: nothing is reported, and it has
+    its device. 3. Its status can be read: it finished."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", waiting_for(tmp_path / "go", "exit 0"))
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStarted)
+        live = bench.engine._runners["a"].live
+        assert live is not None
+        with no_descriptors():
+            (tmp_path / "go").mkdir()
+            await bench.until(live.gone.done)
+            await look_on()
+            assert bench.ends == []
+            assert bench.engine.view()[0].devices[0].jobs == ("a",)
+        assert await bench.event() == JobFinished("a", 0)
+
+    tell(tmp_path, story)
+
+
+def test_a4_a_running_attempt_that_cannot_be_watched_for_want_of_descriptors_is_not_gone(
+    tmp_path: Path,
+):
+    """1. A job runs under one engine. 2. The next engine adopts it when it has no descriptor to
+    watch it with. 3. It still runs, and its end is what it is."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", waiting_for(tmp_path / "go", "exit 0"))
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStarted)
+        await bench.engine.close()
+        engine = bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
+        handle = processes.handle
+        try:
+            processes.handle = _refuse  # type: ignore[assignment]
+            await engine.adopt([row], [AttemptId("a", 1)])
+            await look_on()
+            assert bench.ends == []
+        finally:
+            processes.handle = handle
+        (tmp_path / "go").touch()
+        assert await bench.ended() == JobFinished("a", 0)
+
+    tell(tmp_path, story)
+
+
+def _refuse(_process: object) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path: Path):
+    places = AttemptFolders(tmp_path / "state")
+    folder = places.make("a", 1, action=7)
+    (folder / "status.json").write_text('{"state": "ended"')
+    assert folders.read_status(folder) is None, "it is damaged"
+    assert folders.read_status(tmp_path / "nothing") is None
+    assert (places.attempts("a"), places.attempts("b")) == ([1], [])
+    assert (places.ordered_by("a", 1), places.ordered_by("a", 2)) == (7, None)
+    with no_descriptors():
+        for read in (folders.read_status, folders.read_supervisor):
+            with pytest.raises(OSError, match="Too many open files"):
+                read(folder)
+        with pytest.raises(OSError, match="Too many open files"):
+            places.attempts("a")
+        with pytest.raises(OSError, match="Too many open files"):
+            places.ordered_by("a", 1)
+        with pytest.raises(OSError, match="Too many open files"):
+            processes.start_of(os.getpid())
+        with pytest.raises(OSError, match="Too many open files"):
+            AttemptFolders(tmp_path / "state")
+    assert AttemptFolders(tmp_path / "state").instance == places.instance
+
+
+def test_a4_an_engine_that_cannot_read_its_attempts_launches_nothing(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        row = Job(spec("a"), 0, Phase.STARTING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
+        with no_descriptors(), pytest.raises(EngineError, match=r"cannot be read: .*Too many open"):
+            await bench.engine.adopt([row], [AttemptId("a", 1)])
+        assert bench.ends == []
+        assert not bench.engine._runners
+
+    tell(tmp_path, story)
+
+
+def test_a5_a_machine_without_room_pauses_and_goes_on_by_itself(tmp_path: Path):
+    """Its own folder is missing, which is the machine's fault and not the job's."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        jobs = tmp_path / "engine" / "jobs"
+        jobs.rename(tmp_path / "elsewhere")
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStopped("a", 0, 0.0)
+        assert bench.ends[0].error == f"No such file or directory (ENOENT): {jobs}/a"
+        closed = bench.closed[0]
+        assert isinstance(closed, DeviceClosed)
+        assert closed.reason == (
+            f"this machine cannot launch jobs: No such file or directory (ENOENT): {jobs}/.probe; "
+            "it is tried again by itself"
+        )
+        (tmp_path / "elsewhere").rename(jobs)
+        await bench.until(lambda: len(bench.closed) == 4)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+
+    tell(tmp_path, story)
+
+
+def test_a5_a_fork_server_that_dies_with_an_order_costs_the_job_nothing(tmp_path: Path):
+    """The order is lost with it, and is given again to the next one."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        server = bench.engine.fork_server
+        server.start()
+        assert server._process is not None
+        os.kill(server._process.pid, 19)  # It is stopped: the order waits in its socket.
+        await bench.order(Start(0, "a", on(0)))
+        await bench.until(lambda: bench.engine._runners["a"].live)
+        server._process.kill()
+        assert await bench.ended() == JobFinished("a", 0)
+        (ended,) = bench.ends
+        assert (ended.how, ended.attempt) == ("exited", 1)
+        assert bench.closed == []
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may launch jobs of other users")
+def test_a5_a_users_own_limit_of_processes_is_said_and_pauses_nobody(tmp_path: Path):
+    """1. A user has as many processes as they may. 2. Their next job goes back to the queue and
+    says why. 3. No device is closed, and another user's job runs."""
+
+    async def story(bench: Story) -> None:
+        tmp_path.chmod(0o755)
+        bench.job("a", "sleep", "600", uid=STRANGER, gid=STRANGER, workdir="/")
+        bench.job("b", "true", uid=STRANGER, gid=STRANGER, workdir="/")
+        bench.job("c", "true")
+        server = bench.engine.fork_server
+        server.start()
+        assert server._process is not None
+        resource.prlimit(server._process.pid, resource.RLIMIT_NPROC, (0, 0))
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStarted)
+        await bench.order(Start(1, "b", on(1)))
+        assert await bench.event() == JobStopped("b", 1, 0.0)
+        (ended,) = bench.ends
+        assert ended.how == "machine-error"
+        assert ended.error.startswith(f"user {STRANGER} is at their limit of processes, so ")
+        assert bench.closed == []
+        await bench.order(Start(2, "c", on(1)))
+        assert await bench.ended() == JobFinished("c", 2)
+        await bench.order(Stop(3, "a"))
+        assert await bench.event() == JobStopped("a", 3, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_a5_too_little_memory_to_start_a_program_is_the_machines_error(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        server = bench.engine.fork_server
+        server.start()
+        assert server._process is not None
+        pid = server._process.pid
+        await bench.until(lambda: b"fork_server" in processes.command_of(pid).encode())
+        await bench.engine.machine._probe()  # It has loaded everything by now.
+        room = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * 4096 + (16 << 20)
+        resource.prlimit(pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStopped("a", 0, 0.0)
+        assert "Cannot allocate memory (ENOMEM)" in bench.ends[0].error
+        assert "ENOMEM" in bench.engine.view()[0].devices[0].because
+        infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(pid, resource.RLIMIT_AS, infinite)
+        await bench.until(lambda: len(bench.closed) == 4)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+
+    tell(tmp_path, story)
