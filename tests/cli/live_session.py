@@ -65,6 +65,7 @@ def detail(view: JobView, **more: object) -> JobDetail:
         time_limit_s=None,
         grace_s=30.0,
         retries=3,
+        retry_unknown=True,
         after=(),
         after_any=(),
         code=None,

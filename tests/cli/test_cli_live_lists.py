@@ -453,3 +453,11 @@ def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
         "treadle: the daemon sent a file named ../../.bashrc, which is not a plain file name\n"
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_u8_describe_shows_that_the_code_changed_after_submission(capsys) -> None:
+    change = "train.py changed after submission: it ran as of sha256 abc, submitted as def"
+    ran = AttemptView(number=1, devices=("box:0",), started_at=NOW - 60, changed=(change,))
+    client = ValueClient(details={"9": detail(running("9"), attempts=(ran,))})
+    assert treadle(client, "describe", "9", columns=120) == 0
+    assert f"  changed    attempt 1: {change}\n" in capsys.readouterr().out

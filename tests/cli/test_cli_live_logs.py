@@ -163,7 +163,7 @@ def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> N
     out, err = capsys.readouterr()
     assert out == "half a line\nagain\nend\n"
     assert err.splitlines()[0] == (
-        "treadle: the daemon does not answer; jobs keep running, retrying for a minute"
+        "treadle: the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)"
     )
 
 

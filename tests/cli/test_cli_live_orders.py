@@ -167,7 +167,8 @@ def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "job 9 succeeded\n"
     assert err == (
-        "treadle: the daemon does not answer; jobs keep running, retrying for a minute\n"
+        "treadle: the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)\n"
+        "treadle: the daemon answers again\n"
     )
 
 

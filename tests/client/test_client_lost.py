@@ -16,8 +16,8 @@ from tests.server.running import running
 
 from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
-from treadle.client.resuming import Resuming
-from treadle.client.wait_polling import looks
+from treadle.client.resuming import PATIENCE_S, Resuming
+from treadle.client.wait_polling import Absence, looks
 from treadle.core.errors import InvalidInputError
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.problems import RequestError
@@ -209,11 +209,11 @@ def test_the_kept_token_goes_to_http_servers_only(tmp_path):
 
 def test_a_stream_that_breaks_at_once_again_and_again_is_given_up():
     resuming, waited_s = Resuming(now=lambda: 0.0), 0.0
-    while waited_s < 30:
+    while waited_s < PATIENCE_S:
         resuming.opened()
         resuming.broken(NoAnswerError("broke"))
         waited_s += resuming.delay_s()
-    assert waited_s < 33
+    assert waited_s < PATIENCE_S + 3
     with pytest.raises(NoAnswerError, match="broke"):
         resuming.broken(NoAnswerError("broke"))
 
@@ -240,3 +240,19 @@ def test_the_client_loads_without_the_server():
         "assert not {'fastapi', 'httpx2', 'pydantic', 'sqlalchemy', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_u17_an_absent_server_is_waited_for_only_if_it_was_there_before():
+    moment = [0.0]
+    absence, gone = Absence(lambda: moment[0]), UnreachableError("gone")
+    with pytest.raises(UnreachableError):
+        absence.lasts(gone)
+    absence.answered()
+    for moment[0] in (0.0, 1800.0, 3600.0):
+        absence.lasts(gone)
+    absence.answered()
+    moment[0] = 3700.0
+    absence.lasts(gone)
+    moment[0] = 7301.0
+    with pytest.raises(UnreachableError):
+        absence.lasts(gone)

@@ -1,11 +1,12 @@
 """What git says of a folder, and what it is kept from doing."""
 
+import hashlib
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from treadle.client.gitstate import git_state
+from treadle.client.gitstate import FILE_BYTES_MAX, git_state, script_files
 
 
 def git(folder: Path, *words: str) -> str:
@@ -169,3 +170,18 @@ def test_a_git_that_takes_too_long_gives_no_answer(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     assert git_state(repository, time_limit_s=0.1) is None
+
+
+def test_u8_the_files_of_a_command_are_its_scripts_and_settings(tmp_path: Path) -> None:
+    for name in ("train.py", "conf.yaml", "tool.sh"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "data").mkdir()
+    command = ("python", "train.py", "--config=conf.yaml", "data", "--lr", "1", "/dev/null")
+    found = script_files(tmp_path, command)
+    assert sorted(found) == [str(tmp_path / name) for name in ("conf.yaml", "train.py")]
+    assert found[str(tmp_path / "train.py")] == hashlib.sha256(b"train.py").hexdigest()
+    line = ("/bin/bash", "-c", "cd data && ../tool.sh; python train.py")
+    assert str(tmp_path / "train.py") in script_files(tmp_path, line)
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    assert script_files(tmp_path, ("cat", "large", "missing")) == {}

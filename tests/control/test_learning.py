@@ -67,12 +67,12 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     told(story, tmp_path)
 
 
-def test_the_same_program_with_other_words_is_a_job_like_it(tmp_path: Path) -> None:
+def test_the_same_program_and_model_with_other_words_is_a_job_like_it(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("sleep 0.2\n")
 
     def request(rate: str) -> JobRequest:
-        return JobRequest(command=("/bin/bash", str(script), "--rate", rate))
+        return JobRequest(command=("/bin/bash", str(script), "--rate", rate), model="net")
 
     async def story(live: LiveService) -> None:
         await ended(live, (await live.submit(ME, request("1"))).id)
@@ -117,7 +117,7 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
 
 def test_rows_keep_their_format_and_each_change_is_written_once() -> None:
     profiles = Profiles()
-    keys = keys_of("me", "", ("train",))
+    keys = keys_of("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         profiles.learn(keys, size, length_s)
     body = b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}'

@@ -113,7 +113,8 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
     async def story() -> None:
         async with living(tmp_path) as live:
             job = await runs(live, 'echo "$TREADLE_JOB_TOKEN"; exec sleep 60')
-            token = job_token(live.context.seal.derive("tokens of jobs"), job)
+            nonce = live.context.jobs.records[job].nonce
+            token = job_token(live.context.seal.derive("tokens of jobs"), job, nonce)
             who = live.who_of_token(token)
             assert who is not None
             assert (who.job, who.role) == (job, Role.VIEWER)

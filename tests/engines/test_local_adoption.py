@@ -37,6 +37,13 @@ def row(
     return Job(job(name), 0, phase, 0.0, 0.0, allocation=allocation, action=action, attempt=attempt)
 
 
+async def adopt(bench: Story, *rows: Job) -> None:
+    """As a controller does that has seen the ends that the engine has seen."""
+    names = {row.id for row in rows}
+    unseen = [attempt for attempt in bench.engine.folders.live() if attempt.job in names]
+    await bench.engine.adopt(rows, unseen)
+
+
 async def restart(bench: Story) -> None:
     await bench.engine.close()
     bench.fresh_engine()
@@ -48,7 +55,7 @@ def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(t
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await restart(bench)
-        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
         assert bench.engine.view()[0].devices[0].jobs == ("a",)
         assert bench.inbox.empty()  # the start had been reported before
         (tmp_path / "go").touch()
@@ -65,7 +72,7 @@ def test_a_start_that_was_not_reported_is_reported(tmp_path: Path):
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await restart(bench)
-        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0))])
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0)))
         assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
@@ -82,7 +89,7 @@ def test_an_end_that_no_engine_watched_is_reported(tmp_path: Path):
         (tmp_path / "go").touch()
         await bench.until(lambda: '"ended"' in (bench.folder("a") / "status.json").read_text())
         bench.fresh_engine()
-        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert [ended.code for ended in bench.ends] == [5]
 
@@ -98,9 +105,9 @@ def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
         await bench.engine.close()
         assert supervisor is not None
         processes.send(supervisor.process, signal.SIGKILL)
-        await bench.until(lambda: not adoption.look(bench.engine.folders, "a", 1).alive)
+        await bench.until(lambda: not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive)
         bench.fresh_engine()
-        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert [(ended.how, ended.code) for ended in bench.ends] == [("lost", 137)]
         assert bench.ends[0].started_at is not None
@@ -111,7 +118,7 @@ def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
 def test_an_order_that_was_never_carried_out_is_carried_out(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
-        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3))
         assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 3)
 
@@ -125,7 +132,7 @@ def test_a_stop_that_was_never_carried_out_is_carried_out(tmp_path: Path, phase:
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await restart(bench)
-        await bench.engine.adopt([row("a", phase, action=1)])
+        await adopt(bench, row("a", phase, action=1))
         assert await bench.event() == JobStopped("a", 1, 0.0)
 
     tell(tmp_path, story)
@@ -135,10 +142,10 @@ def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp
     async def story(bench: Story) -> None:
         bench.job("a", "true")
         bench.engine.folders.make("a", 1, action=3)
-        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3)])
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3))
         assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 3)
-        assert bench.engine.folders.attempts("a") == [1]
+        assert bench.engine.folders.attempts("a") == [AttemptId("a", 1)]
 
     tell(tmp_path, story)
 
@@ -146,7 +153,7 @@ def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp
 def test_a_stop_of_a_job_that_never_ran_is_answered(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
-        await bench.engine.adopt([row("a", Phase.STOPPING, action=1)])
+        await adopt(bench, row("a", Phase.STOPPING, action=1))
         assert await bench.event() == JobStopped("a", 1, 0.0)
 
     tell(tmp_path, story)
@@ -158,7 +165,7 @@ def test_a_change_that_was_never_carried_out_is_carried_out(tmp_path: Path):
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await restart(bench)
-        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0, 1), action=1)])
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0, 1), action=1))
         assert await bench.event() == JobStarted("a", 1, 0.0, 1.0, attempt=2)
         assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
 
@@ -181,7 +188,7 @@ def test_a_change_whose_first_half_was_carried_out_is_completed(tmp_path: Path):
             row("a", Phase.STARTING, allocation=on(0, 1), action=2),
             row("b", Phase.STOPPING, action=3, attempt=1),
         ]
-        await bench.engine.adopt(rows)
+        await adopt(bench, *rows)
         assert await bench.event() == JobStopped("b", 3, 0.0)
         assert await bench.event() == JobStarted("a", 2, 0.0, 1.0, attempt=2)
 
@@ -194,7 +201,7 @@ def test_attempts_of_an_earlier_hold_have_nothing_to_say(tmp_path: Path):
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.ended(), JobFailed)
         await restart(bench)
-        await bench.engine.adopt([row("a", Phase.STARTING, allocation=on(0), action=7, attempt=7)])
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=7, attempt=7))
         assert await bench.event() == JobStarted("a", 7, 0.0, 1.0, attempt=2)
         assert await bench.event() == JobFinished("a", 7)
 
@@ -208,9 +215,9 @@ def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await restart(bench)
-        await bench.engine.adopt([row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1)])
+        await adopt(bench, row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1))
         assert await bench.event() == JobStarted("b", 1, 0.0, 1.0, attempt=1)  # once a is gone
-        assert not adoption.look(bench.engine.folders, "a", 1).alive
+        assert not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive
         assert await bench.event() == JobFinished("b", 1)
         assert [ended.job for ended in bench.ends] == ["b"]
         assert not bench.engine.folders.live()
@@ -262,7 +269,7 @@ def test_what_a_dead_stray_left_behind_is_killed(tmp_path: Path):
         await bench.engine.close()
         assert supervisor is not None
         processes.send(supervisor.process, signal.SIGKILL)
-        await bench.until(lambda: not adoption.look(bench.engine.folders, "a", 1).alive)
+        await bench.until(lambda: not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive)
         assert processes.tagged(TAG, supervisor.tag)
         bench.fresh_engine()
         await bench.engine.adopt([])
@@ -352,7 +359,7 @@ def test_jobs_run_on_when_their_controller_is_killed(tmp_path: Path):
         controller.kill()
         await controller.wait()
         controller._transport.close()  # type: ignore[attr-defined]
-        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))])
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
         (tmp_path / "go").touch()
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert [ended.code for ended in bench.ends] == [5]
@@ -369,7 +376,7 @@ def test_a_supervisor_that_comes_after_the_stop_was_answered_launches_nothing(tm
     async def story(bench: Story) -> None:
         bench.job("a", "touch", str(tmp_path / "ran"))
         bench.engine.folders.make("a", 1, action=0)
-        await bench.engine.adopt([row("a", Phase.STOPPING, action=1)])
+        await adopt(bench, row("a", Phase.STOPPING, action=1))
         assert await bench.event() == JobStopped("a", 1, 0.0)
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.event(), JobStopped)

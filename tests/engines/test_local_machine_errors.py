@@ -108,7 +108,7 @@ def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path:
     (folder / "status.json").write_text('{"state": "ended"')
     assert folders.read_status(folder) is None, "it is damaged"
     assert folders.read_status(tmp_path / "nothing") is None
-    assert (places.attempts("a"), places.attempts("b")) == ([1], [])
+    assert (places.attempts("a"), places.attempts("b")) == ([AttemptId("a", 1)], [])
     assert (places.ordered_by("a", 1), places.ordered_by("a", 2)) == (7, None)
     with no_descriptors():
         for read in (folders.read_status, folders.read_supervisor):

@@ -180,7 +180,7 @@ def test_a_sleep_goes_on_in_the_next_engine_as_if_it_had_not_paused():
         await trial.engine.close()
         trial.clock.advance(3.0)
         second = trial.second()
-        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))])
+        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))], [AttemptId("a", 1)])
         await trial.settle()
         trial.clock.advance(5.0)
         await trial.settle()
@@ -277,7 +277,7 @@ def test_an_end_says_how_long_the_attempt_ran_since_its_start():
         await trial.engine.close()
         trial.clock.advance(8.0)
         second = trial.second()
-        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))])
+        await second.adopt([row("a", Phase.RUNNING, on("n0", 0))], [AttemptId("a", 1)])
         await second.carry_out([Stop(1, "a")])
         (ended,) = [fact for fact in trial.controls.facts if isinstance(fact, AttemptEnded)]
         assert (ended.started_at, ended.ended_at, ended.ran_s) == (None, None, 3.0)

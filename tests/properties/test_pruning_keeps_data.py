@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.core.launch import Launch
+from treadle.core.launch import AttemptId, Launch
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.leftovers import DEPTH_MAX, LeftoverFolders
@@ -88,7 +88,7 @@ def test_an_attempt_whose_end_was_not_seen_is_left_alone(tmp_path: Path) -> None
     attempts, kept = AttemptFolders(tmp_path), CheckpointFolders(tmp_path)
     (attempts.make("7", 1, action=3) / "stdout.0").write_text("still running")
     assert LeftoverFolders(attempts, kept).discard("7").attempts == 0
-    assert attempts.attempts("7") == [1]
+    assert attempts.attempts("7") == [AttemptId("7", 1)]
 
 
 def test_a_checkpoint_folder_that_is_a_link_is_left_alone(tmp_path: Path) -> None:

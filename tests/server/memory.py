@@ -137,7 +137,7 @@ class MemoryService:
             secrets=tuple(request.secrets),
             time_limit_s=request.time_limit_s,
             grace_s=request.grace_s,
-            retries=request.retries,
+            retries=3 if request.retries is None else request.retries,
             after=request.after,
             after_any=request.after_any,
             code=request.code,

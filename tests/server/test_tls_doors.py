@@ -46,7 +46,7 @@ def server(tmp_path: Path) -> Iterator[Running]:
 
 def logged_in(url: str, fingerprint: str, token: str = "") -> None:
     one = ServerContext(url=url, token=token, fingerprint=fingerprint)
-    write_contexts(Contexts(current="lab", contexts={"lab": one}))
+    write_contexts(Contexts(current="lab", known={"lab": one}))
 
 
 def test_a_pinned_server_is_served_over_both_clients(server: Running):

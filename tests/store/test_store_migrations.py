@@ -23,14 +23,15 @@ NEXT = '''
 """A step that a test takes."""
 import sqlalchemy as sa
 from alembic import op
-revision = "0900"
-down_revision = "PRESENT"
+revision = "{next}"
+down_revision = "{newest}"
 def upgrade():
     op.add_column("jobs", sa.Column("colour", sa.Text()))
     op.execute("UPDATE jobs SET colour = 'blue'")
     if {fails}:
         op.execute("UPDATE nothing SET x = 1")
-'''.replace("PRESENT", REVISION)
+'''
+FOLLOWING = f"{int(REVISION) + 1:04}"  # a revision that does not exist yet
 
 
 def test_the_migrated_tables_are_those_of_the_schema(store: Store) -> None:
@@ -110,7 +111,8 @@ def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
         Store.open(url)
     assert str(found.value).endswith(
         f"was written by a newer Treadle (revision 0999, this one knows {REVISION}); install that "
-        "Treadle or name another store"
+        "Treadle or "
+        "name another store"
     )
     assert not found.value.retryable
 
@@ -137,8 +139,10 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Treadle of the future, with one revision more."""
     folder = tmp_path / "migrations 100%"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0900_next.py").write_text(NEXT.format(fails=False))
-    monkeypatch.setattr(migrate_module, "REVISION", "0900")
+    (folder / "versions" / f"{FOLLOWING}_next.py").write_text(
+        NEXT.format(fails=False, next=FOLLOWING, newest=REVISION)
+    )
+    monkeypatch.setattr(migrate_module, "REVISION", FOLLOWING)
     monkeypatch.setattr(
         migrate_module,
         "upgrade",
@@ -153,7 +157,7 @@ def test_an_older_store_is_upgraded_with_what_it_holds(url: str, scripts: Path) 
     _set_back(url)
     with Store.open(url) as store:
         with store._backend.reading.connect() as connection:
-            assert revision_of(connection) == "0900"
+            assert revision_of(connection) == FOLLOWING
             assert connection.execute(text("SELECT colour FROM jobs")).scalar() == "blue"
         assert store.active() == [JOB]
         assert store.write(Batch(journal=[LINE])) == (2,)
@@ -170,11 +174,15 @@ def test_an_upgrade_that_fails_changes_nothing(url: str, scripts: Path) -> None:
     with Store.open(url) as store:
         store.write(Batch(journal=[LINE], jobs=[JOB]))
     _set_back(url)
-    (scripts / "versions" / "0900_next.py").write_text(NEXT.format(fails=True))
+    (scripts / "versions" / f"{FOLLOWING}_next.py").write_text(
+        NEXT.format(fails=True, next=FOLLOWING, newest=REVISION)
+    )
     for _ in range(2):
         with pytest.raises(StoreError, match=r"cannot open the store .*nothing"):
             Store.open(url)
-    (scripts / "versions" / "0900_next.py").write_text(NEXT.format(fails=False))
+    (scripts / "versions" / f"{FOLLOWING}_next.py").write_text(
+        NEXT.format(fails=False, next=FOLLOWING, newest=REVISION)
+    )
     with Store.open(url) as store:
         assert store.active() == [JOB]
 
@@ -187,11 +195,12 @@ def test_a_file_is_copied_aside_before_its_upgrade(
     assert not list(tmp_path.glob("*before*")), "a new store has nothing to copy"
     _set_back(sqlite_url)
     Store.open(sqlite_url).close()
-    copy = tmp_path / "treadle.db.before-0900"
+    copy = tmp_path / f"treadle.db.before-{FOLLOWING}"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     connection = sqlite3.connect(copy)
-    found = connection.execute(f"SELECT version_num FROM {REVISION_TABLE}").fetchall()
-    assert found == [(REVISION,)]
+    assert connection.execute(f"SELECT version_num FROM {REVISION_TABLE}").fetchall() == [
+        (REVISION,)
+    ]
     assert connection.execute("SELECT id FROM jobs").fetchall() == [("a",)]
     connection.close()
     assert not list(tmp_path.glob("*unfinished*"))

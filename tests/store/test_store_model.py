@@ -55,6 +55,7 @@ attempts = st.builds(
     busy=st.none() | st.floats(0, 1),
     failed=st.booleans(),
     body=bodies,
+    nonce=words,
 )
 lines = st.builds(JournalRow, moments, moments, words, few, bodies, st.just(0))
 tokens = st.builds(

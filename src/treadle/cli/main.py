@@ -28,6 +28,8 @@ LIVE: dict[str, tuple[str, str]] = {
         "treadle.cli.live.submit:submit",
         "Submit a job: a command, a script or a YAML file.",
     ),
+    "run": ("treadle.cli.live.run:run", "Submit a job, print its output, exit as it does."),
+    "shell": ("treadle.cli.live.shell:shell", "Open a shell on devices of your own."),
     "ps": ("treadle.cli.live.ps:ps", "List jobs."),
     "why": ("treadle.cli.live.why:why", "Show why a job is waiting."),
     "logs": ("treadle.cli.live.logs:logs", "Print or follow a job's output."),
@@ -39,18 +41,24 @@ LIVE: dict[str, tuple[str, str]] = {
     "priority": ("treadle.cli.live.orders:priority", "Change the priority of jobs."),
     "prune": ("treadle.cli.live.prune:prune", "Remove logs of ended jobs to make room."),
     "delete": ("treadle.cli.live.delete:delete", "Delete records and logs of ended jobs."),
+    "update": (
+        "treadle.cli.live.orders:update",
+        "Change name, time limit, devices ... of jobs.",
+    ),
     "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
     "nodes": ("treadle.cli.live.nodes:nodes", "Show devices and the jobs on them."),
     "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),
     "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
+    "context": ("treadle.cli.live.context:context", "Name servers and choose one."),
     "token": ("treadle.cli.live.token:token", "List, make and revoke API tokens."),
     "login": ("treadle.cli.live.login:login", "Log in to a server on another machine."),
     "logout": ("treadle.cli.live.login:logout", "Forget a server that you logged in to."),
     "up": ("treadle.cli.live.up:up", "Start the daemon on this machine."),
     "down": ("treadle.cli.live.down:down", "Stop the daemon; jobs keep running."),
     "status": ("treadle.cli.live.status:status", "Show daemon status."),
+    "doctor": ("treadle.cli.live.doctor:doctor", "Check state folder, store and their bond."),
     "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
     "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
     "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),
@@ -127,8 +135,16 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="treadle", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.option(
+    "--context",
+    "context_name",
+    metavar="NAME",
+    help="Server to talk to (treadle context list); also TREADLE_CONTEXT.",
+)
+def cli(context_name: str | None) -> None:
     """Treadle schedules deep-learning training by how fast each job would run."""
+    if context_name is not None:
+        os.environ["TREADLE_CONTEXT"] = context_name
 
 
 def main() -> None:
@@ -190,9 +206,13 @@ def run(words: list[str], session: object = None) -> int:
 def _check_words(words: list[str]) -> None:
     """Refuse words that are not text in commands that send them; file names may be any bytes."""
     try:
-        "".join(words if words and words[0] in LIVE else []).encode()
+        "".join(words if _is_live(words) else []).encode()
     except UnicodeEncodeError:
         raise InvalidInputError("an argument is not UTF-8 text") from None
+
+
+def _is_live(words: list[str]) -> bool:
+    return any(word in LIVE for word in words[:3] if not word.startswith("-"))
 
 
 def _safe(sentence: str) -> str:

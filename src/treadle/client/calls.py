@@ -120,7 +120,7 @@ def release(identity: str) -> Call[tuple[JobView, ...]]:
 
 
 def change(identity: str, change: JobChange) -> Call[JobView]:
-    """Change a job's priority, time limit or name."""
+    """Change a job's priority, time limit or name; of a waiting one also devices and tenant."""
     return _call("PATCH", _job(identity), JobView, body=sparse(change))
 
 

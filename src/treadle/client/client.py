@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.client import calls
 from treadle.client.calls import Call
-from treadle.client.errors import LostError, UnreachableError
+from treadle.client.errors import LostError, NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
     RETRY_S,
@@ -33,11 +33,11 @@ from treadle.client.exchange import (
 )
 from treadle.client.methods import Methods
 from treadle.client.resuming import Resuming
-from treadle.client.wait_polling import ONE_BY_ONE_MAX, looks, sleep
+from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
-from treadle.wire.problems import BusyError, TooManyError
+from treadle.wire.problems import BusyError, TooManyError, UnavailableError
 
 if TYPE_CHECKING:
     import httpx2
@@ -160,17 +160,24 @@ class Client(Methods):
     def wait(
         self, identities: Iterable[str], timeout_s: float | None = None
     ) -> tuple[JobDetail, ...]:
-        """Wait until all these jobs have ended; TimeoutError if that takes too long."""
+        """Wait until all these jobs have ended; TimeoutError if that takes too long.
+
+        A server that restarts meanwhile is waited for, up to an hour.
+        """
         wanted = tuple(identities)
         ended: dict[str, JobDetail] = {}
         left = set(wanted)
-        pace = looks(timeout_s, left)
+        pace, absence = looks(timeout_s, left), Absence()
         while True:
-            for identity in self._maybe_ended(left):
-                detail = self.job(identity)
-                if detail.job.state.ended:
-                    ended[identity] = detail
-                    left.discard(identity)
+            try:
+                for identity in self._maybe_ended(left):
+                    detail = self.job(identity)
+                    if detail.job.state.ended:
+                        ended[identity] = detail
+                        left.discard(identity)
+                absence.answered()
+            except (UnreachableError, NoAnswerError, UnavailableError) as error:
+                absence.lasts(error)
             if not left:
                 return tuple(ended[identity] for identity in wanted)
             sleep(next(pace))

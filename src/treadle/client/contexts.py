@@ -1,74 +1,139 @@
-"""Servers that this user has logged in to: address, token and the pinned key of each.
+"""Named servers of a user: `contexts.json` in the configuration folder, readable by them alone.
 
-They are kept in contexts.json in the configuration folder, readable by the user alone.
+    {"current": "lab", "contexts": {"lab": {"url": "https://lab:8443", "token": "...",
+                                            "fingerprint": "sha256:..."}}}
+
+A token belongs to its context and is sent to no other server. `treadle login` writes here too.
 """
 
+import json
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
 from treadle.core.errors import InvalidInputError
-from treadle.files import replace
+from treadle.core.wording import did_you_mean
+from treadle.files import replace as replace_file
 
-FILE_BYTES_MAX = 1 << 20
+FILE = "contexts.json"
+BYTES_MAX = 1 << 20
+CONTEXTS_MAX = 1000
+VARIABLE = "TREADLE_CONTEXT"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
 
-class ServerContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One server."""
-
+@dataclass(frozen=True, slots=True)
+class ServerContext:
     url: str
     token: str = ""
-    fingerprint: str = ""  # of its key; empty: its certificate is checked as usual
+    fingerprint: str = ""  # of the server's key; empty: its certificate is checked as usual
 
 
-class Contexts(msgspec.Struct, frozen=True):
-    """All of them, by name."""
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What the file holds."""
 
-    current: str = ""  # empty: the socket of this machine
-    contexts: dict[str, ServerContext] = {}
+    current: str = ""  # empty: this machine
+    known: Mapping[str, ServerContext] = field(default_factory=dict)
 
-    def here(self) -> ServerContext | None:
-        """The one that commands use."""
-        return self.contexts.get(self.current)
+    def named(self, name: str) -> ServerContext:
+        """Raises if there is none of that name."""
+        if name not in self.known:
+            hint = did_you_mean(name, self.known)
+            raise InvalidInputError(
+                f"there is no context {name!r}{hint}"
+                if hint
+                else f"there is no context {name!r}; treadle context add {name} URL makes one"
+            )
+        return self.known[name]
 
     def of_url(self, url: str) -> ServerContext | None:
-        return next((each for each in self.contexts.values() if each.url == url), None)
+        return next((each for each in self.known.values() if each.url == url), None)
+
+    def adding(self, name: str, context: ServerContext) -> "Contexts":
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"a context's name is up to 64 letters, digits and _.@-, not {name!r}"
+            )
+        if len(self.known) >= CONTEXTS_MAX and name not in self.known:
+            raise InvalidInputError(f"there are {CONTEXTS_MAX} contexts already; remove some")
+        return replace(self, known={**self.known, name: context})
+
+    def removing(self, name: str) -> "Contexts":
+        self.named(name)
+        left = {other: context for other, context in self.known.items() if other != name}
+        return Contexts("" if self.current == name else self.current, left)
+
+    def using(self, name: str) -> "Contexts":
+        """The context to use from now on; empty for this machine."""
+        if name:
+            self.named(name)
+        return replace(self, current=name)
 
 
-def contexts_path(env: Mapping[str, str] = os.environ) -> Path:
+def contexts_file(env: Mapping[str, str] = os.environ) -> Path:
     home = env.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "treadle" / "contexts.json"
+    return (Path(home) if home else Path.home() / ".config") / "treadle" / FILE
 
 
 def read_contexts(env: Mapping[str, str] = os.environ) -> Contexts:
-    """The contexts; none if there is no file. A file that others can read is refused."""
-    path = contexts_path(env)
+    """What is saved; nothing if there is no file. A file that others can read is refused."""
+    path = contexts_file(env)
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                raise InvalidInputError(
-                    f"{path} has tokens in it and can be read by others; it must be yours, with "
-                    "mode 600"
-                )
-            return msgspec.json.decode(file.read(FILE_BYTES_MAX), type=Contexts)
+            content = file.read(BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise InvalidInputError(
-            f"{path} cannot be read ({error}); remove it and log in again"
-        ) from None
+            f"{path} has tokens in it and can be read by others; it must be yours, with mode 600"
+        )
+    try:
+        saved = json.loads(content)
+        known = {
+            str(name): ServerContext(
+                str(each["url"]), str(each.get("token", "")), str(each.get("fingerprint", ""))
+            )
+            for name, each in saved["contexts"].items()
+        }
+        current = str(saved.get("current") or "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InvalidInputError(f"{path} is damaged; correct it or remove it") from None
+    return Contexts(current if current in known else "", known)
 
 
 def write_contexts(contexts: Contexts, env: Mapping[str, str] = os.environ) -> None:
-    path = contexts_path(env)
+    path = contexts_file(env)
+    saved = {
+        "current": contexts.current,
+        "contexts": {
+            name: {key: value for key, value in asdict(context).items() if value}
+            for name, context in contexts.known.items()
+        },
+    }
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = msgspec.json.format(msgspec.json.encode(contexts), indent=1)
-        replace(path, content + b"\n", mode=0o600, sync=True)
+        replace_file(path, (json.dumps(saved, indent=1) + "\n").encode(), mode=0o600, sync=True)
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def chosen(env: Mapping[str, str] = os.environ) -> tuple[str, ServerContext] | None:
+    """The context in use: TREADLE_CONTEXT, else the current one; None for this machine.
+
+    TREADLE_URL and TREADLE_SOCKET name a server themselves, and come first.
+    """
+    name = env.get(VARIABLE, "")
+    if not name and (env.get("TREADLE_URL") or env.get("TREADLE_SOCKET")):
+        return None
+    found = read_contexts(env)
+    name = name or found.current
+    return (name, found.named(name)) if name and name != LOCAL else None
+
+
+LOCAL = "local"  # the name of this machine, which needs no entry

@@ -1,156 +1,95 @@
-"""The git state of a folder at submission: commit, branch and uncommitted changes.
+"""The state of the code at submission: commit, branch, changes, and the files of the command.
 
-git runs nothing that a repository could name: no hooks, no pager, no external diff, no text
-conversion, no file-system monitor, no filter, no fetch of missing objects. The changes are found
-without the repository's configuration at all: git is given another, empty git folder, with the
-objects and the index of the repository. A folder outside git, a git that is not installed or one
-that takes too long gives no answer, and the job is submitted without.
+git is asked as `treadle/repository.py` says: it runs nothing that a repository could name.
 """
 
-import contextlib
+import hashlib
 import os
-import signal
-import subprocess
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+import shlex
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from treadle.repository import DIFF_BYTES_MAX, TIME_LIMIT_S
+from treadle.repository import git_state as state_of
 from treadle.wire.jobs import Code
 
-DIFF_BYTES_MAX = 1 << 20
-TIME_LIMIT_S = 5.0
-_QUIET = (
-    *("-c", "core.fsmonitor="),
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.pager=cat"),
-    *("-c", "color.ui=false"),
-    *("-c", "diff.external="),
-)
-_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty")
-# Settings that say how files are compared and name no program; the rest is left out.
-_HARMLESS = r"^(core\.(filemode|symlinks|ignorecase|autocrlf|eol)|extensions\.objectformat)$"
-
-
-class _Answer(NamedTuple):
-    text: str
-    cut: bool
-
-
-class _Limits(NamedTuple):
-    bytes_max: int
-    time_s: float
+FILES_MAX = 16
+FILE_BYTES_MAX = 4 << 20  # what is larger is data, or a program of the system
+_SHELLS = ("bash", "sh", "zsh", "dash")
 
 
 def git_state(
     folder: str | Path, *, diff_bytes_max: int = DIFF_BYTES_MAX, time_limit_s: float = TIME_LIMIT_S
 ) -> Code | None:
     """The state of the repository that holds the folder; None outside git."""
-    limits = _Limits(diff_bytes_max, time_limit_s)
-    commit = _git(folder, ("rev-parse", "--verify", "--quiet", "HEAD"), limits)
-    if commit is None or not commit.text.strip():
+    found = state_of(folder, diff_bytes_max=diff_bytes_max, time_limit_s=time_limit_s)
+    if found is None:
         return None
-    branch = _git(folder, ("symbolic-ref", "--short", "--quiet", "HEAD"), limits)
-    try:
-        diff = _diff(folder, commit.text.strip(), limits)
-    except OSError:  # There is no room for an empty git folder.
-        diff = None
     return Code(
-        commit=commit.text.strip(),
-        branch=branch.text.strip() if branch else "",
-        dirty=bool(diff and diff.text),
-        diff=diff.text if diff else "",
-        cut=diff.cut if diff else False,
+        commit=found.commit,
+        branch=found.branch,
+        dirty=bool(found.diff),
+        diff=found.diff,
+        cut=found.cut,
     )
 
 
-def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
-    """The changes to tracked files since the commit."""
-    paths = ("--show-toplevel", "--git-dir", "--git-path", "index", "--git-path", "objects")
-    found = _git(folder, ("rev-parse", "--path-format=absolute", *paths), limits)
-    lines = found.text.splitlines() if found else []
-    if len(lines) != 4:  # A bare repository, or a path with a line break.
+def code_state(folder: str | Path, command: Sequence[str], *, git: bool = True) -> Code | None:
+    """The state of the code that a command runs; None if there is nothing to record."""
+    code = (git_state(folder) if git else None) or Code()
+    files = script_files(folder, command)
+    if not code.commit and not files:
         return None
-    top, git_dir, index, objects = lines
-    settings = _git(folder, ("config", "--get-regexp", _HARMLESS), limits)
-    with _empty_git_dir(Path(git_dir), settings.text if settings else "") as empty:
-        instead = {
-            "GIT_DIR": str(empty),
-            "GIT_WORK_TREE": top,
-            "GIT_INDEX_FILE": index,
-            "GIT_OBJECT_DIRECTORY": objects,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-        }
-        return _git(top, (*_DIFF, commit, "--"), limits, env=instead)
+    return Code(
+        commit=code.commit,
+        branch=code.branch,
+        dirty=code.dirty,
+        diff=code.diff,
+        cut=code.cut,
+        files=files,
+    )
 
 
-@contextlib.contextmanager
-def _empty_git_dir(git_dir: Path, settings: str) -> Iterator[Path]:
-    """A git folder that holds nothing but harmless settings."""
-    with tempfile.TemporaryDirectory(prefix="treadle-git-") as name:
-        empty = Path(name)
-        (empty / "refs").mkdir()
-        (empty / "HEAD").write_text("ref: refs/heads/none\n")
-        sections = ["[core]\n\trepositoryformatversion = 1\n"]
-        for line in settings.splitlines():
-            key, _, value = line.partition(" ")
-            section, _, setting = key.partition(".")
-            if value.isalnum():
-                sections.append(f"[{section}]\n\t{setting} = {value}\n")
-        (empty / "config").write_text("".join(sections))
-        # An index may be split; its other part lies in the git folder.
-        for part in git_dir.glob("sharedindex.*"):
-            (empty / part.name).symlink_to(part)
-        yield empty
+def script_files(folder: str | Path, command: Sequence[str]) -> dict[str, str]:
+    """SHA-256 of the files that a command names, by their absolute paths: scripts and settings."""
+    found: dict[str, str] = {}
+    for word in _words(command):
+        path = os.path.abspath(os.path.join(folder, word))  # noqa: PTH100, PTH118  (`..` is resolved)
+        if len(found) < FILES_MAX and path not in found and (digest := _digest(path)):
+            found[path] = digest
+    return found
 
 
-def _git(
-    folder: str | Path,
-    words: tuple[str, ...],
-    limits: _Limits,
-    *,
-    env: Mapping[str, str] | None = None,
-) -> _Answer | None:
-    """What git prints, at most so much of it; None if it fails, is missing or takes too long."""
-    # GIT_DIR and its like would speak of another repository than the folder's.
-    around = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    around |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    around |= env or {}
+def _words(command: Sequence[str]) -> Iterator[str]:
+    """Words that may name a file: arguments, values of options, and words of a shell's line."""
+    words = list(command)
+    if len(words) >= 3 and Path(words[0]).name in _SHELLS and words[1].startswith("-"):
+        try:
+            words[2:3] = shlex.split(words[2])
+        except ValueError:
+            del words[2]
+    for place, word in enumerate(words):
+        if place == 0 and "/" not in word:
+            continue  # found by PATH
+        name = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+        if name and not name.startswith("-") and "\0" not in name and "\n" not in name:
+            yield name
+
+
+def _digest(path: str) -> str:
+    """Empty if it is no file to compare later."""
     try:
-        process = subprocess.Popen(
-            ["git", "-C", str(folder), *_QUIET, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=around,
-            start_new_session=True,
-        )
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError):
-        return None
-    late = threading.Event()
-
-    def stop() -> None:
-        late.set()
-        _kill(process)
-
-    timer = threading.Timer(limits.time_s, stop)
-    timer.start()
-    with process, contextlib.ExitStack() as left:
-        left.callback(timer.cancel)
-        assert process.stdout is not None
-        content = process.stdout.read(limits.bytes_max + 1)
-        cut = len(content) > limits.bytes_max
-        if cut:
-            _kill(process)
-        code = process.wait()
-    if late.is_set() or (code != 0 and not cut):
-        return None
-    return _Answer(content[: limits.bytes_max].decode(errors="replace"), cut)
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End git and whatever it started, which would keep the pipe open."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        return ""
+    try:
+        known = os.fstat(descriptor)
+        if not stat.S_ISREG(known.st_mode) or known.st_size > FILE_BYTES_MAX:
+            return ""  # a folder, a device, or data
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return hashlib.sha256(file.read(FILE_BYTES_MAX + 1)).hexdigest()
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)

@@ -49,7 +49,7 @@ class JobFields(TypedDict, total=False):
     cpus: float | str | None
     grace: Seconds
     stop_signal: str
-    retries: int
+    retries: int | None
     after: str | Sequence[str]
     after_any: str | Sequence[str]
     array: str
@@ -157,6 +157,10 @@ def _cpus(value: object, what: str) -> float | None:
     return None if value is None else values.cpus(str(value), what)
 
 
+def _retries(value: object, what: str) -> int | None:
+    return None if value is None else values.count(str(value), what, most=RETRIES_MAX)
+
+
 def _array(value: object, what: str) -> str:
     return array_text(str(value), what) if value else ""
 
@@ -174,7 +178,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "cpus": ("cpus", _cpus),
     "grace": ("grace_s", _seconds),
     "stop_signal": ("stop_signal", lambda value, what: values.stop_signal(str(value), what)),
-    "retries": ("retries", lambda value, what: values.count(str(value), what, most=RETRIES_MAX)),
+    "retries": ("retries", _retries),
     "after": ("after", _jobs),
     "after_any": ("after_any", _jobs),
     "array": ("array", _array),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from treadle.client import wait_polling as pace
 
-# A stream that stays broken for about this long is given up.
-PATIENCE_S = 30.0
+# A stream that stays broken for about this long is given up: a daemon may take a while to restart.
+PATIENCE_S = 3600.0
 DELAY_S_FIRST = 0.1
 DELAY_S_MAX = 2.0
 

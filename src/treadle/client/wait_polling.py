@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 ONE_BY_ONE_MAX = 30
 LOOK_S_FIRST = 0.05
 LOOK_S_MAX = 1.0
+ABSENCE_S_MAX = 3600.0
 
 
 def looks(
@@ -23,6 +24,25 @@ def looks(
         else:
             yield delay_s
         delay_s = min(1.5 * delay_s, LOOK_S_MAX)
+
+
+class Absence:
+    """How long the server has not answered; a wait outlives its restarts."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since: float | None = None
+        self._met = False
+
+    def answered(self) -> None:
+        self._since, self._met = None, True
+
+    def lasts(self, error: Exception) -> None:
+        """Raise the error if it has lasted too long, or there never was an answer."""
+        at = self._now()
+        self._since = at if self._since is None else self._since
+        if not self._met or at - self._since > ABSENCE_S_MAX:
+            raise error
 
 
 def now() -> float:

@@ -117,6 +117,7 @@ class AttemptEnded:
     verdict: Verdict | None = None  # why it failed
     progress: LastProgress | None = None
     busy: float | None = None  # mean share of time in which its devices worked
+    changed: tuple[str, ...] = ()  # what of its code was not as submitted
 
     @property
     def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":

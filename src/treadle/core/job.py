@@ -69,6 +69,7 @@ class JobSpec:
     priority: int = 0
     deadline_at: float | None = None
     retries: int = 0
+    retry_unknown: bool | None = None  # a failure without a known reason; None: as the rule has it
     estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
     trial: bool = False  # it may also be tried on one device, whatever its sizes

@@ -8,10 +8,16 @@ from treadle.core.job import JobId
 
 
 class AttemptId(NamedTuple):
-    """One attempt at a job; each order that launches processes begins another."""
+    """One attempt at a job; each order that launches processes begins another.
+
+    Job numbers begin again in a new store, and a restored backup gives attempt numbers a second
+    time. The nonce is never given twice: an attempt with another nonce is another attempt, and
+    nothing that it left behind may be believed.
+    """
 
     job: JobId
     number: int  # from 1
+    nonce: str = ""  # empty only for attempts that were ordered before there were nonces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +26,8 @@ class Launch:
 
     job: JobId
     attempt: int  # number of the attempt, from 1
+    nonce: str = ""  # of the attempt; see AttemptId
+    submission: str = ""  # nonce of the job's submission: checkpoints of others are not its own
     command: tuple[str, ...]
     workdir: str
     ranks: int  # processes; each sees all devices of the job, as under torchrun
@@ -42,4 +50,4 @@ class Launch:
 
     @property
     def id(self) -> AttemptId:
-        return AttemptId(self.job, self.attempt)
+        return AttemptId(self.job, self.attempt, self.nonce)

@@ -124,7 +124,8 @@ class Engine(Protocol):
     ) -> None:
         """Begin: take charge of what runs, tell what ended, carry out what is owed.
 
-        jobs: as the controller knows them. attempts: those whose end it has not seen.
+        jobs: as the controller knows them. attempts: those whose end it has not seen. What runs
+        or ended with another nonce is not one of them, and is stopped, not taken over.
         closed: devices that the controller knows to be closed. Those avoided or quarantined stay so
         until ordered otherwise; the engine opens the others once it sees that it can.
         """
@@ -156,8 +157,12 @@ class Engine(Protocol):
         """What was measured last of each attempt that runs."""
         ...
 
-    def checkpoints(self, job: JobId) -> str:
-        """Where the job keeps its checkpoints, as a path on the nodes that run it."""
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        """Where the job keeps its checkpoints, as a path on the nodes that run it.
+
+        submission: the nonce of its submission; a job of another store with the same id has another
+        folder.
+        """
         ...
 
     async def tidy(self, job: JobId) -> Leftovers:

@@ -20,6 +20,7 @@ Cause = Literal[
     "fair share",
     "order",
     "rank",
+    "settling",
     "held",
     "starting",
     "running",

@@ -92,7 +92,12 @@ class MemoryEngine:
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
     ) -> None:
         self._restore(closed)
-        known = [attempt for job in jobs if (attempt := self._of_hold(job)) is not None]
+        own = {
+            identity.job: identity
+            for identity in sorted(attempts)
+            if identity in self.world.attempts
+        }
+        known = [attempt for job in jobs if (attempt := self._of_hold(job, own)) is not None]
         for attempt in self.world.running():
             if attempt not in known:
                 self._finish(attempt, How.REPLACED, tell=False)
@@ -102,7 +107,7 @@ class MemoryEngine:
                 self._tell(replace(over.ended, how=How.REPLACED))
         for job in jobs:
             if job.allocation is not None or job.phase in (Phase.STOPPING, Phase.CANCELLING):
-                self._adopt(job, self._of_hold(job))
+                self._adopt(job, self._of_hold(job, own))
         self._go_on()
 
     async def carry_out(self, actions: Sequence[Action]) -> None:
@@ -143,8 +148,8 @@ class MemoryEngine:
         running = [attempt for attempt in self.world.running() if attempt.started]
         return [Measurement(each.launch.id, busy.get(each.launch.job)) for each in running]
 
-    def checkpoints(self, job: JobId) -> str:
-        return str(self._root / "checkpoints" / job)
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return str(self._root / "checkpoints" / (f"{job}-{submission}" if submission else job))
 
     async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
         return Leftovers()  # Nothing is kept on a disk.
@@ -411,9 +416,12 @@ class MemoryEngine:
             return pending.order.id
         return attempt.action if attempt.stop is None else attempt.stop
 
-    def _of_hold(self, job: Job) -> MemoryAttempt | None:
-        """The newest attempt of a job, if it belongs to the present hold."""
-        newest = self.world.newest(job.id)
+    def _of_hold(self, job: Job, own: Mapping[JobId, AttemptId]) -> MemoryAttempt | None:
+        """The newest attempt of a job, if it belongs to the present hold.
+
+        own: the newest attempt of each job whose end the controller has not seen.
+        """
+        newest = self.world.attempts[own[job.id]] if job.id in own else None
         is_over = job.phase is Phase.WAITING or newest is None or newest.action < job.attempt
         return None if is_over else newest
 

@@ -34,7 +34,10 @@ class Classified:
         where = {"nodes": failure.nodes, "devices": failure.devices}
         self.memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
         decision = self.memory.advise(spec.id, verdict, at=at, user=spec.owner, rule=self._patience)
-        again = decision.retry and failure.number <= spec.retries
+        retry = decision.retry
+        if verdict.kind is Kind.UNKNOWN and verdict.advice.retry and spec.retry_unknown is not None:
+            retry = spec.retry_unknown
+        again = retry and failure.number <= spec.retries
         return Answer(again, decision.wait_s, decision.avoid)
 
 

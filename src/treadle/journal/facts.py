@@ -43,4 +43,22 @@ class DependenciesDropped:
     job: JobId
 
 
-RecordFact = JobAccepted | JobEdited | DependencyBroken | DependenciesDropped
+@dataclass(frozen=True, slots=True)
+class CodeChanged:
+    """An attempt was launched with other code than was submitted."""
+
+    job: JobId
+    attempt: int
+    changes: tuple[str, ...]  # a sentence each
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerBegan:
+    """A controller began. Nonces of attempts are made from its run id, which is random."""
+
+    run: str
+
+
+RecordFact = (
+    ControllerBegan | JobAccepted | JobEdited | DependencyBroken | DependenciesDropped | CodeChanged
+)

@@ -9,6 +9,7 @@ import os
 import pwd
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from treadle.server.limits import door_limits
 from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings
 from treadle.server.threads import SteadyThreads
-from treadle.store.store import Store
+from treadle.store.address import shown
+from treadle.store.bond import bond, default_store, folder_lock
+from treadle.store.deadline import Deadline
+from treadle.store.store import LOCK_WAIT_S, Store
 
 logger = logging.getLogger("treadle")
 
@@ -50,14 +54,31 @@ class DaemonSettings:
     keep_records: str | None = None
 
 
-async def run_daemon(settings: DaemonSettings) -> None:
-    """Serve until asked to stop, by the API or by a signal; jobs keep running."""
+async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None = None) -> None:
+    """Serve until asked to stop, by the API or by a signal; jobs keep running.
+
+    ready: called once it serves.
+    """
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     live_settings, doors = _live_settings(settings), _doors(settings)
-    unix, tcp = door_limits(raise_limit())
-    store = Store.open(settings.store or f"sqlite:///{settings.state / 'treadle.db'}")
+    url = settings.store or default_store(settings.state)
+    # Held until this process ends: two daemons in one folder would stop each other's jobs.
+    lock = folder_lock(settings.state, store=shown(url))
+    lock.take(str(settings.state), Deadline(LOCK_WAIT_S))
     try:
+        await _run(url, live_settings, doors, ready)
+    finally:
+        lock.release()
+
+
+async def _run(
+    url: str, live_settings: LiveSettings, doors: Doors, ready: Callable[[], None] | None
+) -> None:
+    unix, tcp = door_limits(raise_limit())
+    store = Store.open(url)
+    try:
+        bond(store, live_settings.root)
         live = LiveService(store, live_settings)
     except BaseException:
         store.close()
@@ -70,6 +91,8 @@ async def run_daemon(settings: DaemonSettings) -> None:
             live.listening(bound.url, bound.fingerprint)
             await live.begin()
             logger.info("up: %s", live.status())
+            if ready is not None:
+                ready()
             await live.stopped.wait()
     finally:
         await live.close()

@@ -130,7 +130,7 @@ async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
 async def change_job(
     identity: Identity, change: JobChange, service: Served, who: Asking
 ) -> Response:
-    """Change a job's priority, time limit or name."""
+    """Change a job's priority, time limit or name; of a waiting one also devices and tenant."""
     return await answer(service.change(who, identity, change))
 
 

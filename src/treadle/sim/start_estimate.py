@@ -5,9 +5,10 @@ times are the current estimates, multiplied by `stretch` because they are uncert
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from treadle.core.actions import Action, Start
 from treadle.core.events import Event, JobStarted, JobStopped
@@ -18,6 +19,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.sim.engine import Running, SimulatedEngine
 from treadle.sim.run import Simulation
 
+ENDLESS = 1e9  # factor on the remaining time of a job whose length is not known
 OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
 
 
@@ -25,12 +27,19 @@ class LiveStateEngine(SimulatedEngine):
     """A simulated engine that starts with the jobs of a scheduler's state."""
 
     def __init__(
-        self, scheduler: Scheduler, truth: PerformanceModel, *, now: float, stretch: float = 1.0
+        self,
+        scheduler: Scheduler,
+        truth: PerformanceModel,
+        *,
+        now: float,
+        stretch: float = 1.0,
+        endless: Collection[JobId] = (),
     ) -> None:
+        """endless: jobs of unknown length, which are assumed not to end."""
         super().__init__((), truth)
         self._now = now
         for job in scheduler.jobs.values():
-            self._take_over(job, now, stretch)
+            self._take_over(job, now, ENDLESS if job.id in endless else stretch)
         for run in self._runs.values():
             if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)
@@ -59,6 +68,14 @@ class _Found(Exception):  # noqa: N818  # Not an error.
     """The simulation can stop: the job has started, or the step limit is reached."""
 
 
+class Effort(NamedTuple):
+    """How far to look."""
+
+    horizon_s: float
+    steps_max: int
+    give_up: Callable[[], bool] = lambda: False  # asked after every step
+
+
 def starts_in(
     scheduler: Scheduler,
     truth: PerformanceModel,
@@ -66,16 +83,15 @@ def starts_in(
     *,
     now: float,
     stretch: float,
-    horizon_s: float,
-    steps_max: int,
-    give_up: Callable[[], bool] = lambda: False,
+    effort: Effort,
+    endless: Collection[JobId] = (),
 ) -> float | None:
-    """Seconds until the waiting job would start; None if beyond the horizon or the step limit.
+    """Seconds until the waiting job would start; None if that is beyond the effort.
 
-    give_up: asked after every step whether to stop as at the step limit.
+    endless: jobs of which no length is known; they are taken not to end.
     """
     twin = scheduler.fork()
-    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch)
+    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch, endless=endless)
     started_at = inf
     steps = 0
 
@@ -90,9 +106,9 @@ def starts_in(
         if any(isinstance(action, Start) and action.job == job for action in actions):
             started_at = at
             raise _Found
-        if steps >= steps_max or give_up():
+        if steps >= effort.steps_max or effort.give_up():
             raise _Found
 
     with contextlib.suppress(_Found):
-        Simulation(twin, engine, observers=(watch,)).run(until=now + horizon_s)
+        Simulation(twin, engine, observers=(watch,)).run(until=now + effort.horizon_s)
     return started_at - now if started_at < inf else None

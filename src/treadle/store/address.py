@@ -17,9 +17,18 @@ POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 def backend_of(url: str, deadline: Deadline) -> Backend:
     """The database of that URL; a SQLite file is created and locked before the deadline."""
     if url.startswith("sqlite:"):
-        backend = SqliteBackend(_path(url))
+        backend = SqliteBackend(path_of(url))
         backend.take(deadline)
         return backend
+    return _postgresql(postgresql_url(url))
+
+
+def shown(url: str) -> str:
+    """Where a store is, for people, without a password; refuses what `backend_of` refuses."""
+    return str(path_of(url).resolve()) if url.startswith("sqlite:") else _name(postgresql_url(url))
+
+
+def postgresql_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -27,10 +36,15 @@ def backend_of(url: str, deadline: Deadline) -> Backend:
         raise InvalidInputError(f"the store's URL cannot be read; {EXPECTED}") from error
     if parsed.drivername not in POSTGRESQL:
         raise InvalidInputError(f"the store's URL begins with {parsed.drivername}; {EXPECTED}")
-    return _postgresql(parsed)
+    return parsed
 
 
-def _path(url: str) -> Path:
+def _name(url: URL) -> str:
+    bare = url.set(drivername="postgresql", query={})
+    return bare.render_as_string(hide_password=True)
+
+
+def path_of(url: str) -> Path:
     """The path without URL decoding: a percent sign stays a percent sign."""
     name = url.removeprefix("sqlite:///")
     if name in {url, "", ":memory:"} or "\0" in name:
@@ -41,7 +55,7 @@ def _path(url: str) -> Path:
 
 
 def _postgresql(url: URL) -> Backend:
-    name = url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+    name = _name(url)
     try:
         from treadle.store.postgresql import PostgresqlBackend  # noqa: PLC0415  psycopg is an extra.
     except ImportError as error:

@@ -20,6 +20,12 @@ class Backend(Protocol):
     def let_go(self, connection: Connection) -> None:
         """Release the lock at once for the next controller; the connection may be dead."""
 
+    def verify(self, *, written: bool) -> None:
+        """Raise a StoreError if the store's address does not lead to what was opened any more.
+
+        written: a transaction was committed just now.
+        """
+
     def set_aside(self, revision: str) -> None:
         """Keep a copy of the data before it is upgraded to that revision."""
 

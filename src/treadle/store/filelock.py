@@ -1,7 +1,11 @@
 """A lock file that one process holds; the kernel releases it when that process dies.
 
 The file stays when the lock is released: removing it would let two processes lock two files of the
-same name. It contains the holder's process id and host, for the error message of the next process.
+same name. It contains the holder's process id and host, and what it says about itself, for the
+error message of the next process.
+
+It is flock: NFS and other network file systems may not pass it on to other machines. What it guards
+must be on a local disk, or be used from one machine only.
 
 Not the package filelock: it does not record its holder (and older releases emptied the file
 on every try), and where a file system has no flock it falls back to a lock that a crash leaves
@@ -11,21 +15,48 @@ behind. Its acquire and release would replace six of the lines below.
 import fcntl
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from treadle.core.errors import TreadleError
 from treadle.store.deadline import Deadline
 from treadle.store.errors import StoreError
 
-HOLDER_BYTES_MAX = 300
+HOLDER_BYTES_MAX = 1000
+
+
+class Holder(NamedTuple):
+    """Who holds a lock, as it wrote itself; the process is empty if that cannot be read."""
+
+    process: str = ""  # "process 12", or "process 12 on HOST"
+    about: str = ""
+
+
+def in_use(name: str, holder: Holder) -> TreadleError:
+    by = holder.process or "another process"
+    return StoreError(
+        f"the store {name} is in use by {by}; stop it (treadle down) or name another store",
+        retryable=False,
+    )
 
 
 class FileLock:
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        refusal: Callable[[str, Holder], TreadleError] = in_use,
+        *,
+        about: str = "",
+    ) -> None:
+        """refusal: the error if another process holds it. about: what others are told of us."""
         self._path = path
+        self._refusal = refusal
+        self._about = about
         self._descriptor = -1
 
     def take(self, name: str, deadline: Deadline) -> None:
-        """Lock, or raise a StoreError that names the process which holds the store."""
+        """Lock, or raise an error that names the process which holds it."""
         # Python's descriptors are closed on exec, so jobs do not inherit the lock.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         try:
@@ -37,7 +68,8 @@ class FileLock:
         try:
             self._lock(descriptor, name, deadline)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            text = f"{os.getpid()} {socket.gethostname()} {self._about}".rstrip()
+            os.pwrite(descriptor, f"{text}\n".encode(), 0)
         except OSError as error:
             os.close(descriptor)
             raise StoreError(
@@ -59,22 +91,31 @@ class FileLock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if not deadline.pause():
-                    raise in_use(name, _holder(descriptor)) from error
+                    raise self._refusal(name, _holder(descriptor)) from error
             else:
                 return
 
 
-def in_use(name: str, holder: str) -> StoreError:
-    by = holder or "another process"
-    return StoreError(
-        f"the store {name} is in use by {by}; stop it (treadle down) or name another store",
-        retryable=False,
-    )
+def holder_of(path: Path) -> Holder | None:
+    """Who holds the lock now; None if it is free. Raises OSError if that cannot be seen."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
 
 
-def _holder(descriptor: int) -> str:
-    words = os.pread(descriptor, HOLDER_BYTES_MAX, 0).decode(errors="replace").split()
-    if len(words) != 2 or not words[0].isascii() or not words[0].isdigit():
-        return ""
-    here = words[1] == socket.gethostname()
-    return f"process {words[0]}" if here else f"process {words[0]} on {words[1]}"
+def _holder(descriptor: int) -> Holder:
+    text = os.pread(descriptor, HOLDER_BYTES_MAX, 0).decode(errors="replace").strip()
+    process, _, rest = text.partition(" ")
+    host, _, about = rest.partition(" ")
+    if not host or not process.isascii() or not process.isdigit():
+        return Holder()
+    here = host == socket.gethostname()
+    return Holder(f"process {process}" if here else f"process {process} on {host}", about)

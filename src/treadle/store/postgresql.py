@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from treadle.store.deadline import Deadline
-from treadle.store.filelock import in_use
+from treadle.store.filelock import Holder, in_use
 
 READERS_MAX = 8
 CONNECT_WAIT_S = 5
@@ -75,12 +75,16 @@ class PostgresqlBackend:
                 if holder is not None and holder.name == self._ours:
                     connection.execute(_END_SESSION, {"pid": holder.pid})
             if not deadline.pause():
-                raise in_use(self.name, _holder(holder.name or "" if holder is not None else ""))
+                name = holder.name or "" if holder is not None else ""
+                raise in_use(self.name, Holder(_holder(name)))
 
     def let_go(self, connection: Connection) -> None:
         """Unlock now: the server notices a closed connection only a moment later."""
         with suppress(DBAPIError), connection.begin():
             connection.execute(_UNLOCK)
+
+    def verify(self, *, written: bool) -> None:
+        """Nothing: a session stays with its database, and a new one looks at the store's id."""
 
     def set_aside(self, revision: str) -> None:
         """Nothing: backups of a server's database are its administrator's task."""

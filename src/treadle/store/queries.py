@@ -65,6 +65,11 @@ def attempts(identity: str) -> Executable:
     return select(*_attempts).where(table.c.job == identity).order_by(table.c.number)
 
 
+def attempt(identity: str, number: int) -> Executable:
+    table = schema.attempts
+    return select(*_attempts).where(table.c.job == identity, table.c.number == in_range(number))
+
+
 def open_attempts() -> Executable:
     table = schema.attempts
     order = (table.c.action, table.c.job, table.c.number)

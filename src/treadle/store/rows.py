@@ -53,6 +53,7 @@ class AttemptRow(NamedTuple):
     busy: float | None  # mean utilization of its devices, 0 to 1; None if not measured
     failed: bool
     body: bytes  # exit status, verdict, ...
+    nonce: str = ""  # what its folder and its processes carry; empty before revision 0003
 
 
 class OutputRow(NamedTuple):

@@ -171,6 +171,7 @@ attempts = Table(
     Column("busy", Double),
     Column("failed", Boolean, nullable=False),
     Column("body", BodyText, nullable=False),
+    Column("nonce", _words(), nullable=False, server_default=""),
     # The length of `devices`, for sums of device time.
     Column("device_count", BigInteger, nullable=False),
     Index("attempts_by_end", "ended_at"),

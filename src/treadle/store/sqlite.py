@@ -46,11 +46,14 @@ class SqliteBackend:
         self._path = path.resolve()
         self.name = str(self._path)
         self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
+        self._opened: tuple[int, int] | None = None  # the file that we opened
+        self._log: tuple[int, int] | None = None  # its write-ahead log, once we have written to it
         self.writing = self._engine(wait_ms=WRITE_WAIT_MS)
         self.reading = self._engine(wait_ms=READ_WAIT_MS, reads=True)
 
-    def hold(self, connection: Connection, deadline: Deadline) -> None:
-        """Nothing: the file lock was taken before the first connection and cannot be lost."""
+    def hold(self, connection: Connection, deadline: Deadline) -> None:  # noqa: ARG002
+        """The file lock was taken before the first connection. A fresh connection has a new log."""
+        self._log = None
 
     def let_go(self, connection: Connection) -> None:
         """Nothing: `release` gives the file lock back."""
@@ -64,9 +67,30 @@ class SqliteBackend:
         self._lock.take(self.name, deadline)
         try:
             self._make()
+            self._opened = _mark(self._path)
         except BaseException:
             self._lock.release()
             raise
+
+    def verify(self, *, written: bool) -> None:
+        """Notice that the file was removed or replaced: SQLite would write to the old one for ever.
+
+        The same of its log, without which the newest transactions are lost.
+        """
+        log = self._path.with_name(f"{self._path.name}-wal")
+        gone = self._path if _mark(self._path) != self._opened else None
+        if gone is None and self._log is not None and _mark(log) != self._log:
+            gone = log
+        if gone is not None:
+            raise StoreError(
+                f"{gone} was removed or replaced while Treadle uses it, so nothing more is "
+                "written; put the same file back, or run treadle down and start again with what is "
+                "there",
+                retryable=True,
+                fate_unknown=written,
+            )
+        if written and self._log is None:
+            self._log = _mark(log)
 
     def set_aside(self, revision: str) -> None:
         """Copy the file and its log to `<name>.before-<revision>`, completely or not at all."""
@@ -130,6 +154,8 @@ class SqliteBackend:
                 timeout=wait_ms / 1000,
             )
             try:
+                if self._opened is not None and _mark(self._path) != self._opened:
+                    self.verify(written=False)
                 _set_up(connection, reads=reads)
             except BaseException:
                 connection.close()
@@ -169,6 +195,15 @@ def _set_up(connection: sqlite3.Connection, *, reads: bool) -> None:
     connection.execute("PRAGMA secure_delete = FAST")
     if reads:
         connection.execute("PRAGMA query_only = ON")
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _leave_begin_to_us(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:  # noqa: ARG001

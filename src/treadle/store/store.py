@@ -14,7 +14,7 @@ from sqlalchemy import Executable, bindparam, delete, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnectionError
 
-from treadle.store import queries, schema
+from treadle.store import identity, queries, schema
 from treadle.store.address import backend_of
 from treadle.store.backend import Backend
 from treadle.store.check import findable
@@ -102,6 +102,11 @@ class Store:
         return self._backend.kind
 
     @property
+    def identity(self) -> str:
+        """The store's own id, made with it. A copy or a restored backup has the same."""
+        return self._writer.identity
+
+    @property
     def name(self) -> str:
         """For messages, without a password."""
         return self._backend.name
@@ -179,6 +184,10 @@ class Store:
 
     def attempts(self, job: str) -> list[AttemptRow]:
         return [AttemptRow._make(row) for row in self._rows(queries.attempts(job), job)]
+
+    def attempt(self, job: str, number: int) -> AttemptRow | None:
+        rows = self._rows(queries.attempt(job, number), job)
+        return AttemptRow._make(rows[0]) if rows else None
 
     def open_attempts(self) -> list[AttemptRow]:
         """Attempts that have not ended, in the order of the actions that started them."""
@@ -334,7 +343,10 @@ class Store:
     # -- settings, profiles, keys and tokens
 
     def settings(self) -> dict[str, str]:
-        return {row[0]: row[1] for row in self._rows(select(schema.settings))}
+        """How the controller runs; who the store is has keys of its own."""
+        table = schema.settings
+        query = select(table).where(table.c.key.not_like(f"{identity.PREFIX}%"))
+        return {row[0]: row[1] for row in self._rows(query)}
 
     def setting(self, key: str) -> str | None:
         query = select(schema.settings.c.value).where(schema.settings.c.key == key)

@@ -15,7 +15,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from treadle.store import schema
+from treadle.store import identity, schema
 from treadle.store.backend import Backend
 from treadle.store.check import check
 from treadle.store.deadline import Deadline
@@ -47,6 +47,7 @@ class Writer:
         self._lock = Lock()
         self._connection: Connection | None = None
         self._holder = uuid4().hex
+        self.identity = ""  # of the store: made once, random
         self._sequence = 0  # number of our last committed transaction
         self._tried = 0  # the highest number given to a transaction so far
         self._line = 0
@@ -120,6 +121,7 @@ class Writer:
 
     def _try(self, connection: Connection, pending: _Pending, groups: tuple[Group, ...]) -> None:
         self._hook("begin")
+        self._backend.verify(written=False)
         with connection.begin():
             if self._claim(connection, pending):
                 # We hold the row, so an earlier try was not written and will not be.
@@ -130,6 +132,8 @@ class Writer:
                     self._hook(group.name)
                 self._hook("commit")
                 pending.committing = True
+        # What was written to a file that has lost its name is lost, and must not be confirmed.
+        self._backend.verify(written=True)
         self._settled(pending)
         self._hook("committed")
 
@@ -200,6 +204,7 @@ class Writer:
     def _take_over(self, connection: Connection) -> None:
         with connection.begin():
             migrate(connection, self._backend.name, set_aside=self._backend.set_aside)
+            self.identity = identity.found(connection) or identity.make(connection)
             given = connection.execute(select(schema.writer.c.line)).scalar() or 0
             found = connection.execute(select(func.max(schema.journal.c.id))).scalar() or 0
             self._line = max(given, found)
@@ -211,6 +216,8 @@ class Writer:
             connection = self._backend.writing.connect()
             try:
                 self._backend.hold(connection, deadline)
+                if self.identity:
+                    identity.check(connection, self.identity, self._backend.name)
             except BaseException:
                 connection.close()
                 raise

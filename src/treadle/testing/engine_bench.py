@@ -43,6 +43,7 @@ class Recorder:
     facts: list[Event] = field(default_factory=list)
     attempts: dict[tuple[JobId, int], int] = field(default_factory=dict)  # by (job, order)
     time_limit_s: float | None = None  # of every job
+    nonce: str = ""  # of every attempt that is launched from now on
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:  # noqa: ARG002
@@ -50,6 +51,8 @@ class Recorder:
         return Launch(
             job=job,
             attempt=self.attempts.setdefault((job, action), earlier + 1),
+            nonce=self.nonce,
+            submission=self.nonce,
             command=self.commands[job],
             workdir="/",
             ranks=2 if job == "talker" else 1,
@@ -141,6 +144,12 @@ class EngineBench(ABC):
         await self.engine.close()
         self.facts.clear()
         self.engine = self.make()
+
+    async def restore(self, nonce: str) -> None:
+        """The same, with a store that was restored: it gives the same numbers a second time."""
+        await self.crash()
+        self.controls.attempts.clear()
+        self.controls.nonce = nonce
 
     async def fact(self, wanted: Callable[[Event], bool]) -> Event:
         """The first fact of that kind, also if it was reported before."""

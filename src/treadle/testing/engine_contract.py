@@ -137,6 +137,58 @@ class EngineContract(OrderRules, MachineRules):
 
         self.tell(story, "attempts")
 
+    # -- rule 8: nonces -------------------------------------------------------------------------
+
+    def test_8_what_runs_with_another_nonce_is_stopped_and_not_taken_over(self) -> None:
+        """1. Attempt 1 runs. 2. A restored store orders an attempt 1 of its own."""
+
+        async def story(bench: EngineBench) -> None:
+            bench.controls.nonce = "first"
+            await bench.order(Start(0, "long", HERE))
+            await bench.started("long", 0)
+            await bench.restore("second")
+            waits = row("long", Phase.STARTING, HERE)
+            await bench.engine.adopt([waits], [AttemptId("long", 1, "second")])
+            await bench.started("long", 0)
+            assert bench.controls.attempts == {("long", 0): 1}, "it was not launched again"
+            assert bench.ends("long") == []
+            running = {found.attempt for found in bench.engine.measurements()}
+            assert running <= {AttemptId("long", 1, "second")}, "the first still runs"
+
+        self.tell(story, "launches")
+
+    def test_8_an_end_with_another_nonce_is_not_believed(self) -> None:
+        """1. Attempt 1 ends with 3. 2. A restored store orders an attempt 1, which ends with 0."""
+
+        async def story(bench: EngineBench) -> None:
+            bench.controls.nonce = "first"
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.engine.close()
+            await bench.release("held", 3)
+            await bench.restore("second")
+            waits = row("held", Phase.STARTING, HERE)
+            await bench.engine.adopt([waits], [AttemptId("held", 1, "second")])
+            await bench.started("held", 0)
+            await bench.release("held", 0)
+            end = await bench.end("held", 0)
+            assert isinstance(end, AttemptEnded)
+            assert (end.attempt, end.how, end.code) == (1, How.EXITED, 0)
+
+        self.tell(story, "exit codes")
+
+    def test_9_output_of_another_nonce_is_not_given(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            bench.controls.nonce = "first"
+            await bench.order(Start(0, "short", HERE))
+            await bench.end("short", 0)
+            await bench.engine.output(AttemptId("short", 1, "first"), 0)
+            for nonce in ("second", ""):
+                with pytest.raises(InvalidInputError):
+                    await bench.engine.output(AttemptId("short", 1, nonce), 0)
+
+        self.tell(story, "output")
+
     # -- rule 9: output -------------------------------------------------------------------------
 
     def test_9_output_is_read_by_rank_and_offset(self) -> None:
@@ -221,5 +273,7 @@ class EngineContract(OrderRules, MachineRules):
         async def story(bench: EngineBench) -> None:
             assert bench.engine.checkpoints("long") != bench.engine.checkpoints("short")
             assert bench.engine.checkpoints("long").startswith("/")
+            again = bench.engine.checkpoints("long", "second")
+            assert again != bench.engine.checkpoints("long", "first"), "of another submission"
 
         self.tell(story)

@@ -179,8 +179,8 @@ class SimulatedWorld:
         """None: progress is reported by JobProgressed."""
         return ()
 
-    def checkpoints(self, job: JobId) -> str:
-        return f"/simulated/checkpoints/{job}"
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return f"/simulated/checkpoints/{job}-{submission}"
 
     async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
         return Leftovers()  # Nothing is kept on a disk.

@@ -41,6 +41,7 @@ class Code:
     dirty: bool = False
     diff: str = ""  # of tracked files against HEAD, cut at 1 MiB
     cut: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)  # of the command: path -> SHA-256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,8 @@ class JobRequest:
     cpus: float | None = None  # cores of the whole job on a node; None: no limit
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
-    retries: int = 3  # at most; deterministic failures are not retried
+    # At most; failures that would repeat are never retried. None: 3, of transient failures only.
+    retries: int | None = None
     after: tuple[str, ...] = ()  # jobs that must end well first
     after_any: tuple[str, ...] = ()  # jobs that must end, however
     array: str = ""  # "0-99%8": a job for each number, at most 8 at once
@@ -143,6 +145,7 @@ class AttemptView:
     told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
     failure: FailureView | None = None
     memory_peak_gib: float | None = None  # host memory, where it was measured
+    changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +191,7 @@ class JobDetail:
     secrets: tuple[str, ...]  # names only
     time_limit_s: float | None
     grace_s: float
-    retries: int
+    retries: int  # at most
     after: tuple[str, ...]
     after_any: tuple[str, ...]
     code: Code | None
@@ -199,6 +202,7 @@ class JobDetail:
     memory_gib: float | None = None  # host memory of the whole job on a node
     cpus: float | None = None  # cores of the whole job on a node
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
+    retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +234,8 @@ class JobChange:
     priority: int | None = None
     time_limit_s: float | None = None
     name: str | None = None
+    devices: str | None = None  # only while it waits, as the next
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

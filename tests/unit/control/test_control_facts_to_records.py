@@ -7,6 +7,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import AttemptEnded, JobStarted, JobSubmitted
+from treadle.core.launch import AttemptId
 from treadle.core.scheduler import Scheduler
 from treadle.testing import builders
 from treadle.testing.builders import job
@@ -54,7 +55,7 @@ def test_changes_that_an_attempt_makes_itself_leave_no_attempt_open() -> None:
     assert [key.number for key in story.jobs.open] == [1, 2]
     story.facts(3.0, JobStarted("a", 2, 0.0, 1.0, ("size",), attempt=1))
     assert [key.number for key in story.jobs.open] == [1]
-    assert story.jobs.newest_attempt("a") == ("a", 1)
+    assert story.jobs.newest_attempt("a") == AttemptId("a", 1)
     story.facts(5.0, AttemptEnded("a", 2, 1, How.EXITED, code=0, ran_s=4.0))
     assert not story.jobs.open
     assert story.record.state is State.SUCCEEDED

@@ -148,7 +148,8 @@ KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
     "JobHeld, JobReleased, JobUpdated, JobStarted, JobProgressed, JobStopped, JobFinished, "
     "JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, DeviceOpened, "
-    "JobAccepted, JobEdited, DependencyBroken, DependenciesDropped, Start, Change, Stop"
+    "ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, DependenciesDropped, "
+    "Start, Change, Stop"
 )
 
 

@@ -63,10 +63,10 @@ def test_what_was_seen_on_shared_devices_or_is_no_time_does_not_count(
 
 
 def test_the_same_command_is_closest_and_the_same_program_is_next() -> None:
-    first = by_command("me", "", ("python3", "-u", "/home/me/train.py", "--rate", "1"))
-    other = by_command("me", "", ("python3", "-u", "train.py", "--rate", "2"))
+    first = by_command("me", "m", ("python3", "-u", "/home/me/train.py", "--rate", "1"))
+    other = by_command("me", "m", ("python3", "-u", "train.py", "--rate", "2"))
     assert first[0] != other[0]
-    assert first[1] == other[1] == "me//train.py"
+    assert first[1] == other[1] == "me/m/train.py"
 
 
 def test_another_user_or_model_is_another_kind() -> None:
@@ -88,7 +88,7 @@ def test_another_user_or_model_is_another_kind() -> None:
 def test_the_program_is_the_script_behind_its_interpreters(
     command: tuple[str, ...], program: str
 ) -> None:
-    assert by_command("me", "", command)[1] == f"me//{program}"
+    assert by_command("me", "m", command)[1] == f"me/m/{program}"
 
 
 def test_a_job_is_never_mistaken_for_a_model() -> None:

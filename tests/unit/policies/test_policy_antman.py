@@ -149,8 +149,8 @@ def test_why_says_what_is_set_aside_and_how_much_room_there_is() -> None:
         "1 is set aside for it on n0",
         "late": "it is guaranteed and asks for 1 device without another guaranteed job; "
         "0 are set aside for it",
-        "s": "it is opportunistic and asks for 2 devices without another opportunistic job; "
-        "there are 1",
+        "s": "it is opportunistic and needs 2 devices that no other opportunistic job uses; "
+        "only 1 such device can be given to it now",
     }
     assert story.scheduler.why("a", 5.0).cause == "starting"
 

@@ -8,7 +8,7 @@ from treadle.core.events import JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import starts_in
+from treadle.sim.start_estimate import Effort, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -28,9 +28,8 @@ def wide(name: str, length_s: float) -> JobSpec:
 
 def starts(scheduler: Scheduler, job: str, *, now: float, stretch: float = 1.0) -> float | None:
     model = ScalingModel.on(scheduler.cluster)
-    return starts_in(
-        scheduler, model, job, now=now, stretch=stretch, horizon_s=DAY_S, steps_max=1000
-    )
+    effort = Effort(DAY_S, 1000)
+    return starts_in(scheduler, model, job, now=now, stretch=stretch, effort=effort)
 
 
 def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:

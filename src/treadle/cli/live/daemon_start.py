@@ -12,15 +12,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from treadle.cli.live.last_state import last_state, note_last_state
 from treadle.cli.live.saved_options import recall, remember
 from treadle.cli.live.session import Session, note
 from treadle.client.address import default_socket
 from treadle.client.errors import NoAnswerError, UnreachableError
-from treadle.core.errors import TreadleError
+from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.wire.machine import Status
 
 STORE_VARIABLE = "TREADLE_STORE"
 WAIT_MAX_S = 60.0
+REFUSED = 2  # exit code
 LOG_BYTES_MAX = 10 << 20
 
 
@@ -79,10 +81,14 @@ def start_daemon(
 
 def start_as_last(here: Session) -> Status:
     """Start it with the options of the last `treadle up`, on the socket that this command uses."""
-    last = recall(state_folder())
-    words = [*_without(last.words, "--socket"), "--socket", str(default_socket().absolute())]
+    socket = default_socket().absolute()
+    folder = last_state(state_folder(), socket)
+    note_last_state(folder)
+    last = recall(folder or state_folder())
+    words = [*_without(last.words, "--socket"), "--socket", str(socket)]
+    words += [] if folder is None else ["--state", str(folder)]
     store = os.environ.get(STORE_VARIABLE) or last.store
-    return start_daemon(here, words, store=store)
+    return start_daemon(here, words, state=folder, store=store)
 
 
 def _without(words: Sequence[str], *options: str) -> list[str]:
@@ -150,7 +156,9 @@ def _await(here: Session, process: "subprocess.Popen[bytes]", log: Path, begins:
             process.returncode = 0  # It keeps running: without this, Python warns about that.
             return found
         if process.poll() is not None:
-            raise NotStartedError(f"the daemon did not start: {_last_words(log, begins)}")
+            # A refusal is the user's to mend, as if this command had refused.
+            kind = InvalidInputError if process.returncode == REFUSED else NotStartedError
+            raise kind(f"the daemon did not start: {_last_words(log, begins)}")
         if here.stopwatch() - begun_s > WAIT_MAX_S:
             raise NotStartedError(
                 f"the daemon (pid {process.pid}) has not answered for {WAIT_MAX_S:.0f} s; see {log}"

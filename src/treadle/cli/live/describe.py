@@ -103,10 +103,13 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
     ]
     limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)
     retries = several(detail.retries, "retry", "retries")
+    if detail.retries and not detail.retry_unknown:
+        retries += " of transient failures"
     return [
         ("command", command_text(view.command)),
         ("workdir", plain(detail.workdir)),
         ("code", _code(detail)),
+        ("changed", _changed(detail)),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("model", plain(view.model)),
@@ -147,6 +150,15 @@ def _code(detail: JobDetail) -> str:
     lines = code.diff.count("\n")
     changed = f", with {several(lines, 'line')} of changes" if code.dirty else ""
     return f"{plain(code.commit[:12])}{branch}{changed}"
+
+
+def _changed(detail: JobDetail) -> str:
+    """What the attempts ran that is not what was submitted."""
+    return "\n".join(
+        f"attempt {run.number}: {plain(change)}"
+        for run in detail.attempts
+        for change in run.changed
+    )
 
 
 def _failure(failure: FailureView) -> list[tuple[str, str]]:

@@ -77,7 +77,9 @@ _OPTIONS = (
     click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
     click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
     click.option(
-        "--retries", metavar="N", help="Maximum; failures that would repeat are not retried."
+        "--retries",
+        metavar="N",
+        help="Retry unknown failures too, N times; default: 3 times, transient ones only.",
     ),
     click.option(
         "--after", multiple=True, metavar="JOB", help="Start only after JOB has succeeded."

@@ -6,7 +6,7 @@ more request gets the rest.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -17,13 +17,15 @@ from treadle.cli.show.wording import log_text, plain
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobDetail, JobView, LogPiece, State
-from treadle.wire.problems import NotFoundError, RequestError, TooManyError
+from treadle.wire.problems import NotFoundError, RequestError, TooManyError, UnavailableError
 
 PIECE = 1 << 16  # bytes of the first request
 PIECE_MAX = 1 << 20  # bytes of further requests
 TAIL_MAX = 16 << 20
 SHORTEST_S, LONGEST_S = 0.05, 0.5
-AWAY_MAX_S = 60.0
+AWAY_MAX_S = 3600.0
+# Answers of a daemon that is being restarted: none, half of one, or that it is not ready yet.
+AWAY = (UnreachableError, NoAnswerError, UnavailableError)
 
 
 @dataclass
@@ -79,7 +81,8 @@ def show(
         offset = (
             tail_offset(session, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
         )
-        _drain(session, identity, printer, attempt=attempt, rank=rank, offset=offset)
+        for piece in _pieces(session, identity, attempt=attempt, rank=rank, offset=offset):
+            printer.write(rank, piece.text)
     printer.finish()
 
 
@@ -111,20 +114,22 @@ def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lin
 
 
 class Patience:
-    """Waits for a daemon that restarts, and gives up after a minute."""
+    """Waits for a daemon that restarts, and gives up after an hour."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._since_s: float | None = None
 
     def answered(self) -> None:
+        if self._since_s is not None:
+            note("the daemon answers again")
         self._since_s = None
 
     def away(self, error: TreadleError) -> None:
         now_s = self._session.stopwatch()
         if self._since_s is None:
             self._since_s = now_s
-            note("the daemon does not answer; jobs keep running, retrying for a minute")
+            note("the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)")
         elif now_s - self._since_s > AWAY_MAX_S:
             raise error
 
@@ -211,7 +216,7 @@ class Follower:
             try:
                 detail = self._look()
                 self._patience.answered()
-            except (UnreachableError, NoAnswerError) as error:
+            except AWAY as error:
                 self._patience.away(error)
                 detail = None
             if detail is not None:
@@ -252,16 +257,18 @@ class Follower:
         for rank in ranks:
             if rank not in self._offsets:
                 self._offsets[rank] = self._first_offset(rank)
-            offset = self._offsets[rank]
-            self._offsets[rank] = _drain(
+            pieces = _pieces(
                 self._session,
                 self._identity,
-                self._printer,
                 attempt=self._attempt,
                 rank=rank,
-                offset=offset,
+                offset=self._offsets[rank],
             )
-            new = new or self._offsets[rank] > offset
+            for piece in pieces:
+                # Noted piece by piece: the daemon may go away before the next one.
+                self._printer.write(rank, piece.text)
+                new = new or piece.next > self._offsets[rank]
+                self._offsets[rank] = piece.next
         return new
 
     def _first_offset(self, rank: int) -> int:
@@ -286,10 +293,10 @@ class Follower:
         self._pause_s = min(LONGEST_S, 1.5 * self._pause_s)
 
 
-def _drain(
-    session: Session, identity: str, printer: Printer, *, attempt: int, rank: int, offset: int
-) -> int:
-    """Print everything from that byte on; returns the byte to continue at."""
+def _pieces(
+    session: Session, identity: str, *, attempt: int, rank: int, offset: int
+) -> Iterator[LogPiece]:
+    """Everything from that byte on, as far as there is more now."""
     limit = PIECE
     while True:
         try:
@@ -297,16 +304,16 @@ def _drain(
                 identity, attempt=attempt, rank=rank, offset=offset, limit=limit
             )
         except NotFoundError:
-            return offset
+            return
         except TooManyError:
             session.pause(1.0)
             continue
         limit = PIECE_MAX
         if piece.lost and offset < piece.offset:
             note(f"{piece.lost:,} bytes in the middle exceeded the log limit and were dropped")
-        printer.write(rank, piece.text)
         if piece.next <= offset:
-            return offset
+            return
+        yield piece
         offset = piece.next
         if offset >= piece.size:
-            return offset
+            return

@@ -13,7 +13,7 @@ import click
 from treadle.cli.live.session import echo_json, json_option, note
 from treadle.cli.show.wording import plain
 from treadle.client.address import Address, read_address
-from treadle.client.contexts import Contexts, ServerContext, read_contexts, write_contexts
+from treadle.client.contexts import ServerContext, read_contexts, write_contexts
 from treadle.core.errors import InvalidInputError
 from treadle.wire.fingerprint import read_fingerprint
 from treadle.wire.machine import Status
@@ -46,7 +46,7 @@ def login(url: str, name: str, fingerprint: str, as_json: bool) -> None:
     found = _status(address, token)
     kept = read_contexts()
     one = ServerContext(url=address.url, token=token, fingerprint=address.fingerprint)
-    write_contexts(Contexts(current=name, contexts={**kept.contexts, name: one}))
+    write_contexts(kept.adding(name, one).using(name))
     if as_json:
         echo_json({"name": name, "url": address.url, "fingerprint": address.fingerprint})
         return
@@ -64,15 +64,14 @@ def logout(name: str, as_json: bool) -> None:
     valid until it expires or is revoked."""
     kept = read_contexts()
     name = name or kept.current
-    if name not in kept.contexts:
-        known = ", ".join(kept.contexts) or "none"
+    if name not in kept.known:
+        known = ", ".join(kept.known) or "none"
         said = f"there is no login {plain(name)!r}" if name else "you are not logged in anywhere"
         raise InvalidInputError(f"{said} (known: {plain(known)})")
-    left = {each: one for each, one in kept.contexts.items() if each != name}
-    current = "" if kept.current == name else kept.current
-    write_contexts(Contexts(current=current, contexts=left))
+    left = kept.removing(name)
+    write_contexts(left)
     if as_json:
-        echo_json({"name": name, "current": current})
+        echo_json({"name": name, "current": left.current})
     else:
         click.echo(f"logged out of {plain(name)}")
 

@@ -1,4 +1,4 @@
-"""`treadle cancel`, `hold`, `release` and `priority`: change jobs by id, name or array."""
+"""`treadle cancel`, `hold`, `release`, `priority`, `update`: change jobs by id, name or array."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +20,8 @@ from treadle.core.errors import TreadleError
 from treadle.core.wording import several
 from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
+from treadle.wire.notation import devices as read_devices
+from treadle.wire.notation import duration
 from treadle.wire.notation import priority as read_priority
 
 mine_option = click.option(
@@ -67,6 +69,43 @@ def priority(jobs: tuple[str, ...], level: str, yes: bool, as_json: bool) -> int
     """Set the priority of JOBS to LEVEL: an integer, or low, normal, high, urgent."""
     change = JobChange(priority=read_priority(level))
     return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=False, yes=yes)
+
+
+@click.command()
+@some_jobs_argument
+@click.option("-n", "--name", help="New name.")
+@click.option("-t", "--time-limit", metavar="12h", help="New limit of the running time.")
+@click.option("-p", "--priority", "level", metavar="N|low|normal|high|urgent", help="New priority.")
+@click.option("-d", "--devices", metavar="4|2..8|1,2,4", help="New devices, of a waiting job.")
+@click.option("--tenant", help="New tenant, of a waiting job.")
+@mine_option
+@yes_option
+@json_option
+def update(
+    jobs: tuple[str, ...],
+    name: str | None,
+    time_limit: str | None,
+    level: str | None,
+    devices: str | None,
+    tenant: str | None,
+    mine: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Change JOBS that have not ended: name, time limit, priority, devices, tenant.
+
+    Devices and tenant can be changed only while a job waits.
+    """
+    change = JobChange(
+        priority=None if level is None else read_priority(level, "--priority"),
+        time_limit_s=None if time_limit is None else duration(time_limit, "--time-limit"),
+        name=name,
+        devices=None if devices is None else read_devices(devices, "--devices"),
+        tenant=tenant,
+    )
+    if change == JobChange():
+        raise click.UsageError("nothing to change; give --name, --time-limit, --devices, ...")
+    return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 # verb -> (past tense, the expected new state, which is not printed)

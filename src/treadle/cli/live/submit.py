@@ -22,7 +22,7 @@ from treadle.cli.live.why import estimate_text
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
-from treadle.client.gitstate import git_state
+from treadle.client.gitstate import code_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
@@ -86,12 +86,7 @@ def submit(
     """
     here = session()
     request = job_request(context, source, file, git=not no_git)
-    _reach(here)
-    request = replace(
-        request,
-        after=tuple(jobs_before(here, word) for word in request.after),
-        after_any=tuple(jobs_before(here, word) for word in request.after_any),
-    )
+    request = _resolved(here, request)
     if dry_run:
         answer = here.client.dry_run(request)
         if as_json:
@@ -114,6 +109,21 @@ def submit(
     return _wait(here, made, quiet=quiet or as_json) if wait_ else 0
 
 
+def send(here: Session, request: JobRequest) -> Submitted:
+    """Submit a request; starts the daemon if none runs."""
+    return _send(here, _resolved(here, request))
+
+
+def _resolved(here: Session, request: JobRequest) -> JobRequest:
+    """The request with ids instead of the names of jobs that it starts after."""
+    _reach(here)
+    return replace(
+        request,
+        after=tuple(jobs_before(here, word) for word in request.after),
+        after_any=tuple(jobs_before(here, word) for word in request.after_any),
+    )
+
+
 def job_request(
     context: click.Context, source: str | None, file: str | None, *, git: bool
 ) -> JobRequest:
@@ -134,7 +144,7 @@ def job_request(
     request = complete(draft, os.environ, workdir=present_folder())
     if not remote() and not os.path.isdir(request.workdir):  # noqa: PTH112  (it never raises)
         raise InvalidInputError(f"workdir {plain(request.workdir)} is not a folder")
-    return replace(request, code=git_state(request.workdir) if git else None)
+    return replace(request, code=code_state(request.workdir, request.command, git=git))
 
 
 def _is_yaml(path: str) -> bool:

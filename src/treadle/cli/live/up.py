@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from treadle.cli.live.daemon_start import STORE_VARIABLE, answer, start_daemon, state_folder
+from treadle.cli.live.last_state import last_state, note_last_state, remember_state
 from treadle.cli.live.saved_options import FILE, recall
 from treadle.cli.live.session import echo_json as print_json
 from treadle.cli.live.session import json_option, note, remote, session
@@ -92,6 +93,9 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
         raise InvalidInputError(_elsewhere())
+    # Also beside other options: --devices 4 is no reason to begin in another folder.
+    last = None if options["state"] else last_state(state_folder(), _socket(options).absolute())
+    options["state"] = options["state"] or last
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     if not given and options["socket"] is None:
         options = _as_last(options)
@@ -107,6 +111,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     here = session()
     running = answer(here)
     if running is None:
+        note_last_state(last)
         store = options.pop("store")
         found = start_daemon(
             here,
@@ -271,7 +276,11 @@ def _run_here(options: Mapping[str, Any]) -> int:
         keep_logs=options["keep_logs"],
         keep_records=options["keep_records"],
     )
-    asyncio.run(run_daemon(settings))
+
+    def ready() -> None:
+        remember_state(state_folder(), settings.socket.absolute(), settings.state)
+
+    asyncio.run(run_daemon(settings, ready))
     return 0
 
 

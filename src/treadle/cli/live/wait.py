@@ -7,10 +7,9 @@ import click
 
 from treadle.cli.live.exit_codes import NOT_ENDED, end_sentence, first_bad
 from treadle.cli.live.job_selection import jobs_argument, many_jobs
-from treadle.cli.live.log_following import LONGEST_S, SHORTEST_S, NeverRuns, Patience
+from treadle.cli.live.log_following import AWAY, LONGEST_S, SHORTEST_S, NeverRuns, Patience
 from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
-from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.wording import several
 from treadle.wire.jobs import JobView
 from treadle.wire.notation import duration
@@ -73,7 +72,7 @@ def until_ended(here: Session, views: list[JobView], *, limit_s: float | None = 
                 if reason := never_runs.reason(now[view.id]):
                     never[view.id] = reason
                 patience.answered()
-            except (UnreachableError, NoAnswerError) as error:
+            except AWAY as error:
                 patience.away(error)
             if now[view.id].state.ended or view.id in never:
                 pause_s = SHORTEST_S

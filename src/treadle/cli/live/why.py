@@ -55,5 +55,7 @@ def why_text(answer: Why, *, width: int) -> str:
 def estimate_text(estimate: StartEstimate | None) -> str:
     if estimate is None:
         return ""
+    if not estimate.runs:  # Nothing was simulated: the sentence says why not.
+        return f"unknown: {plain(estimate.sentence)}" if estimate.sentence else "unknown"
     basis = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
     return f"{between(estimate.earliest_s, estimate.latest_s)}{basis}"

@@ -4,7 +4,7 @@ import os
 import pwd
 from collections.abc import Iterable
 
-from treadle.control.api.tokens import digest, fresh, is_persons, job_of
+from treadle.control.api.tokens import digest, fresh, is_job_token, is_persons, job_named
 from treadle.control.jobs import JobRecord, JobTable, Person
 from treadle.control.loop import Commit, on_disk, wall
 from treadle.store.rows import Batch, TokenRow
@@ -61,11 +61,13 @@ class Accounts:
 
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         """The owner of a token, if it is still theirs; `address` is where it came from."""
-        job = job_of(self._token_key, token)
+        job = job_named(token)
         if job is not None:
             record = self._jobs.records.get(job)
             if record is None or record.state.ended:
                 return None  # It has ended, and its token with it.
+            if not is_job_token(self._token_key, token, job, record.nonce):
+                return None
             return Who(user=record.owner, role=Role.VIEWER, uid=record.uid, job=job)
         if not is_persons(token):
             return None

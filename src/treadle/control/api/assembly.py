@@ -9,6 +9,7 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
+    CodeCheck,
     Diffs,
     EndCompletion,
     Gates,
@@ -102,8 +103,16 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     state = _state(store, settings, charge, belief, cluster)
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
+    code = CodeCheck(inbox.tell)
     ends = EndCompletion(
-        jobs, learner, scheduler, engine=engine, rules=settings.rules, clock=clock, wall=wall
+        jobs,
+        learner,
+        scheduler,
+        engine=engine,
+        rules=settings.rules,
+        clock=clock,
+        wall=wall,
+        code=code,
     )
     commit = Commit(state, store, clock, inbox, ends=ends, condition=condition, published=published)
     commit.closed = dict(restored.closed)

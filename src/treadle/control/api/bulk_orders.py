@@ -5,18 +5,19 @@ are then told together, so that they are written in one transaction.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
+from treadle.control.api.job_changes import facts_of
 from treadle.control.api.queries import Queries
-from treadle.control.jobs import DEPENDENCY, SECONDS_MAX, USER, Fact, JobRecord, record_of
+from treadle.control.jobs import DEPENDENCY, USER, Fact, JobRecord, record_of
 from treadle.control.loop import Rider, on_disk
 from treadle.core.actions import Stop
-from treadle.core.events import JobCancelled, JobHeld, JobReleased, JobUpdated
+from treadle.core.events import JobCancelled, JobHeld, JobReleased
 from treadle.core.lifecycle import Phase
-from treadle.journal.facts import DependenciesDropped, JobEdited
+from treadle.journal.facts import DependenciesDropped
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, JobFilter
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
@@ -235,21 +236,12 @@ class Orders:
                 facts.append(JobReleased(record.id, DEPENDENCY))
         return _Planned(identity, records, facts)
 
-    def _change(self, who: Who, record: JobRecord, change: JobChange) -> Iterator[Fact]:
+    def _change(self, who: Who, record: JobRecord, change: JobChange) -> list[Fact]:
         row = self._context.row(record.id)
         assert row is not None, "only jobs that have not ended are changed"
         if change.priority is not None and change.priority > row.spec.priority:
             check_priority(who, change.priority)
-        if change.name is not None and not (
-            0 < len(change.name) <= 128 and change.name.isprintable()
-        ):
-            raise InvalidRequestError("name must be 1 to 128 printable characters")
-        if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
-            raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-        yield JobEdited(record.id, change.name, change.time_limit_s)
-        if change.priority is not None:
-            spec = replace(self._context.inbox.newest_spec(row), priority=change.priority)
-            yield JobUpdated(spec)
+        return facts_of(self._context, record, row, change)
 
     def _can_hold(self, record: JobRecord) -> bool:
         row = self._context.row(record.id)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -205,6 +206,7 @@ class Commands:
             profiles=self._context.learner.profiles,
             now=self._context.clock.now(),
             wall_at=wall(),
+            nonce=secrets.token_hex(8),
         )
         notes = not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))

@@ -1,13 +1,18 @@
-"""When a waiting job would start, as a range: the live scheduler, simulated from now on."""
+"""When a waiting job would start, as a range: the live scheduler, simulated from now on.
 
-from collections.abc import Callable
+A job of which no length is known is assumed not to end. If the job then starts all the same, the
+estimate does not depend on it; otherwise the start is unknown.
+"""
+
+from collections.abc import Callable, Sequence
 from time import thread_time
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.sim.start_estimate import starts_in
+from treadle.core.wording import named_jobs
+from treadle.sim.start_estimate import Effort, starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
@@ -26,12 +31,8 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
-        return StartEstimate(
-            earliest_s=None,
-            latest_s=None,
-            runs=0,
-            sentence=f"{place - 1:,} jobs are ahead of it, too many to simulate",
-        )
+        return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
+    endless = [name for name in scheduler.jobs if name != job and not _known(context, name)]
     answers: list[float | None] = []
     for stretch in STRETCHES:
         try:
@@ -42,14 +43,18 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     job,
                     now=now,
                     stretch=stretch,
-                    horizon_s=HORIZON_S,
-                    steps_max=steps,
-                    give_up=_timer(SPEND_S),
+                    effort=Effort(HORIZON_S, steps, _timer(SPEND_S)),
+                    endless=endless,
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
     known = [answer for answer in answers if answer is not None]
+    if endless and not known:
+        # The default length would give figures, and they would be invented.
+        return _unknown(
+            f"how long {named_jobs(_first(scheduler, endless), 1)} will run is not known"
+        )
     sentence = (
         f"{len(STRETCHES)} simulations under {context.charge.policy}, assuming 0.5x, 1x and 2x the "
         "estimated remaining time and no new jobs"
@@ -66,3 +71,19 @@ def _timer(seconds: float) -> Callable[[], bool]:
     """Whether this thread has used that much of the processor since."""
     ends_at = thread_time() + seconds
     return lambda: thread_time() > ends_at
+
+
+def _known(context: Context, job: JobId) -> bool:
+    """Whether there is evidence of how long it takes, or its user said so."""
+    record = context.jobs.records.get(job)
+    return record is None or record.known
+
+
+def _first(scheduler: Scheduler, endless: Sequence[JobId]) -> list[JobId]:
+    """Of jobs of unknown length, those that hold devices; else those that wait."""
+    holding = [name for name in endless if scheduler.jobs[name].allocation is not None]
+    return holding or list(endless)
+
+
+def _unknown(sentence: str) -> StartEstimate:
+    return StartEstimate(earliest_s=None, latest_s=None, runs=0, sentence=sentence)

@@ -177,6 +177,9 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
         facts["count"] = devices(len(names))
+    changes = body.get("changes")
+    if isinstance(changes, list):
+        facts["changes"] = "; ".join(changes)
     device = body.get("device")
     if isinstance(device, list):
         facts["device"] = f"{device[0]}:{device[1]}"
@@ -199,8 +202,10 @@ _SENTENCES = {
     "JobHeld": "job {job} is held ({reason})",
     "JobReleased": "job {job} is released ({reason})",
     "JobUpdated": "job {job} was updated",
+    "ControllerBegan": "the controller began; attempts from here on get nonces of their own",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
+    "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
     "DependencyBroken": "job {job} can never start: {reason}",
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobStarted": "job {job} runs",
@@ -220,7 +225,7 @@ _SENTENCES = {
 
 
 # What only the owner of a job may see, or what is shown in other words.
-_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error")
+_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run")
 
 
 def _end_sentence(job: str, body: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
-from treadle.control.jobs import JobRecord, record_of
+from treadle.control.jobs import AttemptKey, JobRecord, id_of, record_of
 from treadle.control.loop import date_text
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
@@ -146,7 +146,7 @@ class Queries:
             raise NotFoundError(
                 f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
             )
-        attempt_id = AttemptId(record.id, number)
+        attempt_id = await self._attempt_id(record.id, number)
         self._refuse_pruned(record)
         # Asked first: what is read afterwards is then all there will be.
         ended = self._attempt_ended(record, number)
@@ -269,11 +269,18 @@ class Queries:
         shown = self._context.jobs.shown_state
         return [record for record in records if _passes(record, shown(record), wanted)]
 
+    async def _attempt_id(self, job: JobId, number: int) -> AttemptId:
+        """The attempt as an engine knows it; without a nonce if there is no such attempt."""
+        row = self._context.jobs.open.get(AttemptKey(job, number))
+        if row is None:
+            row = await self._context.reads.ask(lambda store: store.attempt(job, number))
+        return AttemptId(job, number) if row is None else id_of(row)
+
     def _attempt_ended(self, record: JobRecord, number: int) -> bool:
         jobs = self._context.jobs
         if jobs.shown_state(record).ended:
             return True
-        return record.attempts > 0 and AttemptId(record.id, number) not in jobs.open
+        return record.attempts > 0 and AttemptKey(record.id, number) not in jobs.open
 
 
 class StatusFacts(msgspec.Struct, frozen=True):

@@ -10,13 +10,20 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs, span
+from treadle.wire.jobs import StartEstimate
 
 NAMED_MAX = 3
 
 
-def remedy(context: Context, row: Job) -> str:
-    """What would help: fewer devices, then a higher priority, then time."""
-    return _fewer(context, row) or _higher(context, row) or _next_end(context)
+def remedy(context: Context, row: Job, start: StartEstimate | None) -> str:
+    """What would help: fewer devices, then a higher priority, then time.
+
+    start: when it is expected to start. An end after that is nothing to wait for.
+    """
+    found = _fewer(context, row) or _higher(context, row)
+    if found or start is None or start.latest_s is None:
+        return found
+    return _next_end(context, start.latest_s)
 
 
 def _fewer(context: Context, row: Job) -> str:
@@ -66,7 +73,7 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
     return twin if twin.jobs[job].allocation is not None else None
 
 
-def _next_end(context: Context) -> str:
+def _next_end(context: Context, within_s: float) -> str:
     """Which job is expected to end next, if there is an estimate."""
     now = context.clock.now()
     ends = [
@@ -80,4 +87,6 @@ def _next_end(context: Context) -> str:
     if not ends:
         return ""
     left_s, identity = min(ends)
+    if left_s > within_s:
+        return ""
     return f"wait: job {identity} is expected to end next, in about {span(left_s)}"

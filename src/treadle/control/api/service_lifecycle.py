@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+import secrets
 from contextlib import suppress
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
-from treadle.control.jobs import FIRST_NODES, NODES, nodes_of, text_of
+from treadle.control.jobs import FIRST_NODES, NODES, id_of, nodes_of, text_of
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
 from treadle.journal.codec import Noted, PolicySet
+from treadle.journal.facts import ControllerBegan
 from treadle.store.rows import Batch
 from treadle.version import __version__
 
@@ -58,8 +60,10 @@ class Life:
             # The journal says which policy was in charge from when on.
             change = PolicySet(context.charge.policy, context.charge.placement)
             await context.commit.note(Batch(), change)
-        context.inbox.tell(*self._parts.restored.facts)
-        await context.engine.adopt(list(jobs), list(context.jobs.open), self._parts.restored.closed)
+        # Before any order of ours: the attempts that it begins get their nonces from it.
+        context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
+        unseen = [id_of(row) for row in context.jobs.open.values()]
+        await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),

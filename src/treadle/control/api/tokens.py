@@ -1,7 +1,8 @@
 """Tokens: random ones for people, of which only a digest is kept, and derived ones for jobs.
 
-A job's token is worked out from the job's id and a key of this store, so nothing has to be kept of
-it and it means nothing once the job has ended.
+A job's token is worked out from the job's id, the nonce of its submission and a key of this state
+folder, so nothing has to be kept of it and it means nothing once the job has ended. A later job
+that gets the same number in another store has another token.
 """
 
 import hashlib
@@ -35,17 +36,22 @@ def is_persons(token: str) -> bool:
     return _PERSON.fullmatch(token) is not None
 
 
-def job_token(key: bytes, job: str) -> str:
-    return f"treadlejob_{job}_{_mark(key, job)}"
+def job_token(key: bytes, job: str, nonce: str) -> str:
+    return f"treadlejob_{job}_{_mark(key, job, nonce)}"
 
 
-def job_of(key: bytes, token: str) -> str | None:
-    """The job that a token was made for; None for anything else."""
+def job_named(token: str) -> str | None:
+    """The job that a token claims to be of; None for anything else. Not checked yet."""
     found = _JOB.fullmatch(token)
-    if found is None or not hmac.compare_digest(found[2], _mark(key, found[1])):
-        return None
-    return found[1]
+    return None if found is None else found[1]
 
 
-def _mark(key: bytes, job: str) -> str:
-    return hmac.new(key, job.encode(), hashlib.sha256).hexdigest()
+def is_job_token(key: bytes, token: str, job: str, nonce: str) -> bool:
+    """Whether the token was made for that submission."""
+    return hmac.compare_digest(token.encode(), job_token(key, job, nonce).encode())
+
+
+def _mark(key: bytes, job: str, nonce: str) -> str:
+    # Jobs that were submitted before there were nonces keep the token that they have.
+    about = f"{job} {nonce}" if nonce else job
+    return hmac.new(key, about.encode(), hashlib.sha256).hexdigest()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
 from treadle.control.api.why_waiting import ENDING, brief, reason
-from treadle.control.jobs import JobRecord, attempt_of
+from treadle.control.jobs import JobRecord, attempt_of, rank_count
 from treadle.core.job import Job, JobId
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State
@@ -136,12 +136,13 @@ def job_detail(
         time_limit_s=record.time_limit_s,
         grace_s=record.grace_s,
         retries=record.retries,
+        retry_unknown=record.retry_unknown,
         after=record.after,
         after_any=record.after_any,
         code=None if record.code is None else replace(record.code, diff=diff),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
-        ranks=record.size or 1,
+        ranks=rank_count(record, record.size or 1),
         logs_pruned_at=None if left is None else left.pruned_at,
         memory_gib=record.memory_gib,
         cpus=record.cpus,

@@ -58,16 +58,17 @@ def why(context: Context, record: JobRecord) -> Why:
     found = reason(context, record, row)
     queued = in_queue(context.scheduler, record.id)
     decided = queued and found.cause not in _NOT_DECIDED
+    start = estimate(context, record.id) if decided else None
     return Why(
         id=record.id,
         state=record.state,
         cause=found.cause,
         because=found.because,
         evidence=_evidence(context, row),
-        change=found.change or (remedy(context, row) if decided else ""),
+        change=found.change or (remedy(context, row, start) if decided else ""),
         never=found.never,
         position=position(context.scheduler, record.id) if queued else None,
-        estimate=estimate(context, record.id) if decided else None,
+        estimate=start,
     )
 
 

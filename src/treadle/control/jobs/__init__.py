@@ -1,11 +1,12 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
+from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_table import JobTable, stored_states
-from treadle.control.jobs.launching import Launcher
+from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, stored_states
+from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
     FIRST_NODES,
@@ -20,7 +21,9 @@ from treadle.control.jobs.recovery import (
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.submission import (
+    NAME_MAX,
     SECONDS_MAX,
+    TENANT,
     Person,
     Submission,
     check_fits,
@@ -34,9 +37,13 @@ __all__ = [
     "DEPENDENCY",
     "FIRST_NODES",
     "MACHINE",
+    "NAME_MAX",
     "NODES",
     "SECONDS_MAX",
+    "TENANT",
     "USER",
+    "AttemptKey",
+    "CodeCheck",
     "Diffs",
     "EndCompletion",
     "Fact",
@@ -55,11 +62,13 @@ __all__ = [
     "core_facts",
     "first_cluster",
     "fits_at_most",
+    "id_of",
     "job_of",
     "nodes_at_start",
     "nodes_of",
     "not_enforced",
     "prepare",
+    "rank_count",
     "record_of",
     "restore",
     "row_of",

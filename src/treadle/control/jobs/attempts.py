@@ -1,15 +1,30 @@
 """The rows of attempts: ordered, started, ended, or called off before anything ran."""
 
-from treadle.control.jobs.records import JobRecord, attempt_body
+from dataclasses import replace
+from hashlib import blake2b
+
+from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
+from treadle.core.job import JobId
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import AttemptView, FailureView
 
+NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
 
 
-def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
+def nonce_of(run: str, job: JobId, number: int) -> str:
+    """What tells this attempt from any other; empty if no controller's run id is known.
+
+    A restored backup orders the same attempt number again, but in another run.
+    """
+    if not run:
+        return ""
+    return blake2b(f"{run}/{job}/{number}".encode(), digest_size=NONCE_BYTES).hexdigest()
+
+
+def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
     """An attempt that was ordered."""
     devices = tuple(map(str, order.allocation.devices))
     view = AttemptView(number=record.attempts, devices=devices, started_at=0.0)
@@ -25,17 +40,24 @@ def opened(record: JobRecord, order: Start | Change) -> AttemptRow:
         busy=None,
         failed=False,
         body=attempt_body(view),
+        nonce=nonce_of(run, record.id, record.attempts),
     )
 
 
 def started(row: AttemptRow, at: float) -> AttemptRow:
-    view = AttemptView(number=row.number, devices=row.devices, started_at=at)
+    view = replace(attempt_of(row.body), started_at=at)
     return row._replace(started_at=at, body=attempt_body(view))
+
+
+def changed(row: AttemptRow, changes: tuple[str, ...]) -> AttemptRow:
+    """An attempt that runs other code than was submitted."""
+    view = replace(attempt_of(row.body), changed=changes)
+    return row._replace(body=attempt_body(view))
 
 
 def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
     """An attempt that changed its devices without a restart."""
-    view = AttemptView(number=row.number, devices=devices, started_at=row.started_at or 0.0)
+    view = replace(attempt_of(row.body), devices=devices, started_at=row.started_at or 0.0)
     return row._replace(devices=devices, body=attempt_body(view))
 
 
@@ -57,6 +79,7 @@ def closed(
         told=ended.how.shown,
         failure=failure,
         memory_peak_gib=ended.memory_peak_gib,
+        changed=ended.changed or attempt_of(row.body).changed,
     )
     return row._replace(
         busy=ended.busy,

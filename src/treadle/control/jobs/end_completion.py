@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.code_check import CodeCheck
+from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, output_tail
 from treadle.core.attempt import How, LastProgress, Verdict
@@ -46,6 +47,7 @@ class EndCompletion:
         rules: RuleTable,
         clock: Clock,
         wall: Callable[[], float],
+        code: CodeCheck,
     ) -> None:
         self._jobs = jobs
         self._learner = learner
@@ -54,6 +56,7 @@ class EndCompletion:
         self._rules = rules
         self._clock = clock
         self._wall = wall
+        self.code = code
 
     async def complete(
         self, ended: AttemptEnded, earlier: Sequence[Event | RecordFact] = ()
@@ -65,13 +68,13 @@ class EndCompletion:
         record = self._jobs.records.get(ended.job)
         if record is None:
             return ended
-        attempt = AttemptId(ended.job, ended.attempt)
+        attempt = AttemptKey(ended.job, ended.attempt)
         if ended.attempt > record.attempts:
             # No such attempt was ordered: a mistake of the engine, which ends nothing.
             return replace(ended, how=How.REPLACED)
         row = self._jobs.open.get(attempt)
         newest = not ended.attempt or not self._jobs.overtaken(attempt)
-        verdict = await self._verdict(ended)
+        verdict = await self._verdict(ended, row)
         own = [fact for fact in earlier if isinstance(fact, AttemptEnded | JobStarted)]
         own = [fact for fact in own if fact.job == ended.job]
         safe = self._safe_share(record, ended) if newest else record.safe
@@ -87,7 +90,8 @@ class EndCompletion:
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
             progress=None if fresh or not newest else self._heard(ended),
-            busy=self._learner.device_use.mean(attempt),
+            busy=None if row is None else self._learner.device_use.mean(id_of(row)),
+            changed=await self.code.changes(ended.job, ended.attempt),
         )
 
     def expected(self, ended: AttemptEnded) -> tuple[float, float]:
@@ -97,7 +101,7 @@ class EndCompletion:
         before that.
         """
         record = self._jobs.records[ended.job]
-        row = self._jobs.open.get(AttemptId(ended.job, ended.attempt))
+        row = self._jobs.open.get(AttemptKey(ended.job, ended.attempt))
         if row is None:
             return 0.0, record.safe
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
@@ -146,7 +150,7 @@ class EndCompletion:
         ended_at = self._wall() if ended.ended_at is None else ended.ended_at
         return min(most_s, max(0.0, ended_at - started_at))
 
-    async def _verdict(self, ended: AttemptEnded) -> RuleVerdict | None:
+    async def _verdict(self, ended: AttemptEnded, row: AttemptRow | None) -> RuleVerdict | None:
         """Why it failed; None if it did not."""
         if ended.how in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
             return None
@@ -156,7 +160,9 @@ class EndCompletion:
             return LAUNCHING[ended.how.value]
         if ended.how is How.OOM_KILLED and ended.error:  # Its own limit, not the machine's.
             return LAUNCHING["memory-limit"]
-        attempt, ranks = AttemptId(ended.job, ended.attempt), _telling_ranks(ended.codes)
+        # Of an attempt that was closed before, nothing is read: its verdict is on record.
+        ranks = [] if row is None else _telling_ranks(ended.codes)
+        attempt = AttemptId(ended.job, ended.attempt) if row is None else id_of(row)
         limit = min(LIMIT_BYTES, READ_BYTES_MAX // max(1, len(ranks)))
         tails = await asyncio.gather(
             *(output_tail(self._engine, attempt, rank, limit) for rank in ranks)

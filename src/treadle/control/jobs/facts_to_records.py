@@ -7,8 +7,8 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.attempts import called_off, closed, moved, opened, started
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
+from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.learning import JobLearner, keys_of
 from treadle.core.actions import Action, Stop
@@ -26,10 +26,11 @@ from treadle.core.events import (
     JobUpdated,
 )
 from treadle.core.job import Job, JobId
-from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
+    CodeChanged,
+    ControllerBegan,
     DependenciesDropped,
     DependencyBroken,
     JobAccepted,
@@ -95,10 +96,11 @@ class Reducer:
     # -- facts ----------------------------------------------------------------------------------
 
     def _happened(self, fact: Fact, *, now: float, at: float) -> None:
+        if isinstance(fact, ControllerBegan):
+            self._jobs.run = fact.run
+            return
         if isinstance(fact, JobAccepted):
-            for accepted in records_from(fact):
-                if accepted.id not in self._jobs.records:
-                    self._jobs.add(accepted)
+            self._accepted(fact)
             return
         record = self._jobs.records.get(job_of(fact))
         if record is None:
@@ -110,12 +112,24 @@ class Reducer:
                 self._progressed(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, at)
+            case CodeChanged():
+                self._code_changed(record, fact)
             case _:
                 _asked(record, fact)
 
+    def _accepted(self, fact: JobAccepted) -> None:
+        for accepted in records_from(fact):
+            if accepted.id not in self._jobs.records:
+                self._jobs.add(accepted)
+
+    def _code_changed(self, record: JobRecord, fact: CodeChanged) -> None:
+        attempt = self._jobs.open.get(AttemptKey(record.id, fact.attempt))
+        if attempt is not None:
+            self._jobs.put_attempt(changed(attempt, fact.changes))
+
     def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
         number = fact.attempt or record.launched.get(fact.action, 0)
-        attempt = self._jobs.open.get(AttemptId(record.id, number))
+        attempt = self._jobs.open.get(AttemptKey(record.id, number))
         if attempt is None:
             return
         record.changes, record.running, record.resizing = fact.changes, number, False
@@ -131,7 +145,7 @@ class Reducer:
             attempt = started(attempt, at)
             self._jobs.put_attempt(attempt)
         self._changed_live(record, attempt, now)
-        size = len(self._jobs.open[AttemptId(record.id, number)].devices)
+        size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
 
     def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
@@ -159,11 +173,14 @@ class Reducer:
 
     def _ended(self, record: JobRecord, fact: AttemptEnded, at: float) -> None:
         """An attempt is over. A repeated report changes nothing."""
-        key = AttemptId(record.id, fact.attempt)
+        key = AttemptKey(record.id, fact.attempt)
         attempt = self._jobs.open.get(key)
-        view = None if fact.verdict is None else _failure(fact, retried=False)
+        lost = self._scheduler.ended.get(record.id) is Phase.FAILED
+        failed = isinstance(fact.meaning, JobFailed)
+        view = _failure(fact, retried=failed and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
+            self._learner.device_use.forget(id_of(attempt))
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
             if row.started_at is not None:
@@ -183,15 +200,13 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        if isinstance(fact.meaning, JobFailed):
+        if failed:
             record.failures += 1
-            lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-            record.failure = _failure(fact, retried=not (lost or record.cancelled))
+            record.failure = view
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
         keys = keys_of(record.owner, record.model, record.command)
         self._learner.learn(keys, fact, size=size, only=record.starts <= 1)
-        self._learner.device_use.forget(AttemptId(record.id, fact.attempt))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""
@@ -220,7 +235,7 @@ class Reducer:
         record.size = size
         if not self._changes_live(record, action.allocation):
             record.attempts += 1
-            self._jobs.put_attempt(opened(record, action))
+            self._jobs.put_attempt(opened(record, action, self._jobs.run))
         record.launched[action.id] = record.attempts
         while len(record.launched) > LAUNCHED_MAX:
             del record.launched[next(iter(record.launched))]
@@ -229,7 +244,7 @@ class Reducer:
         """Whether the running attempt itself makes the change, as it announced."""
         if not record.changes:
             return False
-        attempt = self._jobs.open.get(AttemptId(record.id, record.attempts))
+        attempt = self._jobs.open.get(AttemptKey(record.id, record.attempts))
         leaving = self._scheduler.kept(record.id).leaving
         if attempt is None or leaving is None:
             return False
@@ -260,7 +275,8 @@ def _asked(record: JobRecord, fact: Fact) -> None:
     """What users change, or what follows from other jobs."""
     match fact:
         case JobUpdated():
-            record.priority = fact.spec.priority
+            record.priority, record.tenant = fact.spec.priority, fact.spec.tenant
+            record.sizes = fact.spec.sizes
         case JobEdited():
             record.name = fact.name or record.name
             record.time_limit_s = fact.time_limit_s or record.time_limit_s

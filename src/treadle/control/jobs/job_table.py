@@ -6,7 +6,7 @@ does not have any more is read through `StoreReads` with `stored_state` and `Sto
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.control.jobs.records import JobRecord
 from treadle.core.job import JobId
@@ -22,20 +22,33 @@ _BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
 Worst = tuple[int, State]  # the highest member of an array that ended badly, and how
 
 
+class AttemptKey(NamedTuple):
+    """An attempt within one store."""
+
+    job: JobId
+    number: int
+
+
+def id_of(row: AttemptRow) -> AttemptId:
+    """The attempt as an engine knows it."""
+    return AttemptId(row.job, row.number, row.nonce)
+
+
 class JobTable:
     """Records and attempts by job."""
 
     def __init__(self, *, next_number: int = 1) -> None:
         self.records: dict[JobId, JobRecord] = {}  # of jobs that have not ended
         self.arrays: dict[str, dict[JobId, None]] = {}  # their members, likewise
-        self.open: dict[AttemptId, AttemptRow] = {}  # attempts that have not ended
+        self.open: dict[AttemptKey, AttemptRow] = {}  # attempts that have not ended
         self.sealed: dict[JobId, bytes] = {}  # secrets of jobs that have not ended
+        self.run = ""  # of the controller that gives orders now
         self.next_number = next_number
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
         self._worst: dict[str, Worst] = {}  # of arrays that have members which have not ended
         self._arrays_over: OrderedDict[str, State] = OrderedDict()  # arrays that ended lately
         self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
-        self._changed: dict[AttemptId, AttemptRow] = {}  # attempts to be written
+        self._changed: dict[AttemptKey, AttemptRow] = {}  # attempts to be written
 
     # -- what the reducer does ------------------------------------------------------------------
 
@@ -47,7 +60,7 @@ class JobTable:
 
     def put_attempt(self, row: AttemptRow) -> None:
         """An attempt as it stands now."""
-        key = AttemptId(row.job, row.number)
+        key = AttemptKey(row.job, row.number)
         self._changed[key] = row
         if row.ended_at is None:
             self.open[key] = row
@@ -102,13 +115,14 @@ class JobTable:
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)
         number = 0 if record is None else record.running or record.attempts
-        return AttemptId(identity, number) if number else None
+        row = self.open.get(AttemptKey(identity, number))
+        return None if row is None else id_of(row)
 
     def open_of(self, identity: JobId) -> list[AttemptRow]:
         """Attempts of a job that have not ended, in order."""
         return [row for (job, _), row in sorted(self.open.items()) if job == identity]
 
-    def overtaken(self, attempt: AttemptId) -> bool:
+    def overtaken(self, attempt: AttemptKey) -> bool:
         """Whether a later attempt of the job has started since."""
         later = (row for row in self.open_of(attempt.job) if row.number > attempt.number)
         return any(row.started_at is not None for row in later)

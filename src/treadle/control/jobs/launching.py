@@ -5,8 +5,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from treadle.control.jobs.attempts import nonce_of
 from treadle.control.jobs.end_completion import EndCompletion
-from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
 from treadle.core.events import AttemptEnded
@@ -36,11 +37,11 @@ class Launcher:
         seal: Seal,
         ends: EndCompletion,
         pending_end: Callable[[JobId], AttemptEnded | None],
-        token: Callable[[JobId], str],
+        token: Callable[[JobId, str], str],
         address: str,
     ) -> None:
         """pending_end: an end that was reported and is not a record yet.
-        token: what a job reports with. address: where it reports.
+        token: what a job reports with, by its id and nonce. address: where it reports.
         """
         self._jobs = jobs
         self._scheduler = scheduler
@@ -53,8 +54,8 @@ class Launcher:
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         record = self._jobs.records[job]
-        mode, count = record.ranks, len(allocation.devices)
-        launcher = mode == "auto" and _is_launcher(record.command)
+        self._check_code(record, record.launched[action])
+        launcher = record.ranks == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
         ran_s, safe = record.ran_s, record.safe
         if (ended := self._pending_end(job)) is not None:
@@ -64,11 +65,16 @@ class Launcher:
         if record.time_limit_s is not None:
             left_s = max(0.01, record.time_limit_s - ran_s)
         spec = self._scheduler.jobs[job].spec
-        ranks = 1 if launcher or mode == "one" else count
+        ranks = rank_count(record, len(allocation.devices))
+        number = record.launched[action]
+        row = self._jobs.open.get(AttemptKey(job, number))
+        nonce = nonce_of(self._jobs.run, job, number) if row is None else row.nonce
         slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
-            attempt=record.launched[action],
+            attempt=number,
+            nonce=nonce,
+            submission=record.nonce,
             command=record.command,
             workdir=record.workdir,
             ranks=ranks,
@@ -87,6 +93,12 @@ class Launcher:
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
+
+    def _check_code(self, record: JobRecord, attempt: int) -> None:
+        """Compare the code with what was submitted, unless the attempt runs already."""
+        row = self._jobs.open.get(AttemptKey(record.id, attempt))
+        if row is not None and row.started_at is None:
+            self._ends.code.begin(record, attempt)
 
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {
@@ -130,8 +142,14 @@ class Launcher:
     def _secrets(self, record: JobRecord) -> dict[str, str]:
         # The store may be down just when the job is launched, so secrets are kept in memory.
         sealed = self._jobs.sealed.get(record.id)
-        token = {"TREADLE_JOB_TOKEN": self._token(record.id)}
+        token = {"TREADLE_JOB_TOKEN": self._token(record.id, record.nonce)}
         return {**(self._seal.unseal(sealed) if sealed else {}), **token}
+
+
+def rank_count(record: JobRecord, devices: int) -> int:
+    """How many processes the job has on so many devices."""
+    one = record.ranks == "one" or (record.ranks == "auto" and _is_launcher(record.command))
+    return 1 if one else devices
 
 
 def _is_launcher(command: tuple[str, ...]) -> bool:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import msgspec
 
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
-from treadle.control.jobs.job_table import JobTable, stored_states, worst_ends
+from treadle.control.jobs.job_table import AttemptKey, JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.learning import JobLearner
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
-from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
@@ -55,7 +54,7 @@ def restore(
     counters = _counters(kept.get("counters", "0 0"))
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
-    jobs.open = {AttemptId(row.job, row.number): row for row in store.open_attempts()}
+    jobs.open = {AttemptKey(row.job, row.number): row for row in store.open_attempts()}
     for job in scheduler.jobs.values():
         if job.phase is Phase.RUNNING:
             share = job.iterations_done / job.spec.iterations

@@ -36,8 +36,12 @@ PRIORITY_MAX = 1_000_000
 SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
 RETRIES_MAX = 100
+RETRIES = 3  # of transient failures, if the user does not say
+CODE_FILES_MAX = 64
+PATH_MAX = 4096
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
+TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
 
 class Person(NamedTuple):
@@ -69,8 +73,12 @@ def prepare(
     profiles: Profiles,
     now: float,
     wall_at: float,
+    nonce: str = "",
 ) -> Submission:
-    """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it."""
+    """The jobs that a request asks for; raises InvalidRequestError with what is wrong with it.
+
+    nonce: random, since the number may have been given before, in a store that is gone.
+    """
     try:
         checked(request)
         sizes = sizes_of(request.devices)
@@ -81,6 +89,7 @@ def prepare(
     keys = keys_of(person.name, request.model, request.command)
     known = profiles.expect(keys, asked, model=request.model, estimate_s=request.estimate_s)
     first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
+    first.nonce = nonce
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
         return Submission(first.id, (first,), (spec,), known, _notes(request, sizes))
@@ -161,7 +170,8 @@ def _record(
         model=request.model,
         sizes=sizes,
         priority=request.priority,
-        retries=request.retries,
+        retries=RETRIES if request.retries is None else request.retries,
+        retry_unknown=request.retries is not None,
         resumable=request.resumable,
         known=known.source != "nothing",
         code=None if request.code is None else replace(request.code, diff=""),
@@ -183,7 +193,8 @@ def _spec(
         tenant=request.tenant,
         guaranteed=request.guaranteed,
         priority=request.priority,
-        retries=request.retries,
+        retries=record.retries,
+        retry_unknown=record.retry_unknown,
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
         resumable=request.resumable,
@@ -211,11 +222,12 @@ def checked(request: JobRequest) -> None:
         raise InvalidInputError(
             f'workdir is {shown(request.workdir)}; expected a path without ".."'
         )
-    if not _TENANT.fullmatch(request.tenant):
+    if not TENANT.fullmatch(request.tenant):
         raise InvalidInputError(
             f"tenant is {shown(request.tenant)}; expected up to 64 letters, digits and _.@-"
         )
     _check_numbers(request)
+    _check_code(request)
     for identity in (*request.after, *request.after_any):
         if not re.fullmatch(r"[\w.-]{1,64}", identity, re.ASCII):
             raise InvalidInputError(f"after names {shown(identity)}; expected the id of a job")
@@ -271,7 +283,7 @@ def _check_numbers(request: JobRequest) -> None:
         raise InvalidInputError(
             f"priority is {request.priority}; expected {-PRIORITY_MAX} to {PRIORITY_MAX}"
         )
-    if not 0 <= request.retries <= RETRIES_MAX:
+    if request.retries is not None and not 0 <= request.retries <= RETRIES_MAX:
         raise InvalidInputError(f"retries is {request.retries}; expected 0 to {RETRIES_MAX}")
     if not 0 <= request.grace_s <= GRACE_MAX_S:
         raise InvalidInputError(
@@ -288,6 +300,19 @@ def _check_numbers(request: JobRequest) -> None:
     ):
         if value is not None and not least <= value <= most:
             raise InvalidInputError(f"{name} is {value:g}; expected {least:g} to {most:g}")
+
+
+def _check_code(request: JobRequest) -> None:
+    """The files of the command; the server reads them again when it launches the job."""
+    files = {} if request.code is None else request.code.files
+    if len(files) > CODE_FILES_MAX:
+        raise InvalidInputError(f"code names {len(files)} files; expected at most {CODE_FILES_MAX}")
+    for path, digest in files.items():
+        odd = "\0" in path or "\n" in path or not _is_text(path) or len(path) > PATH_MAX
+        if odd or not path.startswith("/") or not _DIGEST.fullmatch(digest):
+            raise InvalidInputError(
+                f"code names the file {shown(path)}; expected an absolute path and its SHA-256"
+            )
 
 
 def _named(command: Sequence[str]) -> str:

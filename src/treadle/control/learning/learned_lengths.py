@@ -86,6 +86,6 @@ class Profiles:
         ]
 
 
-def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[str, str]:
+def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[str, ...]:
     """The keys of profiles that a job learns from, and teaches: the closest first."""
     return by_command(owner, model, command)

@@ -1,5 +1,8 @@
 """After a restart of the controller: which attempts run or ended, and which orders are still owed.
 
+Only attempts that the controller names by number and nonce are its own. Others that run are strays,
+whatever their numbers: the store was restored from a backup, or they were called off.
+
 For every job that holds or releases devices we compare the order of its newest attempt on disk with
 the job's row:
 
@@ -8,7 +11,7 @@ the job's row:
     older than the Start of the present hold   -> it has ended and was reported before
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -30,16 +33,19 @@ _LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 class Found(NamedTuple):
     """An attempt on disk."""
 
-    job: JobId
-    number: int
+    id: AttemptId
     folder: Path
     alive: bool  # its supervisor runs, and holds the lock
     supervisor: Supervisor | None
     status: AttemptStatus | None
 
     @property
-    def id(self) -> AttemptId:
-        return AttemptId(self.job, self.number)
+    def job(self) -> JobId:
+        return self.id.job
+
+    @property
+    def number(self) -> int:
+        return self.id.number
 
     @property
     def action(self) -> int:
@@ -76,15 +82,15 @@ class Plan(NamedTuple):
     over: list[Found]  # attempts that have ended or never began, and were not reported
 
 
-def look(places: AttemptFolders, job: JobId, number: int) -> Found:
-    folder = places.path(job, number)
+def look(places: AttemptFolders, attempt: AttemptId) -> Found:
+    folder = places.path(*attempt)
     alive = False
     if is_folder(folder):
         with folders.locked(folder) as free:
             alive = not free
     # Read after the lock: a supervisor writes its files before it releases the lock.
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
-    return Found(job, number, folder, alive, supervisor, status)
+    return Found(attempt, folder, alive, supervisor, status)
 
 
 def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[AttemptId]) -> "Plan":
@@ -92,8 +98,12 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
     adoptions: list[Adoption] = []
     known: set[AttemptId] = set()
     owed: set[JobId] = set()  # jobs whose next attempt has no folder yet
+    own: dict[JobId, list[AttemptId]] = {}
+    for attempt in sorted(unreported):
+        own.setdefault(attempt.job, []).append(attempt)
     for job in jobs:
-        adoption = _adoption(places, job)
+        mine = own.get(job.id, [])
+        adoption = _adoption(places, job, mine)
         if adoption is None:
             continue
         adoptions.append(adoption)
@@ -101,11 +111,11 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
             known.add(adoption.found.id)
         if adoption.owed is not None and not isinstance(adoption.owed, Stop):
             owed.add(job.id)
-            known |= _ordered(places, job)
-    strays = [look(places, *mark) for mark in places.live() if AttemptId(*mark) not in known]
+            known |= {mark for mark in mine if places.ordered_by(*mark) == job.action}
+    strays = [look(places, mark) for mark in places.live() if mark not in known]
     live = known | {stray.id for stray in strays if stray.alive}
     over = [
-        look(places, *attempt)
+        look(places, attempt)
         for attempt in sorted(set(unreported) - live)
         # The next attempt of a job that is owed one is not over: it has not begun.
         if attempt.job not in owed or is_folder(places.path(*attempt))
@@ -113,17 +123,11 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
     return Plan(adoptions, strays, over)
 
 
-def _ordered(places: AttemptFolders, job: Job) -> set[AttemptId]:
-    """Attempts whose folder was made for the newest order of the job."""
-    numbers = places.attempts(job.id)
-    return {AttemptId(job.id, n) for n in numbers if places.ordered_by(job.id, n) == job.action}
-
-
-def _adoption(places: AttemptFolders, job: Job) -> Adoption | None:
+def _adoption(places: AttemptFolders, job: Job, mine: Sequence[AttemptId]) -> Adoption | None:
     holds = job.phase in _HELD and job.allocation is not None
     if not holds and job.phase not in _LEAVING:
         return None
-    found = _newest(places, job, holds=holds)
+    found = _newest(places, job, mine, holds=holds)
     if job.phase in _LEAVING or job.allocation is None:
         return Adoption(job.id, job.action, found, Stop(job.action, job.id))
     owed = None
@@ -133,19 +137,24 @@ def _adoption(places: AttemptFolders, job: Job) -> Adoption | None:
     return Adoption(job.id, job.action, found, owed, starting, job.allocation)
 
 
-def _newest(places: AttemptFolders, job: Job, *, holds: bool) -> Found | None:
-    """The newest attempt on disk, if it has to do with the present hold."""
-    numbers = places.attempts(job.id)
-    if not numbers:
+def _newest(
+    places: AttemptFolders, job: Job, mine: Sequence[AttemptId], *, holds: bool
+) -> Found | None:
+    """The newest of the job's own attempts on disk, if it has to do with the present hold.
+
+    mine: those whose end was not seen, by number.
+    """
+    there = [attempt for attempt in mine if places.path(*attempt).is_dir()]
+    if not there:
         return None
-    found = look(places, job.id, numbers[-1])
+    found = look(places, there[-1])
     if found.never_was:
-        if holds and places.ordered_by(job.id, found.number) == job.action:
+        if holds and places.ordered_by(*found.id) == job.action:
             return None  # It is launched there again; if both happen, the lock decides.
         # A supervisor that starts late must see that it is not wanted any more.
         if folders.seal(found.folder, "stopped"):
             return None
-        found = look(places, job.id, found.number)
+        found = look(places, found.id)
     if found.action < job.attempt and not found.alive:
         return None  # It belongs to an earlier hold, whose end has been reported.
     return found

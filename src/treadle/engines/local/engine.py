@@ -6,6 +6,7 @@ device is clean.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -49,6 +50,8 @@ from treadle.files import is_folder
 # Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_READ = 20  # 6 s
+
+logger = logging.getLogger("treadle")
 
 Seen = TypeVar("Seen")
 
@@ -197,8 +200,8 @@ class LocalEngine:
             found.append(Measurement(identity, sum(shares) / len(shares) if shares else None))
         return found
 
-    def checkpoints(self, job: JobId) -> str:
-        return str(self._checkpoints.path(job))
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return str(self._checkpoints.path(job, submission))
 
     async def tidy(self, job: JobId) -> Leftovers:
         if job in self._runners:  # It has not ended here.
@@ -258,8 +261,14 @@ class LocalEngine:
                 self._hold(live)  # No other job gets its devices before it is gone.
                 self._keep(self._clear_and_forget(live))
             else:
-                self.folders.forget(stray.job, stray.number)
+                self.folders.forget(*stray.id)
             return
+        logger.warning(
+            "attempt %d of job %s runs in %s and belongs to no job of this store; it is stopped",
+            stray.number,
+            stray.job,
+            stray.folder,
+        )
         live = await self._rejoin(stray)
         live.stray, live.silent = True, silent
         runner = self._runner(stray.job)
@@ -271,7 +280,7 @@ class LocalEngine:
         """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
         if found.alive and found.supervisor is None:  # It is just beginning.
             found = await self._until(
-                lambda: adoption.look(self.folders, found.job, found.number),
+                lambda: adoption.look(self.folders, found.id),
                 lambda seen: not seen.alive or seen.supervisor is not None,
                 tries=TRIES_TO_MEET,
             )
@@ -283,6 +292,7 @@ class LocalEngine:
             folder=found.folder,
             tag=self._tag_of(found),
             scope=self._scope_of(found),
+            nonce=found.id.nonce,
         )
         if (known := found.supervisor) is not None:
             live.workdir, live.grace_s = known.workdir, known.grace_s
@@ -341,11 +351,11 @@ class LocalEngine:
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        tag = self._tag(launch.job, launch.attempt)
+        tag = self._tag(launch.id)
         try:
             live = self._prepared(order, launch, tag)
         except (OSError, EngineError):
-            self.folders.forget(launch.job, launch.attempt)
+            self.folders.forget(*launch.id)
             raise
         self._hold(live)
         try:
@@ -353,7 +363,7 @@ class LocalEngine:
             live.listen(await asyncio.to_thread(self.fork_server.launch, live.document))
         except TROUBLE:
             live.scope.remove()
-            self.folders.forget(launch.job, launch.attempt)
+            self.folders.forget(*launch.id)
             self._free(live)
             raise
         self._guard(live, self.fork_server)
@@ -361,7 +371,7 @@ class LocalEngine:
 
     def _prepared(self, order: Launching, launch: Launch, tag: str) -> LiveAttempt:
         """Its folder, its group and its order, before anything runs."""
-        folder = self.folders.make(launch.job, launch.attempt, action=order.id)
+        folder = self.folders.make(*launch.id, action=order.id)
         group = self._containment.make(tag, folder, limits_of(launch))
         live = LiveAttempt(
             launch.job,
@@ -371,6 +381,7 @@ class LocalEngine:
             folder=folder,
             tag=tag,
             scope=group.scope,
+            nonce=launch.nonce,
         )
         live.launch, live.workdir = launch, launch.workdir
         live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
@@ -393,7 +404,7 @@ class LocalEngine:
         await self.machine.suspect()
 
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await self._patiently(lambda: adoption.look(self.folders, live.job, live.number))
+        found = await self._patiently(lambda: adoption.look(self.folders, live.id))
         if not found.alive:
             return None
         other = await self._rejoin(found)
@@ -412,7 +423,7 @@ class LocalEngine:
                 attempt_folders.read_status(live.folder),
             )
         )
-        found = Found(live.job, live.number, live.folder, False, supervisor, status)
+        found = Found(live.id, live.folder, False, supervisor, status)
         unsaid = found.status is None or not found.status.ended
         ended = ended_of(
             found,
@@ -434,7 +445,7 @@ class LocalEngine:
 
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
-        self.folders.forget(live.job, live.number)
+        self.folders.forget(*live.id)
         live.scope.remove()  # Its supervisor did, unless there was none.
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
@@ -544,11 +555,12 @@ class LocalEngine:
     def _held(self) -> set[int]:
         return {number for (number, _), live in self._holders.items() if not live.over}
 
-    def _tag(self, job: JobId, attempt: int) -> str:
-        return f"{self.folders.instance}-{job}-{attempt}"
+    def _tag(self, attempt: AttemptId) -> str:
+        """What its processes carry in their environment; no other attempt ever has the same."""
+        return f"{self.folders.instance}-{attempt.job}-{self.folders.path(*attempt).name}"
 
     def _tag_of(self, found: Found) -> str:
-        return found.supervisor.tag if found.supervisor else self._tag(found.job, found.number)
+        return found.supervisor.tag if found.supervisor else self._tag(found.id)
 
     def _scope_of(self, found: Found) -> Scope:
         """Its group as its supervisor wrote it down, else the one that it would have."""

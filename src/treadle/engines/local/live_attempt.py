@@ -37,9 +37,11 @@ class LiveAttempt:
         folder: Path,
         tag: str,
         scope: Scope,
+        nonce: str = "",
     ) -> None:
         self.job = job
         self.number = number
+        self.nonce = nonce
         self.action = action  # the order that it was launched for
         self.allocation = allocation
         self.folder = folder
@@ -78,7 +80,7 @@ class LiveAttempt:
 
     @property
     def id(self) -> AttemptId:
-        return AttemptId(self.job, self.number)
+        return AttemptId(self.job, self.number, self.nonce)
 
     @property
     def ranks(self) -> int:

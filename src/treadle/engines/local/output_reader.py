@@ -50,7 +50,7 @@ class OutputReader:
                 await self._clock.sleep_until(self._clock.now() + FOLLOW_EVERY_S)
 
     def _is_alive(self, attempt: AttemptId) -> bool:
-        return adoption.look(self._folders, *attempt).alive
+        return adoption.look(self._folders, attempt).alive
 
     def _read(
         self, attempt: AttemptId, rank: int, offset: int, limit: int, begins: int | None

@@ -1,4 +1,8 @@
-"""The folder of each attempt, `<root>/jobs/<job>/<attempt>/`, and the files that are kept there.
+"""The folder of each attempt, `<root>/jobs/<job>/<attempt>-<nonce>/`, and the files in it.
+
+The nonce is part of the name and of the files: numbers are given again after the store was deleted
+or restored, and what another attempt left must never be taken for this one's. Attempts that were
+ordered before there were nonces have folders without one.
 
 `<root>/live/` has one file for each attempt that was launched and whose end the engine has not
 seen. It holds the id of the order. A fresh engine reads it to find attempts that still run, and
@@ -22,10 +26,12 @@ from uuid import uuid4
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
+from treadle.core.launch import AttemptId
 from treadle.engines.node.processes import ProcessId
 from treadle.files import is_folder, replace
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ATTEMPT = re.compile(r"([0-9]{1,18})(?:-([0-9a-z]{1,64}))?", re.ASCII)  # the name of a folder
 FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
 
 
@@ -81,7 +87,7 @@ class AttemptFolders:
             _refuse_link(folder)
         self.instance = self._read_instance()
 
-    def path(self, job: JobId, attempt: int) -> Path:
+    def path(self, job: JobId, attempt: int, nonce: str = "") -> Path:
         """The folder of the attempt; it need not exist."""
         if NAME.fullmatch(job) is None or ".." in job or job == ".":
             raise EngineError(
@@ -89,51 +95,52 @@ class AttemptFolders:
                 "and no two dots in a row",
                 retryable=False,
             )
-        return self._jobs / job / str(attempt)
+        return self._jobs / job / _named(attempt, nonce)
 
-    def make(self, job: JobId, attempt: int, *, action: int) -> Path:
+    def make(self, job: JobId, attempt: int, nonce: str = "", *, action: int) -> Path:
         """Make the attempt's folder, which only the engine's user may read, and mark it as live."""
-        folder = self.path(job, attempt)
+        folder = self.path(job, attempt, nonce)
         for part in (folder.parent, folder):
             part.mkdir(mode=0o700, exist_ok=True)
             _refuse_link(part)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        mark = os.open(self._mark(job, attempt), flags, 0o600)
+        mark = os.open(self._mark(job, attempt, nonce), flags, 0o600)
         try:
             os.write(mark, b"%d" % action)
         finally:
             os.close(mark)
         return folder
 
-    def ordered_by(self, job: JobId, attempt: int) -> int | None:
+    def ordered_by(self, job: JobId, attempt: int, nonce: str = "") -> int | None:
         """The order that the attempt was launched for; None once its end was seen."""
         with suppress(FileNotFoundError, ValueError):
-            return int(self._mark(job, attempt).read_bytes())
+            return int(self._mark(job, attempt, nonce).read_bytes())
         return None
 
-    def forget(self, job: JobId, attempt: int) -> None:
+    def forget(self, job: JobId, attempt: int, nonce: str = "") -> None:
         """Remove the mark: the end of the attempt was seen."""
         with suppress(OSError):
-            self._mark(job, attempt).unlink()
+            self._mark(job, attempt, nonce).unlink()
 
-    def live(self) -> list[tuple[JobId, int]]:
+    def live(self) -> list[AttemptId]:
         """Attempts whose end was not seen yet."""
         found = []
         for entry in self._live.iterdir():
-            job, _, attempt = entry.name.rpartition("@")
-            if attempt.isdigit() and NAME.fullmatch(job):
-                found.append((job, int(attempt)))
+            job, _, name = entry.name.rpartition("@")
+            if NAME.fullmatch(job) and (match := _ATTEMPT.fullmatch(name)):
+                found.append(AttemptId(job, int(match[1]), match[2] or ""))
         return sorted(found)
 
-    def attempts(self, job: JobId) -> list[int]:
-        """Numbers of the attempts that have a folder, ascending."""
+    def attempts(self, job: JobId) -> list[AttemptId]:
+        """The attempts that have a folder, by number; those of other stores too."""
         with suppress(FileNotFoundError):
             names = [entry.name for entry in self.path(job, 1).parent.iterdir()]
-            return sorted(int(name) for name in names if name.isdigit())
+            matches = [match for name in names if (match := _ATTEMPT.fullmatch(name))]
+            return sorted(AttemptId(job, int(match[1]), match[2] or "") for match in matches)
         return []
 
-    def _mark(self, job: JobId, attempt: int) -> Path:
-        return self._live / f"{job}@{attempt}"
+    def _mark(self, job: JobId, attempt: int, nonce: str) -> Path:
+        return self._live / f"{job}@{_named(attempt, nonce)}"
 
     def _read_instance(self) -> str:
         """An id that tells processes of this Treadle from those of another."""
@@ -146,6 +153,15 @@ class AttemptFolders:
         return fresh
 
 
+def _named(attempt: int, nonce: str) -> str:
+    return f"{attempt}-{nonce}" if nonce else str(attempt)
+
+
+def _nonce(folder: Path) -> str:
+    """The nonce of the attempt that a folder belongs to."""
+    return folder.name.partition("-")[2]
+
+
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise EngineError(
@@ -156,8 +172,8 @@ def _refuse_link(path: Path) -> None:
 
 
 def read_supervisor(folder: Path) -> Supervisor | None:
-    """None if there is none yet, or if the file is damaged."""
-    found = _read(folder / "supervisor.json")
+    """None if there is none yet, if the file is damaged, or if it is another attempt's."""
+    found = _own(folder / "supervisor.json")
     try:
         return Supervisor(
             process=ProcessId(int(found["pid"]), int(found["start"])),
@@ -176,8 +192,8 @@ def read_supervisor(folder: Path) -> Supervisor | None:
 
 
 def read_status(folder: Path) -> AttemptStatus | None:
-    """None if there is none yet, or if the file is damaged."""
-    found = _read(folder / "status.json")
+    """None if there is none yet, if the file is damaged, or if it is another attempt's."""
+    found = _own(folder / "status.json")
     try:
         return AttemptStatus(
             ended=found["state"] == "ended",
@@ -193,6 +209,12 @@ def read_status(folder: Path) -> AttemptStatus | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _own(path: Path) -> Mapping[str, Any]:
+    """What a file of an attempt says, if it was written for that very attempt."""
+    found = _read(path)
+    return found if found.get("nonce", "") == _nonce(path.parent) else {}
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -244,6 +266,7 @@ def seal(folder: Path, cause: str) -> bool:
         if status is None or not status.ended:
             body = {"state": "ended", "code": 137, "codes": [], "cause": cause, "error": ""}
             body |= {"started_at": status and status.started_at, "ended_at": None}
+            body["nonce"] = _nonce(folder)
             replace(folder / "status.json", json.dumps(body).encode())
     return True
 

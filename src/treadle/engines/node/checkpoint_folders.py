@@ -1,10 +1,13 @@
-"""The folder in which each job keeps its checkpoints: `<root>/checkpoints/<job>/`.
+"""The folder in which each job keeps its checkpoints: `<root>/checkpoints/<job>-<submission>/`.
 
 It belongs to the job's user. Treadle makes it, and removes it only if it is empty when the job has
-ended (`leftovers.py`).
+ended (`leftovers.py`). The nonce of the submission is in its name: a later job that gets the same
+number, in a new or a restored store, must not resume from the checkpoints of the earlier one.
 """
 
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.core.job import JobId
@@ -17,12 +20,19 @@ class CheckpointFolders:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def path(self, job: JobId) -> Path:
-        return self._root / "checkpoints" / job
+    def path(self, job: JobId, submission: str = "") -> Path:
+        return self._root / "checkpoints" / (f"{job}-{submission}" if submission else job)
+
+    def of(self, job: JobId) -> list[Path]:
+        """The folders of all submissions that had this number."""
+        name = re.compile(rf"{re.escape(job)}(-[0-9a-z]+)?", re.ASCII)
+        with suppress(FileNotFoundError):
+            return [path for path in self.path(job).parent.iterdir() if name.fullmatch(path.name)]
+        return []
 
     def make(self, launch: Launch) -> Path:
         """Make the folder, for the user who runs the job alone."""
-        folder = self.path(launch.job)
+        folder = self.path(launch.job, launch.submission)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0 and launch.uid:
             # Other users may pass through to their own folder, and list nothing on the way.

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from treadle.core.job import JobId
+from treadle.core.launch import AttemptId
 from treadle.core.machine import Leftovers
 from treadle.engines.node.attempt_folders import AttemptFolders, locked
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
@@ -38,9 +39,9 @@ class LeftoverFolders:
         """Remove the folders of all its attempts; what was removed, as it was counted there."""
         emptied = self._remove_empty_checkpoints(job)
         freed = attempts = 0
-        for number in self._folders.attempts(job):
-            folder = self._folders.path(job, number)
-            if not self._is_over(job, number, folder):
+        for attempt in self._folders.attempts(job):
+            folder = self._folders.path(*attempt)
+            if not self._is_over(attempt, folder):
                 continue
             with suppress(OSError), _opened(folder.parent) as parent:
                 freed += _remove(parent, folder.name)
@@ -49,9 +50,9 @@ class LeftoverFolders:
             self._folders.path(job, 1).parent.rmdir()
         return Leftovers(bytes=freed, attempts=attempts, checkpoint_folders=emptied)
 
-    def _is_over(self, job: JobId, number: int, folder: Path) -> bool:
+    def _is_over(self, attempt: AttemptId, folder: Path) -> bool:
         """Whether no supervisor has the attempt, nor may find it later."""
-        if self._folders.ordered_by(job, number) is not None:
+        if self._folders.ordered_by(*attempt) is not None:
             return False
         try:
             with locked(folder) as free:
@@ -61,20 +62,20 @@ class LeftoverFolders:
 
     def _measured(self, job: JobId) -> int:
         total = 0
-        for number in self._folders.attempts(job):
-            folder = self._folders.path(job, number)
+        for attempt in self._folders.attempts(job):
+            folder = self._folders.path(*attempt)
             with suppress(OSError), _opened(folder.parent) as parent:
                 total += _size(parent, folder.name)
         return total
 
     def _remove_empty_checkpoints(self, job: JobId) -> int:
-        path = self._checkpoints.path(job)
-        try:
-            with _opened(path.parent) as parent:
+        """Of every submission that had this number."""
+        removed = 0
+        for path in self._checkpoints.of(job):
+            with suppress(OSError), _opened(path.parent) as parent:  # Not if it holds something.
                 os.rmdir(path.name, dir_fd=parent)
-        except OSError:  # It is not there, or it holds something.
-            return 0
-        return 1
+                removed += 1
+        return removed
 
 
 @contextmanager

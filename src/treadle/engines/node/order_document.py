@@ -68,6 +68,7 @@ def order_document(
         "folder": str(paths.folder),
         "job": launch.job,
         "attempt": launch.attempt,
+        "nonce": launch.nonce,
         "action": action,
         "tag": tag,
         "devices": [device.number for device in allocation.devices],

@@ -317,6 +317,7 @@ class Attempt:
             "state": state,
             "job": self.order["job"],
             "attempt": self.order["attempt"],
+            "nonce": self.order["nonce"],
             "action": self.order["action"],
             "pids": [rank.pid for rank in self.ranks],
             "codes": [rank.code for rank in self.ranks],
@@ -420,9 +421,11 @@ def _take_lock(folder: Path) -> int | None:
     return lock
 
 
-def _has_ended(folder: Path) -> bool:
+def _has_ended(folder: Path, nonce: str) -> bool:
+    """Whether this very attempt has ended; a status of another one says nothing about it."""
     try:
-        return bool(json.loads((folder / "status.json").read_bytes()).get("state") == "ended")
+        status = json.loads((folder / "status.json").read_bytes())
+        return bool(status.get("state") == "ended" and status.get("nonce", "") == nonce)
     except (FileNotFoundError, ValueError, AttributeError):
         return False
 
@@ -453,11 +456,12 @@ def supervise(orders: int, report: int) -> None:
     lock = _take_lock(folder)
     if lock is None:
         return tell(report, {"taken": True})
-    if _has_ended(folder):
+    if _has_ended(folder, order["nonce"]):
         return tell(report, {"ended": True})
     order["supervisor"] = os.getpid()
     attempt = Attempt(order, report)  # from here on it takes the stop signal
-    about = {key: order[key] for key in ("job", "attempt", "action", "tag", "devices", "turn")}
+    keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
+    about = {key: order[key] for key in keys}
     about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
     about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
     _write_all(lock, json.dumps(about).encode())

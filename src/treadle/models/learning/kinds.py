@@ -44,10 +44,15 @@ def by_job(spec: JobSpec) -> tuple[Kind, ...]:
     return (f"job {spec.id}",)
 
 
-def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, Kind]:
-    """The same command, and the same program, of one user and model."""
+def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
+    """The same command of one user; with a model's name, also the same program.
+
+    Arguments say how much work there is: the times of `sleep 10.5` and `sleep 4` are no curve of
+    one job. Only a user who gives jobs one model says that they train alike.
+    """
     whole = hashlib.sha256("\0".join(command).encode()).hexdigest()[:24]
-    return (f"{owner}/{model}/={whole}", f"{owner}/{model}/{_program(command)}")
+    same = f"{owner}/{model}/={whole}"
+    return (same, f"{owner}/{model}/{_program(command)}") if model else (same,)
 
 
 def _program(command: Sequence[str]) -> str:

@@ -124,10 +124,11 @@ class AntMan(Policy):
             )
         closed = _closed(snapshot, OPPORTUNISTIC)
         room = sum(device not in closed for device in snapshot.emptied())
+        that = "that no other opportunistic job uses"
+        such = "no such device" if not room else f"only {several(room, 'such device')}"
         return Reason(
             "devices",
-            f"it is opportunistic and asks for {devices(asked)} without another opportunistic job; "
-            f"there are {room}",
+            f"it is opportunistic and needs {devices(asked)} {that}; {such} can be given to it now",
         )
 
 

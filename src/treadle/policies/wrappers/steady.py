@@ -13,8 +13,11 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import are, named_jobs, span
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.wrapper import Wrapper
+
+_NAMED_MAX = 3
 
 
 def steady(
@@ -68,7 +71,32 @@ class Steady(Wrapper):
         row = snapshot.jobs[job]
         if row.allocation is not None:
             return self.inner.why(snapshot, job)
-        return self.inner.why(self.inside(snapshot), job)
+        return self._settling(snapshot, job) or self.inner.why(self.inside(snapshot), job)
+
+    def _settling(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+        """The jobs that would make way if they were not left alone for a while, if that is it."""
+        now = snapshot.now
+        kept, resting = list[Job](), dict[JobId, float]()
+        for other in snapshot.holding():
+            end = self._until(other)
+            if end == inf:
+                kept.append(other)
+            elif end > now:
+                resting[other.id] = end
+        if not resting:
+            return None
+        changes = self.inner.decide(snapshot.keeping(kept)).changes
+        yielding = [name for name in resting if name in changes]
+        if changes.get(job) is None or not yielding:
+            return None
+        over_s = max(resting[name] for name in yielding) - now
+        one = len(yielding) == 1
+        return Reason(
+            "settling",
+            f"{named_jobs(yielding, _NAMED_MAX)} would make way for it, but {are(len(yielding))} "
+            f"left alone for a while after {'it' if one else 'they'} started; "
+            f"that is over in {span(over_s)}",
+        )
 
     def _until(self, job: Job) -> float:
         """Until when it is left alone; what never resumes, for ever."""

@@ -1,0 +1,76 @@
+"""What a user may change of a job, and the facts that this becomes.
+
+Name and time limit can change while a job runs; devices and tenant only while it waits: what runs
+was started with them.
+"""
+
+from dataclasses import replace
+
+from treadle.control.api.context import Context
+from treadle.control.jobs import NAME_MAX, SECONDS_MAX, TENANT, Fact, JobRecord
+from treadle.control.learning import keys_of
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobUpdated
+from treadle.core.job import Job, JobSpec
+from treadle.core.lifecycle import Phase
+from treadle.journal.facts import JobEdited
+from treadle.wire.jobs import JobChange
+from treadle.wire.notation import shown, sizes_of
+from treadle.wire.problems import ConflictError, InvalidRequestError
+
+
+def facts_of(context: Context, record: JobRecord, row: Job, change: JobChange) -> list[Fact]:
+    """The facts that make the change; raises if it is not possible."""
+    _check(record, row, change)
+    before = context.inbox.newest_spec(row)
+    spec = before
+    if change.priority is not None:
+        spec = replace(spec, priority=change.priority)
+    if change.tenant is not None:
+        spec = replace(spec, tenant=change.tenant)
+    if change.devices is not None:
+        spec = _resized(context, record, spec, change.devices)
+    facts: list[Fact] = [JobEdited(record.id, change.name, change.time_limit_s)]
+    if spec != before:
+        facts.append(JobUpdated(spec))
+    return facts
+
+
+def _check(record: JobRecord, row: Job, change: JobChange) -> None:
+    if change.name is not None and not (
+        0 < len(change.name) <= NAME_MAX and change.name.isprintable()
+    ):
+        raise InvalidRequestError(f"name must be 1 to {NAME_MAX} printable characters")
+    if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
+        raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
+    if change.tenant is not None and not TENANT.fullmatch(change.tenant):
+        raise InvalidRequestError(
+            f"tenant is {shown(change.tenant)}; expected up to 64 letters, digits and _.@-"
+        )
+    for what, value in (("devices", change.devices), ("tenant", change.tenant)):
+        if value is not None and row.phase is not Phase.WAITING:
+            raise ConflictError(
+                f"job {record.id} runs, and its {what} can be changed only while it waits",
+                hint=f"treadle cancel {record.id}, then submit it again",
+            )
+
+
+def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -> JobSpec:
+    try:
+        sizes = sizes_of(devices)
+    except InvalidInputError as error:
+        raise InvalidRequestError(str(error)) from None
+    asked = max((n for n in sizes if n <= context.cluster.device_count), default=sizes[0])
+    known = context.learner.profiles.expect(
+        keys_of(record.owner, record.model, record.command),
+        asked,
+        model=record.model,
+        estimate_s=spec.estimate_s or None,
+    )
+    wanted = replace(
+        spec, sizes=sizes, asked=asked, iterations=known.length_s, profile=known.profile
+    )
+    never = context.scheduler.policy.never_fits(wanted, context.cluster)
+    if never is not None:
+        raise InvalidRequestError(f"the job could never run here: {never}")
+    return wanted

@@ -1,0 +1,173 @@
+"""What ran is what is recorded: code that was edited after submission is noticed and said."""
+
+import asyncio
+import os
+import pwd
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import told
+from tests.control.living import ME, ended, until
+from treadle.client.gitstate import code_state
+from treadle.control.api import LiveService
+from treadle.control.jobs.code_check import NOT_CHECKED, CodeCheck
+from treadle.control.jobs.records import JobRecord
+from treadle.journal.facts import CodeChanged
+from treadle.wire.jobs import Code, JobRequest, State
+
+
+def git(folder: Path, *words: str) -> str:
+    author = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    ran = subprocess.run(
+        ["git", *author, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return ran.stdout.strip()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A repository with a script and a module, all committed."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "train.sh").write_text("echo old; . ./module.sh\n")
+    (folder / "module.sh").write_text("echo module\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def request(work: Path, *, git: bool = True) -> JobRequest:
+    made = JobRequest(command=("bash", "train.sh"), workdir=str(work), held=True)
+    return replace(made, code=code_state(work, made.command, git=git))
+
+
+async def _ran(live: LiveService, made: JobRequest, edit: str, path: Path) -> tuple[str, ...]:
+    """Submit held, edit, release; what the record of the attempt says of its code."""
+    job = (await live.submit(ME, made)).id
+    if edit:
+        path.write_text(edit)
+    await live.release(ME, job)
+    (view,) = await ended(live, job)
+    assert view.state is State.SUCCEEDED
+    return (await live.job(job)).attempts[0].changed
+
+
+def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, work: Path) -> None:
+    async def story(live: LiveService) -> None:
+        script = work / "train.sh"
+        first, second = await _ran(live, request(work), "echo new\n", script)
+        assert first.startswith("train.sh changed after submission: it ran as of sha256 ")
+        assert second == "tracked files were changed after submission, when there were no changes"
+        page = await live.events(limit=100)
+        events = [event for event in page.events if event.kind == "CodeChanged"]
+        texts = [event.text for event in events]
+        assert texts == [] or texts[0].startswith(
+            "attempt 1 of job 1 runs other code than was submitted: train.sh changed"
+        )
+
+    told(story, tmp_path)
+
+
+def test_u8_what_was_not_edited_is_not_mentioned(tmp_path: Path, work: Path) -> None:
+    async def story(live: LiveService) -> None:
+        assert await _ran(live, request(work), "", work) == ()
+        (work / "train.sh").write_text("echo other\n")  # before submission: it is recorded
+        assert await _ran(live, request(work), "", work) == ()
+
+    told(story, tmp_path)
+
+
+def test_u8_an_imported_file_a_commit_and_a_script_outside_git_are_noticed(
+    tmp_path: Path, work: Path
+) -> None:
+    async def story(live: LiveService) -> None:
+        changed = await _ran(live, request(work), "echo other\n", work / "module.sh")
+        assert changed == (
+            "tracked files were changed after submission, when there were no changes",
+        )
+        made = request(work)  # with the change
+        assert await _ran(live, made, "echo third\n", work / "module.sh") == (
+            "the uncommitted changes are not those of the submission",
+        )
+        job = (await live.submit(ME, request(work))).id
+        git(work, "commit", "-q", "-a", "-m", "second")
+        await live.release(ME, job)
+        await ended(live, job)
+        (change,) = (await live.job(job)).attempts[0].changed
+        assert change.startswith("the commit changed after submission: it ran at ")
+        (script,) = await _ran(live, request(work, git=False), "echo 4\n", work / "train.sh")
+        assert script.startswith("train.sh changed after submission")
+
+    told(story, tmp_path)
+
+
+def test_u8_it_is_shown_while_the_job_runs(tmp_path: Path, work: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = (await live.submit(ME, request(work))).id
+        (work / "train.sh").write_text("exec sleep 60\n")
+        await live.release(ME, job)
+        await until(live, State.RUNNING, jobs=(job,))
+        while not (await live.job(job)).attempts[0].changed:
+            await asyncio.sleep(0.01)
+        events = (await live.events(limit=100)).events
+        assert [event.job for event in events if event.kind == "CodeChanged"] == [job]
+
+    told(story, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root asks as somebody else")
+def test_u8_root_asks_as_the_owner_and_runs_nothing_of_the_repository(work: Path) -> None:
+    """1. A file that only its owner may read. 2. The owner's check reads it, another's does not.
+    3. A filter of the repository's configuration does not run."""
+    trace = work / "ran"
+    git(work, "config", "filter.x.clean", f"touch {trace}; cat")
+    (work / ".gitattributes").write_text("* filter=x\n")
+    code = code_state(work, ("bash", "train.sh"))
+    assert code is not None
+    (work / "train.sh").write_text("echo new\n")
+    (work / "train.sh").chmod(0o600)
+    nobody = pwd.getpwnam("nobody")
+
+    async def seen(uid: int, gid: int) -> tuple[str, ...]:
+        facts: list[CodeChanged] = []
+        check = CodeCheck(facts.append)
+        record = _record(code, work, uid, gid)
+        check.begin(record, 1)
+        return await check.changes("1", 1)
+
+    assert any("ran as of" in text for text in asyncio.run(seen(0, 0)))
+    others = asyncio.run(seen(nobody.pw_uid, nobody.pw_gid))
+    assert others[0].endswith("is gone or cannot be read")
+    assert not trace.exists()
+
+
+def _record(code: Code | None, work: Path, uid: int, gid: int) -> JobRecord:
+    return JobRecord(
+        id="1",
+        number=1,
+        name="a",
+        owner="a",
+        command=("bash", "train.sh"),
+        submitted_at=0.0,
+        uid=uid,
+        gid=gid,
+        workdir=str(work),
+        code=code,
+    )
+
+
+def test_u8_a_file_that_never_answers_does_not_hold_the_job_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = Code(files={str(pipe): "0" * 64})
+
+    async def seen() -> tuple[str, ...]:
+        check = CodeCheck(lambda _: None)
+        check.begin(_record(code, tmp_path, os.getuid(), os.getgid()), 1)
+        return await check.changes("1", 1)
+
+    assert asyncio.run(seen()) == (NOT_CHECKED,)

@@ -1,0 +1,65 @@
+"""Which failures are tried again, and which jobs are taken for jobs of one kind."""
+
+from pathlib import Path
+
+from tests.unit.control.memory import Bench, play
+from treadle.control.learning.learned_lengths import Profiles, keys_of
+from treadle.wire.jobs import State
+
+
+def _runs_of(tmp_path: Path, *command: str, **fields: object) -> tuple[int, bool]:
+    """How often the job was run before it failed for good, and whether a retry was recorded."""
+    found: list[tuple[int, bool]] = []
+
+    async def story(here: Bench) -> None:
+        job = await here.submit(*command, **fields)  # type: ignore[arg-type]
+        await here.reached(job, State.FAILED)
+        detail = await here.live.job(job)
+        retried = [run.failure.retried for run in detail.attempts if run.failure]
+        found.append((detail.job.attempts, any(retried)))
+
+    play(story, tmp_path)
+    return found[0]
+
+
+def test_u20_a_failure_that_no_rule_knows_is_not_retried(tmp_path: Path) -> None:
+    assert _runs_of(tmp_path, "exit", "7") == (1, False)
+
+
+def test_u20_a_failure_that_no_rule_knows_is_retried_as_often_as_asked(tmp_path: Path) -> None:
+    assert _runs_of(tmp_path, "exit", "7", retries=4) == (5, True)
+
+
+def test_u20_no_retries_means_none(tmp_path: Path) -> None:
+    assert _runs_of(tmp_path, "exit", "75", retries=0) == (1, False)
+
+
+def test_u20_a_transient_failure_is_retried_without_being_asked(tmp_path: Path) -> None:
+    runs, retried = _runs_of(tmp_path, "exit", "75")  # EX_TEMPFAIL: try again later
+    assert runs > 1
+    assert retried
+
+
+def test_u20_a_failure_that_would_repeat_is_not_retried_even_if_asked(tmp_path: Path) -> None:
+    text = "echo ModuleNotFoundError: No module named numpyy ; exit 1"
+    assert _runs_of(tmp_path, *text.split(), retries=4) == (1, False)
+
+
+def test_u20_other_arguments_are_another_kind_of_job() -> None:
+    """`sleep 10.5` on one device and `sleep 4` on two are no speed-up of 2.6."""
+    profiles = Profiles()
+    long, short = keys_of("anna", "", ("sleep", "10.5")), keys_of("anna", "", ("sleep", "4"))
+    profiles.learn(long, 1, 10.5)
+    profiles.learn(short, 2, 4.0)
+    third = keys_of("anna", "", ("sleep", "7"))
+    assert profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2)).source == "nothing"
+    assert profiles.expect(long, 1, model="", estimate_s=None).length_s == 10.5
+    assert profiles.expect(short, 2, model="", estimate_s=None).length_s == 4.0
+
+
+def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:
+    """The user says so: jobs of one --model share what is learned."""
+    profiles = Profiles()
+    profiles.learn(keys_of("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
+    other = keys_of("anna", "resnet", ("python", "train.py", "--lr", "2"))
+    assert profiles.expect(other, 1, model="resnet", estimate_s=None).source == "jobs like it"
