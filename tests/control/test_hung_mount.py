@@ -10,7 +10,7 @@ from treadle.control.api import LiveService
 from treadle.engines.local.attempt_guard import Deadlines
 from treadle.wire.jobs import State
 
-SOON = Deadlines(slack_s=0.3, look_s=0.2, kill_again_s=0.1)
+SOON = Deadlines(first_s=0.0, slack_s=0.3, look_s=0.2, kill_again_s=0.1)
 
 
 async def says(live: LiveService, job: str, text: str) -> None:

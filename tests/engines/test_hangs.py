@@ -23,7 +23,9 @@ from treadle.engines.node import processes
 from treadle.engines.node.recorded_processes import alive
 
 POLITE = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"
-SOON = Deadlines(meet_s=0.5, wake_s=0.5, slack_s=0.5, look_s=0.2, kill_again_s=0.1, leave_s=20.0)
+SOON = Deadlines(
+    first_s=0.0, meet_s=0.5, wake_s=0.5, slack_s=0.5, look_s=0.2, kill_again_s=0.1, leave_s=20.0
+)
 
 
 def live_of(bench: Story, job: str = "a") -> LiveAttempt:

@@ -24,7 +24,7 @@ from treadle.core.events import (
 from treadle.core.machine import DeviceOrder
 from treadle.engines.local import device_choice
 from treadle.engines.node import device_watch, gpus
-from treadle.engines.node.devices import CpuSlots, node_of
+from treadle.engines.node.devices import CpuSlots, Sight, node_of
 from treadle.engines.registry import EngineOptions
 from treadle.testing.gpus import FakeGpus
 
@@ -184,14 +184,29 @@ def test_a_device_that_options_exclude_takes_nothing_until_it_is_managed(tmp_pat
     tell(tmp_path, story, excluded=(0,))
 
 
+class SlowGpus(FakeGpus):
+    """Devices whose driver answers when the test says so."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.may_answer = threading.Event()
+
+    def look(self) -> tuple[Sight, ...]:
+        self.may_answer.wait(60)
+        return super().look()
+
+
 def test_what_was_foreign_before_a_restart_is_opened_after_the_first_look(tmp_path: Path):
     async def story(bench: Story) -> None:
         before = {GPU: DeviceClosed(GPU, "process 7 is on device here:0", "foreign")}
         await bench.engine.adopt([], closed=before)
+        assert not bench.closed
+        slow.may_answer.set()
         await bench.until(lambda: bench.closed)
         assert bench.closed == [DeviceOpened(GPU)]
 
-    tell(tmp_path, story, source=FakeGpus(1))
+    slow = SlowGpus(1)
+    tell(tmp_path, story, source=slow)
 
 
 def test_attempts_that_share_a_device_share_its_busy_time(tmp_path: Path):

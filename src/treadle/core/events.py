@@ -157,7 +157,8 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    cause: str = ""  # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine"
+    # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck"
+    cause: str = ""
 
 
 @value

@@ -218,6 +218,8 @@ def _opening(context: Context, device: Device) -> str:
             return f"treadle device {device} manage (for admins) opens it for this run"
         case "unseen":
             return f"{device} opens again as soon as its driver answers"
+        case "stuck":
+            return f"{device} opens again as soon as that process is gone"
         case "quarantined":
             return f"treadle device {device} unquarantine (for admins), once it is clean"
         case _:

@@ -31,6 +31,7 @@ STOPPED = (b"T", b"t")
 class Deadlines(NamedTuple):
     """How long to wait before the guard acts, in seconds. A loaded machine is slow."""
 
+    first_s: float = 2.0  # an attempt without trouble that lasts as long gets a guard
     meet_s: float = 10.0  # for a supervisor to answer; a fork takes a millisecond
     wake_s: float = 5.0  # the same after SIGCONT to the fork server
     slack_s: float = 5.0  # after the grace or the time limit
@@ -75,7 +76,7 @@ class AttemptGuard:
 
     def _limit_at(self) -> float | None:
         limit_s = self._live.time_limit_s
-        return None if limit_s is None else _now() + limit_s + self._within.slack_s
+        return None if limit_s is None else self._live.since + limit_s + self._within.slack_s
 
     # -- the launch -----------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class AttemptGuard:
             left = await asyncio.to_thread(kill_group, live)
             now = _now()
             empty_at = None if left else empty_at or now
-            live.stuck = await asyncio.to_thread(self._not_dead)
+            live.does_not_die(await asyncio.to_thread(self._not_dead))
             live.wake()
             if empty_at is not None and self._hangs(now - empty_at):
                 assert live.process is not None
@@ -163,7 +164,7 @@ async def clear_group(live: LiveAttempt, deadlines: Deadlines = USUAL) -> None:
     pause_s, began = 0.002, _now()
     while left := await asyncio.to_thread(kill_group, live):
         if _now() >= began + deadlines.slack_s:
-            live.stuck = await asyncio.to_thread(stuck_sentence, live, left)
+            live.does_not_die(await asyncio.to_thread(stuck_sentence, live, left))
         await asyncio.sleep(pause_s)
         pause_s = min(deadlines.kill_again_s, pause_s * 2)
     live.stuck = ""

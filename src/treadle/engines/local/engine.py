@@ -7,7 +7,6 @@ device is clean.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,12 +22,13 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, DeviceView, Leftovers, Measurement, NodeView, Output
+from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.end_facts import NewestEnds, ended_of
+from treadle.engines.local.engine_views import measured, node_view
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
@@ -115,24 +115,7 @@ class LocalEngine:
         return (self._node,)
 
     def view(self) -> tuple[NodeView, ...]:
-        jobs: dict[int, list[str]] = {}
-        for (number, _), live in sorted(self._holders.items(), key=lambda item: item[0]):
-            jobs.setdefault(number, []).append(live.job)
-
-        stuck = {number: live.stuck for (number, _), live in self._holders.items() if live.stuck}
-
-        def shown(device: Device) -> DeviceView:
-            view = self.device_watch.view(device.number, tuple(jobs.get(device.number, ())))
-            return replace(view, because=stuck.get(device.number, view.because))
-
-        return (
-            replace(
-                NodeView.of(self._node, shown),
-                containment=self._containment.kind,
-                enforced=tuple(sorted(self._containment.limits)),
-                stuck={live.job: live.stuck for live in self._holders.values() if live.stuck},
-            ),
-        )
+        return (node_view(self._node, self._holders, self.device_watch, self._containment),)
 
     async def adopt(
         self,
@@ -148,7 +131,6 @@ class LocalEngine:
         self.device_watch.restore(closed)
         self.device_watch.begin()
         plan = await self._plan(list(jobs), attempts)
-        await asyncio.to_thread(self._sweep, plan)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
         # All that is alive holds its devices before anything is launched.
@@ -190,15 +172,7 @@ class LocalEngine:
             self.device_watch.manage(device.number)
 
     def measurements(self) -> Sequence[Measurement]:
-        """How busy devices are; attempts that share a device share its busy time evenly."""
-        running = {live.id: live for live in self._holders.values() if live.runs}
-        sharers = Counter(number for live in running.values() for number, _ in live.slots)
-        found = []
-        for identity, live in running.items():
-            seen = [(self.device_watch.busy(number), sharers[number]) for number, _ in live.slots]
-            shares = [busy / sharing for busy, sharing in seen if busy is not None]
-            found.append(Measurement(identity, sum(shares) / len(shares) if shares else None))
-        return found
+        return measured(self._holders, self.device_watch)
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
         return str(self._checkpoints.path(job, submission))
@@ -231,7 +205,7 @@ class LocalEngine:
         """What to do about each job. Without the files of attempts nothing may be launched."""
         try:
             return await self._until(
-                lambda: adoption.plan(self.folders, jobs, attempts),
+                lambda: self._planned(jobs, attempts),
                 lambda _: True,
                 tries=TRIES_TO_READ,
             )
@@ -294,6 +268,7 @@ class LocalEngine:
             scope=self._scope_of(found),
             nonce=found.id.nonce,
         )
+        live.on_undying = self._undying
         if (known := found.supervisor) is not None:
             live.workdir, live.grace_s = known.workdir, known.grace_s
             live.time_limit_s = known.time_limit_s
@@ -323,11 +298,13 @@ class LocalEngine:
         """For attempts that ended before they held a device."""
         return Allocation((Device(self._node.name, 0),))
 
-    def _sweep(self, plan: adoption.Plan) -> None:
-        """Remove empty groups that a killed engine made and no supervisor ever used."""
+    def _planned(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
+        """What to do; groups that a killed engine made and no supervisor used are removed."""
+        plan = adoption.plan(self.folders, jobs, attempts)
         found = [*(each.found for each in plan.jobs if each.found is not None), *plan.strays]
         alive = {self._tag_of(each) for each in found if each.alive}
         self._containment.sweep(f"{self.folders.instance}-", keep=alive)
+        return plan
 
     # -- the runners' side ----------------------------------------------------------------------
 
@@ -344,6 +321,10 @@ class LocalEngine:
         slots = ((device.number, turn) for device in order.allocation.devices)
         return [self._holders[slot] for slot in slots if slot in self._holders]
 
+    def is_stuck(self, order: Launching) -> bool:
+        numbers = (device.number for device in order.allocation.devices)
+        return any(self.device_watch.is_blocked(number) for number in numbers)
+
     async def objection(self, order: Launching) -> str:
         self._check(order)
         numbers = [device.number for device in order.allocation.devices]
@@ -359,8 +340,10 @@ class LocalEngine:
             raise
         self._hold(live)
         try:
-            # In a thread: a fork server that hangs takes no more orders after a while.
-            live.listen(await asyncio.to_thread(self.fork_server.launch, live.document))
+            sent = self.fork_server.launch_at_once(live.document)
+            if sent is None:  # It hangs, perhaps.
+                sent = await asyncio.to_thread(self.fork_server.launch, live.document)
+            live.listen(sent)
         except TROUBLE:
             live.scope.remove()
             self.folders.forget(*launch.id)
@@ -383,6 +366,7 @@ class LocalEngine:
             scope=group.scope,
             nonce=launch.nonce,
         )
+        live.on_undying = self._undying
         live.launch, live.workdir = launch, launch.workdir
         live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
         try:
@@ -446,7 +430,8 @@ class LocalEngine:
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         self.folders.forget(*live.id)
-        live.scope.remove()  # Its supervisor did, unless there was none.
+        if live.process is None:  # Otherwise its supervisor did.
+            live.scope.remove()
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
@@ -481,11 +466,22 @@ class LocalEngine:
         await self.device_watch.clean(numbers, live.tag, job=live.job)
         self._free(live)
 
+    def _undying(self, live: LiveAttempt) -> None:
+        """A process of it cannot be killed: no other job may wait for its devices."""
+        for number, _ in live.slots:
+            self.device_watch.block(number, live.stuck)
+        self._wake_runners()
+
     def _free(self, live: LiveAttempt) -> None:
         live.released = True
+        for number, _ in live.slots:
+            self.device_watch.unblock(number)
         for slot in live.slots:
             if self._holders.get(slot) is live:
                 del self._holders[slot]
+        self._wake_runners()
+
+    def _wake_runners(self) -> None:
         for runner in list(self._runners.values()):
             runner.devices_were_released()
 
@@ -544,9 +540,12 @@ class LocalEngine:
         return task
 
     def _guard(self, live: LiveAttempt, fork_server: ForkServer | None = None) -> None:
-        """Watch over the attempt until its supervisor is gone."""
-        task = self._keep(AttemptGuard(live, fork_server, self.deadlines).run())
-        live.gone.add_done_callback(lambda _: task.cancel())
+        """Watch over the attempt until its supervisor is gone.
+
+        From the first trouble on, or after a while: most attempts of less than that need no guard.
+        """
+        guard = AttemptGuard(live, fork_server, self.deadlines)
+        live.guard_by(lambda: self._keep(guard.run()), after_s=self.deadlines.first_s)
 
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())

@@ -39,6 +39,8 @@ class Machine(Protocol):
     def ask(self, order: Launching) -> Launch: ...
     # The attempts that must release devices before that order is carried out.
     def in_the_way(self, order: Launching) -> list[LiveAttempt]: ...
+    # Whether an attempt that cannot be ended holds one of those devices.
+    def is_stuck(self, order: Launching) -> bool: ...
     # Why nothing may be launched on those devices now; empty if it may.
     async def objection(self, order: Launching) -> str: ...
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt: ...
@@ -157,6 +159,10 @@ class JobRunner:
 
     async def _begin(self, order: Launching) -> None:
         if any(not other.released for other in self._behind) or self._machine.in_the_way(order):
+            if self._machine.is_stuck(order):  # Back to the queue: other devices may be free.
+                self._launch, self._behind = None, []
+                self._nothing_runs(order.id)
+                return
             self._waiting = True
             await self._woken.wait()
             self._waiting = False

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,14 @@ class LiveAttempt:
         self.stray = False  # it belongs to no job: stop it
         self.silent = False  # its end is not reported
         self.stuck = ""  # why it does not begin or does not end, in one sentence
+        self.on_undying: Callable[[LiveAttempt], None] = lambda _: None
         self.forced = False  # the engine itself killed its processes
         self.over_limit = False  # its time limit passed and its supervisor did nothing
         self._loop = asyncio.get_running_loop()
+        self.since = self._loop.time()  # its launch or adoption; from `ready` on, that moment
+        self._start_guard: Callable[[], asyncio.Task[None]] | None = None
+        self._guard_timer: asyncio.TimerHandle | None = None
+        self._guard: asyncio.Task[None] | None = None
         self.ready: asyncio.Future[bool] = self._loop.create_future()  # whether the ranks run
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.stopping = asyncio.Event()  # a stop was asked for
@@ -129,6 +134,8 @@ class LiveAttempt:
                 self.stop()
 
     def set_ready(self, *, running: bool) -> None:
+        if running and self.launch is not None and not self.ready.done():
+            self.since = self._loop.time()
         self.runs = self.runs or running
         if not self.ready.done():
             self.ready.set_result(running)
@@ -151,6 +158,7 @@ class LiveAttempt:
         else:  # The fork server died with the order; the guard launches again.
             self.stop_listening()
             self.met.set_result(False)
+            self._guard_now()
 
     def _take(self, message: Mapping[str, Any]) -> None:
         match message:
@@ -187,12 +195,36 @@ class LiveAttempt:
         """Whether it ended because the engine killed it; its supervisor may have been too late."""
         return self.forced and ended.how is How.EXITED and ended.code == KILLED
 
+    def guard_by(self, start: Callable[[], asyncio.Task[None]], *, after_s: float) -> None:
+        """Start the guard when there is trouble (a stop, a lost order), or after a while."""
+        self._start_guard = start
+        self._guard_timer = self._loop.call_later(after_s, self._guard_now)
+
+    def _guard_now(self) -> None:
+        if self._start_guard is not None:
+            self._guard, self._start_guard = self._start_guard(), None
+
+    def _end_guard(self) -> None:
+        self._start_guard = None
+        if self._guard_timer is not None:
+            self._guard_timer.cancel()
+        if self._guard is not None:
+            self._guard.cancel()
+
+    def does_not_die(self, sentence: str) -> None:
+        """Note why a process that was killed does not die; empty if there is none."""
+        if sentence != self.stuck:
+            self.stuck = sentence
+            if sentence:
+                self.on_undying(self)
+
     # -- acting ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Ask the supervisor to stop its ranks: the stop signal, and SIGKILL after the grace."""
         self.stop_wanted = True
         self.stopping.set()
+        self._guard_now()
         if self.process is None or self._stop_sent or self.gone.done():
             return
         try:
@@ -216,6 +248,7 @@ class LiveAttempt:
     def close(self) -> None:
         """Stop watching; what runs keeps running."""
         self._left = True
+        self._end_guard()
         for file in (self._report, self._handle):
             if file is not None:
                 self._loop.remove_reader(file)

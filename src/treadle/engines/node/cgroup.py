@@ -28,8 +28,9 @@ NAMED = "treadle-"  # before the tag of an attempt
 DAEMON = "treadle.daemon"  # the group of the daemon itself, below the one that was delegated
 SYSTEMD = Path("/run/systemd/system")  # is there if systemd manages the machine
 RECORD = "processes.json"  # in the folder of an attempt
-# The first that a machine has lists the processes of an attempt.
 CONTROLLERS = ("memory", "pids", "freezer", "cpu")
+# Memory is counted, and forks can be forbidden; the first lists the processes of an attempt.
+TRACKING = ("memory", "pids")
 
 
 class Group(NamedTuple):
@@ -49,8 +50,8 @@ class Cgroups(Protocol):
         """The scope of that name; it need not exist. Raises OSError if the name cannot be used."""
         ...
 
-    def make(self, tag: str) -> Scope:
-        """Make it. Raises OSError if it cannot be made."""
+    def make(self, tag: str, limits: Limits) -> Scope:
+        """Make it, fit for these limits. Raises OSError if it cannot be made."""
         ...
 
     def tags(self) -> list[str]:
@@ -72,7 +73,7 @@ class UnifiedCgroups:
     def named(self, tag: str) -> Scope:
         return UnifiedScope(self._parent / f"{NAMED}{tag}")
 
-    def make(self, tag: str) -> Scope:
+    def make(self, tag: str, limits: Limits) -> Scope:  # noqa: ARG002  # One folder has all.
         (self._parent / f"{NAMED}{tag}").mkdir(exist_ok=True)
         return self.named(tag)
 
@@ -94,14 +95,19 @@ class ControllerCgroups:
         folders = {name: parent / f"{NAMED}{tag}" for name, parent in self._parents.items()}
         return ControllerScope(folders)
 
-    def make(self, tag: str) -> Scope:
+    def make(self, tag: str, limits: Limits) -> Scope:
+        # No more folders than needed: each takes a tenth of a millisecond and a lock of the kernel.
+        names = [name for name in TRACKING if name in self._parents] or list(self._parents)[:1]
+        if limits.cpus is not None and "cpu" in self._parents:
+            names.append("cpu")
+        folders = {name: self._parents[name] / f"{NAMED}{tag}" for name in names}
         try:
-            for parent in self._parents.values():
-                (parent / f"{NAMED}{tag}").mkdir(exist_ok=True)
+            for folder in folders.values():
+                folder.mkdir(exist_ok=True)
         except OSError:
             self.named(tag).remove()
             raise
-        return self.named(tag)
+        return ControllerScope(folders)
 
     def tags(self) -> list[str]:
         return _tags(self._parents.values())
@@ -128,7 +134,7 @@ class Containment:
         if self._cgroups is not None:
             # Without a group the attempt can still run, and its processes are written down.
             with suppress(OSError):
-                scope = self._cgroups.make(tag)
+                scope = self._cgroups.make(tag, limits)
                 return Group(scope, scope.limit(limits))
         return Group(RecordedScope(folder / RECORD))
 

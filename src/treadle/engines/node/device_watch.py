@@ -3,8 +3,9 @@
 A device is closed while it is left out by the options of `treadle up`, while an admin avoids it,
 while a process that is not ours computes on it, and while its driver does not answer. All of them
 are closed while the machine cannot launch jobs. A device that is not clean after a job is
-quarantined until an admin opens it again. The watch reports every change as a fact with its cause
-and its reason.
+quarantined until an admin opens it again. While a process of a job that was stopped cannot be
+killed, its devices are closed as well. The watch reports every change as a fact with its cause and
+its reason.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ UNSEEN_S = 4.0  # a pid that is listed and not in /proc for so long belongs to a
 SEEN_MAX = 4096  # pids of ours that are remembered
 
 AVOIDED, QUARANTINED, EXCLUDED = "avoided", "quarantined", "excluded"
-FOREIGN, UNSEEN, MACHINE = "foreign", "unseen", "machine"
+FOREIGN, UNSEEN, MACHINE, STUCK = "foreign", "unseen", "machine", "stuck"
 
 Report = Callable[[DeviceClosed | DeviceOpened], None]
 
@@ -76,6 +77,7 @@ class DeviceWatch:
         }
         self._quarantined: dict[int, str] = {}
         self._paused = ""  # why the machine cannot launch anything
+        self._stuck: dict[int, str] = {}  # a process of a job that ended cannot be killed
         self._reported: dict[int, Closure] = {}  # closures that the controller knows
         self._looked = not source.watched  # whether foreign processes could have been seen
         self._rest_gib: dict[int, float] = {}  # least memory in use that was ever seen
@@ -109,6 +111,18 @@ class DeviceWatch:
         """Close all devices for that reason; an empty one opens them again."""
         self._paused = reason
         self._report_changes()
+
+    def block(self, number: int, reason: str) -> None:
+        """Close it for as long as a process of a job that should be over does not die."""
+        self._stuck[number] = reason
+        self._report_changes()
+
+    def unblock(self, number: int) -> None:
+        if self._stuck.pop(number, None) is not None:
+            self._report_changes()
+
+    def is_blocked(self, number: int) -> bool:
+        return number in self._stuck
 
     def restore(self, closed: Mapping[Device, DeviceClosed]) -> None:
         """Take over what the controller knew to be closed before a restart."""
@@ -249,6 +263,8 @@ class DeviceWatch:
             return Closure(QUARANTINED, self._quarantined[number])
         if self._paused:
             return Closure(MACHINE, self._paused)
+        if number in self._stuck:
+            return Closure(STUCK, self._stuck[number])
         if error := self._sights[number].error:
             return Closure(UNSEEN, f"{self._name(number)} cannot be seen: {error}")
         if others := self._foreign.get(number):

@@ -1,6 +1,7 @@
 """The engine's side of the fork server: start it, and have supervisors forked.
 
-It is called from threads, because a server that hangs would otherwise stop the engine's loop.
+Whatever may have to wait for the server is called in a thread, because a server that hangs would
+otherwise stop the engine's loop.
 """
 
 import json
@@ -66,16 +67,29 @@ class ForkServer:
         self._number += 1
         return ours
 
+    def launch_at_once(self, order: Mapping[str, Any]) -> Sent | None:
+        """Have an attempt launched; None if that would have to wait for the server."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._launch(order, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        finally:
+            self._lock.release()
+
     def launch(self, order: Mapping[str, Any]) -> Sent:
-        """Have an attempt launched."""
+        """Have an attempt launched; a server that takes no orders is replaced."""
+        with self._lock:
+            return self._launch(order, 0)
+
+    def _launch(self, order: Mapping[str, Any], flags: int) -> Sent:
         document = _nameless_file(json.dumps(order).encode())
         try:
             report, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(report, False)
             try:
-                with self._lock:
-                    self._send([document, theirs])
-                    server = self._number
+                self._send([document, theirs], flags)
             except OSError:
                 os.close(report)
                 raise
@@ -83,10 +97,15 @@ class ForkServer:
                 os.close(theirs)
         finally:
             os.close(document)
-        return Sent(report, server)
+        return Sent(report, self._number)
 
-    def _send(self, files: Sequence[int]) -> None:
+    def _send(self, files: Sequence[int], flags: int) -> None:
         try:
+            socket.send_fds(self.start(), [b"launch"], files, flags)
+        except BlockingIOError:
+            if flags:
+                raise
+            self._kill()
             socket.send_fds(self.start(), [b"launch"], files)
         except OSError:  # It was killed, or it hangs: try once more with a fresh one.
             self._kill()

@@ -22,6 +22,7 @@ from treadle.engines.node.recorded_processes import alive, read_record
 # The least share of the limit that a group which the kernel killed for its limit has reached.
 AT_THE_LIMIT = 0.95
 CPU_PERIOD_US = 100_000
+LINKS_OF_A_LEAF = 2
 
 
 class Limits(NamedTuple):
@@ -241,11 +242,21 @@ def _join(folder: Path) -> None:
 
 def _pids(folder: Path) -> list[int]:
     """Processes of the group and of groups that the job made below it. Zombies are not listed."""
-    found = []
-    for parent, _, _ in os.walk(folder):
+    found: list[int] = []
+    for parent in _groups(folder):
         with suppress(OSError):
             found += [int(pid) for pid in Path(parent, "cgroup.procs").read_bytes().split()]
     return found
+
+
+def _groups(folder: Path) -> list[str]:
+    """The group and those below it, the outermost first."""
+    with suppress(OSError):
+        # The links of a folder count the folders in it, and hardly a job makes any.
+        if folder.stat().st_nlink > LINKS_OF_A_LEAF:
+            return [parent for parent, _, _ in os.walk(folder)]
+        return [str(folder)]
+    return []
 
 
 def _kill_each(folder: Path) -> None:
@@ -293,6 +304,6 @@ def _count(path: Path, name: bytes) -> int:
 
 def _remove(folder: Path) -> None:
     """Remove it with the groups that the job made below it."""
-    for parent, _, _ in os.walk(folder, topdown=False):
+    for parent in reversed(_groups(folder)):
         with suppress(OSError):
             Path(parent).rmdir()

@@ -79,7 +79,7 @@ class Attempt:
         self._record: ProcessRecord | None = None
         if isinstance(self.scope, RecordedScope):
             self._record = ProcessRecord(Path(order["scope"]["record"]))
-        self._look_at, self._look_s = time.monotonic(), LOOK_FIRST_S
+        self._look_at, self._look_s = time.monotonic() + LOOK_FIRST_S, LOOK_FIRST_S
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
