@@ -201,6 +201,8 @@ class ValueClient:
                     jobs = self.hold(identity)
                 case Verb.RELEASE:
                     jobs = self.release(identity)
+                case Verb.DELETE:
+                    jobs = self._order("delete", identity, State.SUCCEEDED)
                 case Verb.CHANGE:
                     assert order.change is not None
                     jobs = (self.change(identity, order.change),)

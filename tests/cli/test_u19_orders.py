@@ -83,9 +83,7 @@ def test_u19_a_log_that_was_pruned_is_said_to_be(capsys) -> None:
 def test_u19_pruned_events_are_said_to_be(capsys) -> None:
     client = ValueClient(pruned_before=500)
     assert treadle(client, "events", "--after", "3") == 0
-    assert capsys.readouterr().err == (
-        "treadle: progress and idle decisions before event 500 were pruned\n"
-    )
+    assert capsys.readouterr().err == ("treadle: some events before 500 were pruned\n")
 
 
 @pytest.mark.parametrize(
@@ -106,3 +104,15 @@ def test_u19_a_setting_is_an_age_a_size_or_both(text, keep, shown) -> None:
 def test_u19_a_setting_that_cannot_be_read_is_refused(text) -> None:
     with pytest.raises(InvalidInputError, match="keep-logs is"):
         Keep.of(text, "--keep-logs")
+
+
+def test_u19_ended_jobs_are_deleted_by_id_or_name_in_one_request(capsys) -> None:
+    over = [job(str(n), State.SUCCEEDED, name="old") for n in (7, 8)]
+    client = ValueClient(views=[*over, job("9", name="old")])
+    assert treadle(client, "delete", "old", "5") == 102
+    out, err = capsys.readouterr()
+    assert out == "job 7 deleted\njob 8 deleted\n"
+    assert err == "treadle: there is no job 5\n"
+    assert [order.ids for order in client.requests] == [("7", "8", "5")]
+    assert treadle(client, "delete", "new") == 102
+    assert "no ended job has the id or name new" in capsys.readouterr().err

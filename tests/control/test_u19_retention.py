@@ -1,12 +1,13 @@
 """U19: what ended jobs leave is pruned by age and size, and nothing that anybody still needs."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.control.asking import looked_at, told, waits
-from tests.control.living import ME, bash, ended, local, until
+from tests.control.living import ME, bash, ended, export, local, until
 from treadle.control.api import LiveService
 from treadle.control.api import retention as retention_module
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
@@ -16,12 +17,14 @@ from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
+from treadle.study.record import replayed
+from treadle.wire.job_orders import JobsOrder, Verb
 from treadle.wire.jobs import Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 from treadle.wire.retention import PruneRequest
 
-YOU = Who(user="you", role=Role.USER, uid=ME.uid)
+YOU = Who(user="you", role=Role.USER, uid=os.geteuid() + 1)
 ALL = PruneRequest(logs_over=0)
 TALK = "head -c 20000 /dev/zero | tr '\\0' x"
 
@@ -35,7 +38,7 @@ async def done(live: LiveService, body: str = TALK, who: Who = ME, **fields: obj
 def folders(live: LiveService, job: str) -> tuple[bool, bool]:
     """Whether it has attempt folders, and a checkpoint folder."""
     engine = local(live)
-    return bool(engine.folders.attempts(job)), Path(engine.checkpoints(job)).exists()
+    return bool(engine.folders.attempts(job)), bool(list(engine._checkpoints.of(job)))
 
 
 def test_u19_an_empty_checkpoint_folder_goes_when_the_job_ends(tmp_path: Path) -> None:
@@ -111,7 +114,7 @@ def test_u19_a_user_prunes_only_their_own(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_u19_records_go_only_when_asked_and_never_the_newest_number(tmp_path: Path) -> None:
+def test_u19_records_go_only_when_asked_and_numbers_are_not_given_again(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         array = await live.submit(ME, bash(TALK, array="0-1"))
         await ended(live, *array.jobs)
@@ -119,15 +122,38 @@ def test_u19_records_go_only_when_asked_and_never_the_newest_number(tmp_path: Pa
         with pytest.raises(InvalidRequestError, match="kept for ever"):
             await live.prune(ME, PruneRequest(records=True))
         wanted = PruneRequest(older_than_s=1e-6, records=True, dry_run=True)
-        assert (await live.prune(ME, wanted)).records == 3
+        assert (await live.prune(ME, wanted)).records == 4
         answer = await live.prune(ME, PruneRequest(older_than_s=1e-6, records=True))
-        assert (answer.records, answer.logs) == (3, 4)
-        for job in (*array.jobs, other):
+        assert (answer.records, answer.logs) == (4, 4)
+        for job in (*array.jobs, other, newest):
             with pytest.raises(NotFoundError):
                 await live.job(job)
-        assert not [e for e in (await live.events(limit=1000)).events if e.job in {array.id, other}]
-        assert (await live.job(newest)).logs_pruned_at is not None
+        page = await live.events(limit=1000)
+        assert not [event for event in page.events if event.job in {array.id, other}]
+        assert (await live.events(after=1)).pruned_before > 1
         assert live.context.store.next_number() == int(newest) + 1
+        assert (await live.submit(ME, bash("true"))).id == str(int(newest) + 1)
+        await looked_at(live)
+        record = replayed(await export(live, tmp_path / "left.journal"), lambda: 0.0)
+        assert list(record.recorder.histories) == [str(int(newest) + 1)]
+
+
+def test_u19_many_ended_jobs_are_deleted_in_one_request(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        over, theirs = await done(live, name="old"), await done(live, who=YOU)
+        runs = (await live.submit(YOU, bash("exec sleep 60", grace_s=0.1))).id
+        order = JobsOrder(verb=Verb.DELETE, ids=(over, theirs, runs, "nope"))
+        answer = await live.order(YOU, order)
+        codes = {each.id: each.code for each in answer.outcomes}
+        assert codes == {over: "not-allowed", theirs: "", runs: "conflict", "nope": "not-found"}
+        with pytest.raises(NotFoundError):
+            await live.job(theirs)
+        assert folders(live, theirs) == (False, False)
+        assert (await live.job(over)).job.id == over
+        array = await live.submit(ME, bash("true", array="0-1"))
+        await ended(live, *array.jobs)
+        answer = await live.order(ME, JobsOrder(verb=Verb.DELETE, ids=(array.id, over)))
+        assert [len(each.jobs) for each in answer.outcomes] == [2, 1]
 
     told(story, tmp_path)
 

@@ -220,6 +220,8 @@ class MemoryService:
                         jobs = await self.hold(who, identity)
                     case Verb.RELEASE:
                         jobs = await self.release(who, identity)
+                    case Verb.DELETE:
+                        jobs = (self._own(who, identity).job,)
                     case Verb.CHANGE:
                         jobs = (await self.change(who, identity, change),)
                 outcomes.append(JobOutcome(id=identity, jobs=jobs))

@@ -40,6 +40,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "release": ("treadle.cli.live.orders:release", "Release held jobs."),
     "priority": ("treadle.cli.live.orders:priority", "Change the priority of jobs."),
     "prune": ("treadle.cli.live.prune:prune", "Remove logs of ended jobs to make room."),
+    "delete": ("treadle.cli.live.delete:delete", "Delete records and logs of ended jobs."),
     "update": (
         "treadle.cli.live.orders:update",
         "Change name, time limit, devices ... of jobs.",

@@ -125,7 +125,7 @@ def change(identity: str, change: JobChange) -> Call[JobView]:
 
 
 def order_jobs(order: JobsOrder) -> Call[JobsOrdered]:
-    """Cancel, hold, release or change many jobs in one request of at most 1,000 ids."""
+    """Cancel, hold, release, change or delete many jobs in one request of at most 1,000 ids."""
     return _post("/jobs/orders", JobsOrdered, body=sparse(order))
 
 

@@ -74,7 +74,7 @@ async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Respon
 
 @router.post("/jobs/orders", response_model=JobsOrdered, responses=refusals(503))
 async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response:
-    """Cancel, hold, release or change many jobs in one request.
+    """Cancel, hold, release, change or delete many jobs in one request.
 
     The answer says for each id what was done, or why it was refused. All that is done is committed
     together.

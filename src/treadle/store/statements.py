@@ -41,7 +41,7 @@ class Statements:
         self._profiles = self._put(schema.profiles)
         self._tokens = self._put(schema.tokens)
         self._keys = self._put(schema.keys)
-        self._settings = self._put(schema.settings)
+        self.settings = self._put(schema.settings)
         self._secrets = self._put(schema.secrets)
         self._forget = delete(schema.secrets).where(schema.secrets.c.job == bindparam("gone"))
         self.outputs = self._put(schema.outputs)
@@ -65,7 +65,7 @@ class Statements:
         yield Group("tokens", self._tokens, [row._asdict() for row in batch.tokens])
         yield Group("keys", self._keys, [row._asdict() for row in batch.keys])
         values = [{"key": key, "value": value} for key, value in batch.settings.items()]
-        yield Group("settings", self._settings, values)
+        yield Group("settings", self.settings, values)
         sealed = [{"job": job, "sealed": secret} for job, secret in batch.secrets.items()]
         yield Group("secrets", self._secrets, sealed)
         yield Group("forgotten", self._forget, [{"gone": job} for job in batch.forgotten])

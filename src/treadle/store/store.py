@@ -39,6 +39,7 @@ from treadle.store.writer import Hook, Writer
 PATIENCE_S = 15.0  # how long a write waits for a lock or a server that restarts
 LOCK_WAIT_S = 1.0  # a controller that was just killed releases its lock within that time
 IDS_MAX = 500  # in one query; databases limit the number of its parameters
+HIGHEST = "highest_number"  # the setting: of jobs whose records may be gone
 PRUNE_ROWS_MAX = 500  # in one transaction, so that other writes never wait long
 
 _DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
@@ -177,8 +178,9 @@ class Store:
         return rows
 
     def next_number(self) -> int:
-        """One more than the highest job number; 1 in an empty store."""
-        return self._number(select(func.max(schema.jobs.c.number))) + 1
+        """One more than the highest job number there ever was; 1 in an empty store."""
+        here = self._number(select(func.max(schema.jobs.c.number)))
+        return max(here, int(self.setting(HIGHEST) or 0)) + 1
 
     def attempts(self, job: str) -> list[AttemptRow]:
         return [AttemptRow._make(row) for row in self._rows(queries.attempts(job), job)]
@@ -303,7 +305,7 @@ class Store:
             self._writer.clear(Group("prune", self._writer.statements.outputs, values))
 
     def ended_before(self, at: float, *, owner: str = "", limit: int = 1000) -> list[JobRow]:
-        """Ended jobs, the oldest first; without those of the newest number."""
+        """Ended jobs, the oldest first."""
         query = queries.ended_before(at, owner=owner, limit=limit)
         return [JobRow._make(row) for row in self._rows(query, owner)]
 
@@ -324,6 +326,9 @@ class Store:
             kept = [row for row in rows if row.job not in frozenset(names)]
             count += len(rows) - len(kept)
             groups += rewriting(found[first], kept, thinned=False)
+        # Numbers are not given again: folders and people know jobs by them.
+        highest = [{"key": HIGHEST, "value": str(self.next_number() - 1)}]
+        groups.append(Group("prune", self._writer.statements.settings, highest))
         gone = [{"gone_0": name} for name in names]
         self._writer.clear(*groups, *(Group("prune", drop, gone) for drop in _DROP_JOB))
         return count

@@ -14,6 +14,7 @@ class Verb(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     CHANGE = "change"
+    DELETE = "delete"  # the record and output of a job that has ended; checkpoints stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ def events(follow: bool, job: str | None, after: int | None, limit: int, as_json
     else:
         page = here.client.events(after=after, job=identity, limit=limit)
     if page.pruned_before:
-        note(f"progress and idle decisions before event {page.pruned_before} were pruned")
+        note(f"some events before {page.pruned_before} were pruned")
     _print(here, page.events, as_json=as_json)
     if follow:
         try:

@@ -5,7 +5,7 @@ are then told together, so that they are written in one transaction.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from treadle.control.api.accounts import may_touch
@@ -19,7 +19,7 @@ from treadle.core.events import JobCancelled, JobHeld, JobReleased
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped
 from treadle.store.errors import StoreError
-from treadle.store.rows import Batch
+from treadle.store.rows import Batch, JobFilter
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import JobChange, JobView
 from treadle.wire.machine import Role, Who
@@ -33,6 +33,7 @@ from treadle.wire.problems import (
     UnsettledError,
 )
 
+ARRAY_MAX = 100_000  # jobs
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
 _IN_MEMORY = (
     "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
@@ -58,12 +59,16 @@ class _Known:
     named: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
 
 
+DeleteEnded = Callable[[Who, Sequence[JobRecord]], Awaitable[Mapping[str, RequestError]]]
+
+
 class Orders:
     """Gives orders about jobs."""
 
-    def __init__(self, context: Context, queries: Queries) -> None:
+    def __init__(self, context: Context, queries: Queries, delete_ended: DeleteEnded) -> None:
         self._context = context
         self._queries = queries
+        self._delete_ended = delete_ended
 
     async def one(
         self, who: Who, verb: Verb, identity: str, change: JobChange | None = None
@@ -81,6 +86,8 @@ class Orders:
             ids = list(dict.fromkeys(order.ids))
         else:
             ids = [record.id for record in self._selected(who, order.select)]
+        if order.verb is Verb.DELETE:
+            return await self._delete(who, order, ids)
         planned: list[_Planned] = []
         settled = True
         for start in range(0, len(ids), IDS_MAX):
@@ -89,6 +96,35 @@ class Orders:
                 settled &= await self._give(order.verb, slice_)
             planned += slice_
         return await self._answer(planned, settled=settled)
+
+    async def _delete(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> JobsOrdered:
+        known = await self._known(ids)
+        planned = []
+        for identity in ids:
+            try:
+                members = await self._ended_members(identity) or self._members(identity, known)
+                planned.append(_Planned(identity, members))
+            except RequestError as error:
+                planned.append(_Planned(identity, error=error))
+        records = {record.id: record for each in planned for record in each.records}
+        if not order.dry_run:
+            refused = await self._delete_ended(who, list(records.values()))
+            for each in planned:
+                each.error = each.error or next(
+                    (refused[r.id] for r in each.records if r.id in refused), None
+                )
+                each.records = [r for r in each.records if r.id not in refused]
+        return await self._answer(planned, settled=True)
+
+    async def _ended_members(self, identity: str) -> list[JobRecord]:
+        """The jobs of an array of which none is active."""
+        if identity in self._context.jobs.arrays:
+            return []
+        wanted = JobFilter(array=identity)
+        rows = await self._context.reads.ask(
+            lambda store: store.jobs(wanted, limit=ARRAY_MAX) if identity else []
+        )
+        return [record_of(row) for row in rows]
 
     async def cancel(self, records: Sequence[JobRecord]) -> None:
         """Also while the store cannot be written: it is kept once it can be."""
@@ -176,6 +212,8 @@ class Orders:
                 assert change is not None, "a change needs to say what"
                 facts = [fact for record in alive for fact in self._change(who, record, change)]
                 return _Planned(identity, alive, facts)
+            case Verb.DELETE:
+                raise AssertionError("jobs are deleted by `many`")
 
     def _hold(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
         """Those members of an array that lose no work by it."""

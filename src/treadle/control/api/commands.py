@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from treadle.control.api.accounts import may_touch, person
-from treadle.control.api.bulk_orders import Orders, check_priority
+from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.queries import Queries
@@ -62,10 +62,10 @@ class _UnderWay(NamedTuple):
 class Commands:
     """Submits, cancels, holds, releases and changes."""
 
-    def __init__(self, context: Context, queries: Queries) -> None:
+    def __init__(self, context: Context, queries: Queries, delete_ended: DeleteEnded) -> None:
         self._context = context
         self._queries = queries
-        self._orders = Orders(context, queries)
+        self._orders = Orders(context, queries, delete_ended)
         self._digest_key = context.seal.derive("digests of requests")
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 

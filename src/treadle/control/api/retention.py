@@ -9,17 +9,27 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
+from typing import ParamSpec, TypeVar
 
+from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.journal_thinning import thinned
-from treadle.control.loop import wall
+from treadle.control.jobs import JobRecord, record_of
+from treadle.control.loop import DaemonThreads, wall
 from treadle.core.wording import several
 from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, OutputRow
 from treadle.wire.machine import Role, Who
-from treadle.wire.problems import InvalidRequestError, UnavailableError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    RequestError,
+    UnavailableError,
+)
 from treadle.wire.retention import (
     SHOWN_MAX,
     Keep,
@@ -38,6 +48,9 @@ EVENTS_PRUNED = "events_pruned"  # the setting: the first line from which on non
 KEEP_LOGS, KEEP_RECORDS = "keep_logs", "keep_records"
 SLICE = 50  # jobs that are removed before anything else gets its turn
 SEGMENT_LINES, LIVE_LINES = 5000, 20_000  # of the journal: in one segment, and not in any
+
+Done = TypeVar("Done")
+Given = ParamSpec("Given")
 
 
 @dataclass(slots=True)
@@ -70,6 +83,8 @@ class Retention:
         self.keeping = keeping
         self._thinned_upto = thinned_upto
         self._at_work = asyncio.Lock()
+        self._thread = DaemonThreads(1, "retention")
+        self._whole_from = int(context.store.setting(EVENTS_PRUNED) or 0)
 
     async def run(self) -> None:
         """Look after ended jobs until cancelled."""
@@ -125,9 +140,9 @@ class Retention:
             async with self._at_work:
                 found = _Sum()
                 await self._measure_all(found)
-                await self._prune_logs(keep, owner, found, dry_run=request.dry_run)
+                await self._prune_logs(keep, owner, found, who=who, dry_run=request.dry_run)
                 if request.records and age_s is not None:
-                    await self._prune_records(age_s, owner, found, dry_run=request.dry_run)
+                    await self._prune_records(age_s, owner, found, who=who, dry_run=request.dry_run)
                 if not owner and not request.dry_run:
                     found.journal_lines += await self._compact()
                 if not request.dry_run:
@@ -141,13 +156,20 @@ class Retention:
         """As the store keeps them."""
         return {KEEP_LOGS: str(self.keeping.logs), KEEP_RECORDS: str(self.keeping.records)}
 
+    async def _beside(
+        self, work: Callable[Given, Done], *given: Given.args, **named: Given.kwargs
+    ) -> Done:
+        """Work that may block, in the one thread that retention has."""
+        call = partial(work, *given, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
     # -- measuring ------------------------------------------------------------------------------
 
     async def _measure_all(self, found: _Sum) -> None:
         """Jobs that ended while no daemon ran, or before there was retention."""
         await self.look()
         store = self._context.store
-        while rows := await asyncio.to_thread(store.unmeasured, SLICE):
+        while rows := await self._beside(store.unmeasured, SLICE):
             found.checkpoint_folders += await self._measure(rows)
 
     async def _measure(self, rows: Sequence[OutputRow]) -> int:
@@ -162,8 +184,11 @@ class Retention:
 
     # -- output ---------------------------------------------------------------------------------
 
-    async def _prune_logs(self, keep: Keep, owner: str, found: _Sum, *, dry_run: bool) -> None:
-        async for rows in self._too_much(keep, owner):
+    async def _prune_logs(
+        self, keep: Keep, owner: str, found: _Sum, *, who: Who | None = None, dry_run: bool
+    ) -> None:
+        async for chosen in self._too_much(keep, owner):
+            rows = await self._touchable(chosen, who)
             if dry_run:
                 for row in rows:
                     found.add(_pruned(row))
@@ -171,15 +196,23 @@ class Retention:
             else:
                 await self._discard(rows, found)
 
+    async def _touchable(self, rows: list[OutputRow], who: Who | None) -> list[OutputRow]:
+        """Those that belong to the user's id, and not only to their name."""
+        if who is None or who.role is Role.ADMIN:
+            return rows
+        found = await self._beside(self._context.store.jobs_by_id, [row.job for row in rows])
+        theirs = {row.id for row in found if _may_touch(who, record_of(row))}
+        return [row for row in rows if row.job in theirs]
+
     async def _too_much(self, keep: Keep, owner: str) -> AsyncIterator[list[OutputRow]]:
         """Output beyond an age or a sum, the oldest first, in slices."""
         store, before_at = self._context.store, None
         if keep.age_s is not None:
             before_at = wall() - keep.age_s
-        total = await asyncio.to_thread(store.output_bytes, owner)
+        total = await self._beside(store.output_bytes, owner)
         after: tuple[float, str] | None = None
         while True:
-            rows = await asyncio.to_thread(store.outputs, owner=owner, after=after, limit=SLICE)
+            rows = await self._beside(store.outputs, owner=owner, after=after, limit=SLICE)
             if not rows:
                 return
             chosen, needed = [], self._needed()
@@ -220,19 +253,26 @@ class Retention:
 
     # -- records --------------------------------------------------------------------------------
 
-    async def _prune_records(self, age_s: float, owner: str, found: _Sum, *, dry_run: bool) -> None:
+    async def _prune_records(
+        self, age_s: float, owner: str, found: _Sum, *, who: Who | None = None, dry_run: bool
+    ) -> None:
         store, before_at = self._context.store, wall() - age_s
         passed: set[str] = set()
         while True:
-            rows = await asyncio.to_thread(
+            rows = await self._beside(
                 store.ended_before, before_at, owner=owner, limit=SLICE + len(passed)
             )
             fresh = [row for row in rows if row.id not in passed]
             if not fresh:
                 return
             needed = self._needed()
-            passed.update(row.id for row in fresh if dry_run or needed(row.id))
-            chosen = [row for row in fresh if not needed(row.id)]
+            chosen = [
+                row
+                for row in fresh
+                if not needed(row.id) and (who is None or _may_touch(who, record_of(row)))
+            ]
+            going = frozenset(() if dry_run else (row.id for row in chosen))
+            passed.update(row.id for row in fresh if row.id not in going)
             for row in chosen:
                 freed = 0 if dry_run else (await self._context.engine.discard(row.id)).bytes
                 known = found.jobs.get(row.id)
@@ -254,7 +294,31 @@ class Retention:
     async def _forget(self, jobs: Sequence[str]) -> int:
         lines = await self._context.commit.aside(lambda: self._context.store.forget_jobs(jobs))
         self._context.jobs.forget(jobs)
+        await self._mark_pruned(self._context.commit.last_line + 1)
         return lines
+
+    async def delete(self, who: Who, records: Sequence[JobRecord]) -> dict[str, RequestError]:
+        """Delete ended jobs as a user asks; those that are refused, with why."""
+        refused: dict[str, RequestError] = {}
+        async with self._at_work:
+            needed = self._needed()
+            for record in records:
+                try:
+                    may_touch(who, record)
+                    if needed(record.id):
+                        raise ConflictError(
+                            f"job {record.id} is {record.state.value} or a job waits for it; only "
+                            "ended jobs that no other needs can be deleted",
+                            hint=f"treadle cancel {record.id} ends it",
+                        )
+                except RequestError as error:
+                    refused[record.id] = error
+            chosen = [record.id for record in records if record.id not in refused]
+            for job in chosen:
+                await self._context.engine.discard(job)
+            for start in range(0, len(chosen), SLICE):
+                await self._forget(chosen[start : start + SLICE])
+        return refused
 
     # -- the journal ----------------------------------------------------------------------------
 
@@ -262,9 +326,7 @@ class Retention:
         """Close old lines into segments and thin those beyond the age of logs; lines removed."""
         store, commit = self._context.store, self._context.commit
         while True:
-            ready = await asyncio.to_thread(
-                store.ready_segment, lines=SEGMENT_LINES, keep=LIVE_LINES
-            )
+            ready = await self._beside(store.ready_segment, lines=SEGMENT_LINES, keep=LIVE_LINES)
             if ready is None:
                 break
             segment = ready
@@ -274,21 +336,26 @@ class Retention:
 
     async def _thin(self, before_at: float) -> int:
         store, removed = self._context.store, 0
-        for segment in await asyncio.to_thread(store.segments, thinned=False):
+        for segment in await self._beside(store.segments, thinned=False):
             if segment.last_at >= before_at:
                 continue
-            rows = await asyncio.to_thread(store.segment_lines, segment)
+            rows = await self._beside(store.segment_lines, segment)
             active = frozenset(self._context.jobs.records)
-            kept = await asyncio.to_thread(thinned, rows, lambda job: job not in active)  # noqa: B023
+            kept = await self._beside(thinned, rows, lambda job: job not in active)  # noqa: B023
             removed += len(rows) - len(kept)
             await self._context.commit.aside(
                 lambda: store.rewrite_segment(segment, kept, thinned=True)  # noqa: B023
             )
         if removed:
-            first = await asyncio.to_thread(self._first_whole)
-            await self._context.commit.write(Batch(settings={EVENTS_PRUNED: str(first)}))
-            self._thinned_upto(first)
+            await self._mark_pruned(await self._beside(self._first_whole))
         return removed
+
+    async def _mark_pruned(self, first: int) -> None:
+        """From that line on the journal is whole."""
+        self._whole_from = max(first, self._whole_from)
+        setting = {EVENTS_PRUNED: str(self._whole_from)}
+        await self._context.commit.write(Batch(settings=setting))
+        self._thinned_upto(self._whole_from)
 
     def _first_whole(self) -> int:
         """The first line from which on nothing was thinned."""
@@ -306,7 +373,7 @@ class Retention:
             await self._context.commit.note(Batch(), Noted("pruned", text))
 
     async def _answer(self, found: _Sum, owner: str, *, dry_run: bool) -> Pruned:
-        kept = await asyncio.to_thread(self._context.store.output_bytes, owner)
+        kept = await self._beside(self._context.store.output_bytes, owner)
         return Pruned(
             dry_run=dry_run,
             jobs=tuple(islice(found.jobs.values(), SHOWN_MAX)),
@@ -329,6 +396,14 @@ def keeping_of(kept: Mapping[str, str], *, logs: str, records: str) -> Keeping:
         logs=Keep.of(logs, "keep-logs") if logs else blank.logs,
         records=Keep.of(records, "keep-records") if records else blank.records,
     )
+
+
+def _may_touch(who: Who, record: JobRecord) -> bool:
+    try:
+        may_touch(who, record)
+    except NotAllowedError:
+        return False
+    return True
 
 
 def _pruned(row: OutputRow) -> PrunedJob:

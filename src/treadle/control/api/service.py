@@ -59,7 +59,11 @@ class LiveService:
             wall(), settings.socket, settings.url, str(settings.root), settings.engine_name
         )
         self._queries = Queries(self.context, facts)
-        self._commands = Commands(self.context, self._queries)
+        keeping = keeping_of(
+            store.settings(), logs=settings.keep_logs, records=settings.keep_records
+        )
+        self._retention = Retention(self.context, keeping, self._history.thinned_upto)
+        self._commands = Commands(self.context, self._queries, self._retention.delete)
         self._accounts = Accounts(
             self.context.jobs,
             self.context.commit,
@@ -68,10 +72,6 @@ class LiveService:
             admins=settings.admins,
         )
         self._reporting = Reporting(self.context, parts.progress)
-        keeping = keeping_of(
-            store.settings(), logs=settings.keep_logs, records=settings.keep_records
-        )
-        self._retention = Retention(self.context, keeping, self._history.thinned_upto)
         self._life = Life(parts, self._accounts, self._retention)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped
