@@ -167,12 +167,11 @@ def session() -> Session:
 
 def remote() -> bool:
     """Whether TREADLE_URL or a context names a server; then no daemon is started here."""
-    from treadle.client.contexts import chosen  # noqa: PLC0415
+    from treadle.client.contexts import LOCAL, VARIABLE, chosen  # noqa: PLC0415
 
-    context = chosen()
-    if context is not None:
-        return not context[1].url.startswith("unix:")
-    return bool(os.environ.get("TREADLE_URL"))
+    if name := os.environ.get(VARIABLE):
+        return name != LOCAL
+    return bool(os.environ.get("TREADLE_URL")) or chosen() is not None
 
 
 def echo_json(value: Any) -> None:

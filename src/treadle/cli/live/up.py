@@ -19,7 +19,7 @@ from treadle.cli.live.session import json_option, note, remote, session
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
-from treadle.client.address import SHARED_SOCKET, default_socket
+from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
@@ -66,8 +66,8 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
         raise InvalidInputError(
-            f"TREADLE_URL is {os.environ['TREADLE_URL']}, another server; unset it to start a "
-            "daemon here"
+            f"commands talk to another server, {find_address()}; to start a daemon here, use "
+            "treadle --context local up"
         )
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
     if not given and options["socket"] is None:
@@ -99,8 +99,8 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         head = f"treadle {plain(found.version)} is already running, up {since}, pid {found.pid}"
         if given:
             note(
-                "the given options were ignored; run treadle down first, or treadle policy to "
-                "switch the policy"
+                "the given options were ignored, since it runs already; to use them: treadle down "
+                "(jobs keep running), then treadle up with them; treadle policy switches the policy"
             )
     if as_json:
         print_json(found)
