@@ -59,32 +59,33 @@ def printed(
 
 def test_ps_shows_a_row_for_each_job_and_one_for_an_array(capsys) -> None:
     client = ValueClient(views=JOBS)
-    assert printed(capsys, client, "ps", "--all") == (
-        "ID        NAME          USER  STATE    DEVICES  PROGRESS  ETA  TIME  REASON\n"
-        "9         bert-large..  anna  RUNNING  2/1..4        42%  30m    5m\n"
-        "10        resnet        bob   RUNNING  1/1         1,200         5m\n"
-        "11        big           anna  PENDING  0/8                      10m  devices\n"
-        "12        later         anna  HELD     0/1                      10m  held\n"
-        "13[0-19]  sweep         anna  RUNNING  2/20x1                   10m  2 run, 18 wait\n"
+    assert printed(capsys, client, "ps", "-A") == (
+        "ID        NAME     USER  STATE    DEVICES   DONE  ETA  WAIT  RAN  REASON\n"
+        "9         bert-..  anna  RUNNING  2/1..4     42%  30m         5m\n"
+        "10        resnet   bob   RUNNING  1/1      1,200              5m\n"
+        "11        big      anna  PENDING  0/8                   10m       devices\n"
+        "12        later    anna  HELD     0/1                   10m       held\n"
+        "13[0-19]  sweep    anna  RUNNING  2/20x1                10m   5m  2 run, 18 wait\n"
     )
 
 
 def test_ps_has_room_for_reasons_at_120_columns(capsys) -> None:
     client = ValueClient(views=JOBS)
-    text = printed(capsys, client, "ps", "--all", "-a", columns=120)
+    text = printed(capsys, client, "ps", "-A", "-a", columns=120)
     assert text == (
-        "ID        NAME                 USER  STATE      DEVICES  PROGRESS  ETA   TIME  REASON\n"
-        "9         bert-large-finetune  anna  RUNNING    2/1..4        42%  30m     5m\n"
-        "10        resnet               bob   RUNNING    1/1         1,200          5m\n"
-        "11        big                  anna  PENDING    0/8                       10m  8 are "
-        "asked for and 3 are free\n"
-        "12        later                anna  HELD       0/1                       10m  its user "
-        "holds it\n"
-        "13[0-19]  sweep                anna  RUNNING    2/20x1                    10m  2 run, 18 "
-        "wait\n"
-        "14        x?[31my              anna  FAILED     1                          1m  exit 1: "
-        "out of memory\n"
-        "15        python train.py      anna  SUCCEEDED  1                       2d04h\n"
+        "ID        NAME                 USER  STATE      DEVICES   DONE  ETA  WAIT    RAN"
+        "  REASON\n"
+        "9         bert-large-finetune  anna  RUNNING    2/1..4     42%  30m           5m\n"
+        "10        resnet               bob   RUNNING    1/1      1,200                5m\n"
+        "11        big                  anna  PENDING    0/8                   10m       "
+        "  8 are asked for and 3 are free\n"
+        "12        later                anna  HELD       0/1                   10m       "
+        "  its user holds it\n"
+        "13[0-19]  sweep                anna  RUNNING    2/20x1                10m     5m"
+        "  2 run, 18 wait\n"
+        "14        x?[31my              anna  FAILED     1                             1m"
+        "  exit 1: out of memory\n"
+        "15        python train.py      anna  SUCCEEDED  1                          2d04h\n"
     )
     assert max(map(len, text.splitlines())) <= 120
 
@@ -92,10 +93,10 @@ def test_ps_has_room_for_reasons_at_120_columns(capsys) -> None:
 def test_ps_expands_an_array_that_is_asked_for_and_says_that_more_follow(capsys) -> None:
     client = ValueClient(views=JOBS)
     assert printed(capsys, client, "ps", "--array", "13", "--limit", "3") == (
-        "ID    NAME   USER  STATE    DEVICES  TIME  REASON\n"
-        "13_0  sweep  anna  RUNNING  1/1        5m\n"
-        "13_1  sweep  anna  RUNNING  1/1        5m\n"
-        "13_2  sweep  anna  PENDING  0/1       10m  the array's limit\n"
+        "ID    NAME   USER  STATE    DEVICES  WAIT  RAN  REASON\n"
+        "13_0  sweep  anna  RUNNING  1/1             5m\n"
+        "13_1  sweep  anna  RUNNING  1/1             5m\n"
+        "13_2  sweep  anna  PENDING  0/1       10m       the array's limit\n"
         "more jobs follow; --limit 6 shows more of them\n"
     )
 
@@ -103,27 +104,27 @@ def test_ps_expands_an_array_that_is_asked_for_and_says_that_more_follow(capsys)
 def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> None:
     client = ValueClient(views=[BIG, job("20", name="b", user="bob")])
     assert printed(capsys, client, "ps", "-u", "anna") == (
-        "ID  NAME  STATE    DEVICES  TIME  REASON\n"
+        "ID  NAME  STATE    DEVICES  WAIT  REASON\n"
         "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
-        "1 more of other users; treadle ps --all lists them\n"
+        "1 more of other users; treadle ps -A lists them\n"
     )
 
 
 def test_ps_without_jobs_says_what_to_do(capsys) -> None:
     empty = ValueClient()
-    assert printed(capsys, empty, "ps", "--all") == (
+    assert printed(capsys, empty, "ps", "-A") == (
         "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs\n"
     )
     assert printed(capsys, empty, "ps", "--name", "x") == "no such jobs\n"
     others = ValueClient(views=JOBS)
     assert printed(capsys, others, "ps", "-u", "carl") == (
-        "no jobs of carl; 24 of others (treadle ps --all)\n"
+        "no jobs of carl; 24 of others (treadle ps -A)\n"
     )
 
 
 def test_ps_knows_its_states(capsys) -> None:
     client = ValueClient(views=JOBS)
-    assert "14" in printed(capsys, client, "ps", "--all", "--state", "failed,timeout")
+    assert "14" in printed(capsys, client, "ps", "-A", "--state", "failed,timeout")
     assert treadle(client, "ps", "--state", "done") == 2
     assert capsys.readouterr().err == (
         "treadle: there is no state 'done' (known: pending, held, starting, running, resizing, "
@@ -133,14 +134,14 @@ def test_ps_knows_its_states(capsys) -> None:
 
 def test_ps_reads_no_more_pages_than_it_shows(capsys) -> None:
     client = ValueClient(views=[job(str(n)) for n in range(10_000)])
-    text = printed(capsys, client, "ps", "--all")
+    text = printed(capsys, client, "ps", "-A")
     assert len(text.splitlines()) == 52
     assert text.splitlines()[-1] == "more jobs follow; --limit 100 shows more of them"
 
 
 def test_ps_says_how_many_members_of_a_large_array_it_did_not_count(capsys) -> None:
     client = ValueClient(views=[job(f"5_{n}", array="5", index=n) for n in range(5000)])
-    assert printed(capsys, client, "ps", "--all").splitlines()[1:] == [
+    assert printed(capsys, client, "ps", "-A").splitlines()[1:] == [
         "5[0-1999]  python train.py  anna  PENDING  0/2000x1   10m  2,000 wait",
         "3,000 more jobs are not counted here; --json lists them",
     ]
@@ -148,7 +149,7 @@ def test_ps_says_how_many_members_of_a_large_array_it_did_not_count(capsys) -> N
 
 def test_json_is_the_answer_as_it_came(capsys) -> None:
     client = ValueClient(views=[BERT])
-    found = json.loads(printed(capsys, client, "ps", "--all", "--json"))
+    found = json.loads(printed(capsys, client, "ps", "-A", "--json"))
     assert found["jobs"][0]["id"] == "9"
     assert found["jobs"][0]["progress"]["eta_s"] == 1800
     assert json.loads(printed(capsys, client, "describe", "9", "--json"))["job"]["user"] == "anna"
@@ -364,10 +365,10 @@ def test_events_are_lines_and_old_ones_have_their_date(capsys) -> None:
     )
     client = ValueClient(happened=happened)
     assert printed(capsys, client, "events") == (
-        "     1  2026-09-20 10:26  submitted  job 9  by anna\n     2  14:12:20  policy  afs?[2J\n"
+        "     1  2026-09-20 10:26:40  by anna (job 9)\n     2  14:12:20  afs?[2J\n"
     )
     assert printed(capsys, client, "events", "-f", "--after", "1") == (
-        "     2  14:12:20  policy  afs?[2J\n    99  14:13:20  finished  job 12  exit code 0\n"
+        "     2  14:12:20  afs?[2J\n    99  14:13:20  exit code 0 (job 12)\n"
     )
     lines = printed(capsys, client, "events", "--json").splitlines()
     assert [json.loads(line)["id"] for line in lines] == [1, 2]
@@ -451,7 +452,7 @@ def test_top_is_printed_once_without_a_terminal(capsys) -> None:
         "DEVICE  STATE\n"
         "box:3   free\n"
         "\n"
-        "ID  NAME  USER  STATE    DEVICES  TIME  REASON\n"
+        "ID  NAME  USER  STATE    DEVICES  WAIT  REASON\n"
         "11  big   anna  PENDING  0/8       10m  8 are asked for and 3 are free\n"
     )
 

@@ -297,8 +297,8 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
         f"  log      {tmp_path}/daemon.log\n"
     )
     assert err == (
-        "treadle: the given options were ignored; run treadle down first, or treadle policy to "
-        "switch the policy\n"
+        "treadle: the given options were ignored, since it runs already; to use them: treadle "
+        "down (jobs keep running), then treadle up with them; treadle policy switches the policy\n"
     )
 
 
@@ -325,7 +325,8 @@ def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypat
     assert treadle(ValueClient(), "up") == 2
     assert capsys.readouterr().err == (
         "treadle: --listen is nowhere; expected HOST:PORT, such as 0.0.0.0:8437\n"
-        "treadle: TREADLE_URL is http://far:1, another server; unset it to start a daemon here\n"
+        "treadle: commands talk to another server, http://far:1; to start a daemon here, use "
+        "treadle --context local up\n"
     )
 
 

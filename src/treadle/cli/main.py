@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 
 import click
@@ -62,6 +63,10 @@ LIVE: dict[str, tuple[str, str]] = {
     "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
     "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
     "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),
+    "completion": (
+        "treadle.cli.completion:completion",
+        "Print the completion script for bash, zsh or fish.",
+    ),
 }
 STUDY: dict[str, tuple[str, str]] = {
     "demo": (
@@ -90,10 +95,6 @@ STUDY: dict[str, tuple[str, str]] = {
     "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans."),
     "classify": ("treadle.cli.study.classify:classify", "Classify a failure from a job's logs."),
     "policies": ("treadle.cli.study.policies:policies", "List the policies."),
-    "completion": (
-        "treadle.cli.completion:completion",
-        "Print the completion script for bash, zsh or fish.",
-    ),
 }
 VERBS = {**LIVE, **STUDY}
 
@@ -108,13 +109,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 class LazyGroup(click.Group):
     """A group whose commands are imported on use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(VERBS)
+    verbs: Mapping[str, tuple[str, str]] = VERBS
+    sections: tuple[tuple[str, Mapping[str, tuple[str, str]]], ...] = (
+        ("Commands", LIVE),
+        ("Commands for studies, also as treadle study COMMAND", STUDY),
+    )
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
-            return None
-        module, _, attribute = VERBS[cmd_name][0].partition(":")
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.verbs:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self.verbs[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
@@ -122,13 +129,14 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
-        if word not in VERBS and not word.startswith("-") and not ctx.resilient_parsing:
-            hint = did_you_mean(word, VERBS)
+        known = {*self.verbs, *self.commands}
+        if word not in known and not word.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(word, known)
             raise click.UsageError(f"there is no command {word!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for title, verbs in (("Commands", LIVE), ("Commands for studies", STUDY)):
+        for title, verbs in self.sections:
             with formatter.section(title):
                 formatter.write_dl([(verb, line) for verb, (_, line) in verbs.items()])
 
@@ -141,10 +149,25 @@ class LazyGroup(click.Group):
     metavar="NAME",
     help="Server to talk to (treadle context list); also TREADLE_CONTEXT.",
 )
-def cli(context_name: str | None) -> None:
+@click.pass_context
+def cli(ctx: click.Context, context_name: str | None) -> None:
     """Treadle schedules deep-learning training by how fast each job would run."""
     if context_name is not None:
-        os.environ["TREADLE_CONTEXT"] = context_name
+        before = os.environ.get("TREADLE_CONTEXT", "")
+        os.environ["TREADLE_CONTEXT"] = context_name  # for this command
+        ctx.call_on_close(lambda: os.environ.update(TREADLE_CONTEXT=before))
+
+
+class StudyGroup(LazyGroup):
+    """The verbs that need no daemon."""
+
+    verbs = STUDY
+    sections = (("Commands", STUDY),)
+
+
+@cli.group("study", cls=StudyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def study() -> None:
+    """Simulations, traces and analyses; these commands need no daemon."""
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ def _gpus(draft: Draft, value: str, where: str) -> bool:
     return True
 
 
-def _dependency(draft: Draft, value: str, where: str) -> bool:
+def read_dependency(draft: Draft, value: str, where: str) -> bool:
     """`afterok:12:13,afterany:14`; all must hold."""
     found: dict[str, list[str]] = {"after": [], "after_any": []}
     for part in value.split(","):
@@ -190,6 +190,6 @@ _SLURM: dict[str, Callable[[Draft, str, str], bool]] = {
     "mem": _memory,
     "cpus-per-task": _cpus,
     "array": _array,
-    "dependency": _dependency,
+    "dependency": read_dependency,
     "chdir": _kept("workdir"),
 }

@@ -109,6 +109,11 @@ def _objects(name: str, blocks: Iterable[bytes]) -> Iterator[tuple[int, object]]
 
 
 def _run(jobs: Collector, record: object) -> _Run | None:
+    if isinstance(record, dict) and {"at", "kind"} <= record.keys():
+        raise jobs.error(
+            "this is a journal and not a trace; treadle analyze reads it, and treadle trace "
+            "generate makes traces"
+        )
     if not isinstance(record, dict) or not isinstance(record.get("attempts"), list):
         raise jobs.error(
             "not a job of Philly's log; expected an object with jobid, submitted_time and attempts"

@@ -208,7 +208,7 @@ def priority(text: str, what: str = "priority") -> int:
     stripped = text.strip().lower()
     if stripped in PRIORITIES:
         return PRIORITIES[stripped]
-    found = re.fullmatch(r"([+-]?)([0-9]{1,9})", stripped, re.ASCII)
+    found = re.fullmatch(r"([+-]?)([0-9]{1,4000})", stripped, re.ASCII)
     if not found:
         raise InvalidInputError(
             f"{what} is {shown(text)}; expected a whole number, or {', '.join(PRIORITIES)}"

@@ -16,7 +16,7 @@ from treadle.client.jobfile import (
     variable_name,
     within,
 )
-from treadle.client.jobfile_script import Line
+from treadle.client.jobfile_script import Line, read_dependency
 from treadle.core.errors import InvalidInputError
 from treadle.wire import notation as values
 
@@ -24,17 +24,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 SECRET_BYTES_MAX = 65_536
 
 _OPTIONS = (
-    click.option("-n", "--name", help="Name of the job."),
+    click.option("-n", "--name", "--job-name", help="Name of the job."),
     click.option(
         "-d",
         "--devices",
+        "--gpus",
         metavar="4|2..8|1,2,4",
         help="Number of devices; of several, Treadle chooses.",
     ),
     click.option(
         "--ranks", metavar="auto|device|one", help="Processes to start: one, or one per device."
     ),
-    click.option("-C", "--workdir", metavar="DIR", help="Working directory; default: this one."),
+    click.option(
+        "-C", "--workdir", "--chdir", metavar="DIR", help="Working directory; default: this one."
+    ),
     click.option(
         "-e",
         "--env",
@@ -68,7 +71,11 @@ _OPTIONS = (
         help="Whether the job can continue from a checkpoint.",
     ),
     click.option(
-        "-t", "--time-limit", metavar="12h", help="Running time limit: 90s, 45m, 2d, 1-12:00:00."
+        "-t",
+        "--time-limit",
+        "--time",
+        metavar="12h",
+        help="Running time limit: 90s, 45m, 2d, 1-12:00:00.",
     ),
     click.option(
         "--memory", metavar="16G", help="Host memory of the whole job on a node: 512M, 16G."
@@ -87,6 +94,7 @@ _OPTIONS = (
     click.option(
         "--after-any", multiple=True, metavar="JOB", help="Start only after JOB has ended."
     ),
+    click.option("--dependency", metavar="afterok:JOB", help="The same as sbatch writes it."),
     click.option("-a", "--array", metavar="0-99%8", help="One job per index, at most 8 at a time."),
     click.option("--model", help="Model name; jobs of one model share their history."),
     click.option("--estimate", metavar="3h", help="Estimated run time."),
@@ -121,6 +129,12 @@ def draft_of(context: click.Context, where: str = "") -> Draft:
         if name in _FIELDS:
             target, parse = _FIELDS[name]
             draft.fields[target] = parse(value, option)
+    if "dependency" in given:
+        where = f"{prefix}--dependency"
+        if not read_dependency(draft, given["dependency"], where):
+            raise InvalidInputError(
+                f"{where} is {given['dependency']}; expected afterok:JOB or afterany:JOB"
+            )
     _variables(draft, given, prefix)
     return draft
 
@@ -209,6 +223,32 @@ def _jobs(words: tuple[str, ...], where: str) -> tuple[str, ...]:
     return tuple(job for word in words for job in values.identities(word, where))
 
 
+def _name(text: str, where: str) -> str:
+    if text.isdigit():
+        raise InvalidInputError(
+            f"{where} is {text}, which would be taken for a job's id; choose another name "
+            "(sbatch's -n, the number of tasks, is --ranks here)"
+        )
+    return text
+
+
+def _devices(text: str, where: str) -> str:
+    if text.startswith("after"):
+        raise InvalidInputError(
+            f"{where} is {text}; -d is --devices here, and sbatch's -d is --dependency"
+        )
+    return values.devices(text, where)
+
+
+def _priority(text: str, where: str) -> int:
+    try:
+        return values.priority(text, where)
+    except InvalidInputError as error:
+        if text.strip().lstrip("+-").isdigit():
+            raise
+        raise InvalidInputError(f"{error} (there are no partitions: -p is --priority)") from None
+
+
 def _workdir(text: str, where: str) -> str:
     return within(present_folder(), text, where)
 
@@ -219,12 +259,12 @@ def _retries(text: str, where: str) -> int:
 
 # option -> (field of JobRequest, how its text is read)
 _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
-    "name": ("name", _kept),
-    "devices": ("devices", values.devices),
+    "name": ("name", _name),
+    "devices": ("devices", _devices),
     "ranks": ("ranks", values.ranks),
     "workdir": ("workdir", _workdir),
     "tenant": ("tenant", _kept),
-    "priority": ("priority", values.priority),
+    "priority": ("priority", _priority),
     "guaranteed": ("guaranteed", _kept),
     "resumable": ("resumable", _kept),
     "time_limit": ("time_limit_s", values.duration),
@@ -241,4 +281,4 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "held": ("held", _kept),
     "wait_for_capacity": ("wait_for_capacity", _kept),
 }
-_NAMES = {*_FIELDS, "env", "env_file", "secret", "secret_file"}
+_NAMES = {*_FIELDS, "dependency", "env", "env_file", "secret", "secret_file"}

@@ -32,16 +32,17 @@ def state_colour(state: str) -> str | None:
 
 COLUMNS = (
     Column("ID"),
-    Column("NAME", least=12),
+    Column("NAME", least=7),
     Column("USER", least=6),
     Column("STATE", colour=state_colour),
     Column("DEVICES", least=7),
-    Column("PROGRESS", right=True),
+    Column("DONE", right=True),
     Column("ETA", right=True),
-    Column("TIME", right=True),
+    Column("WAIT", right=True),
+    Column("RAN", right=True),
     Column("REASON", least=16),
 )
-_REASON = 8
+_REASON = 9
 _SENTENCE = 30  # a sentence cut to fewer columns says too little
 
 
@@ -77,7 +78,8 @@ def job_row(view: JobView, now: float) -> list[str]:
         devices_text(view),
         progress_text(view),
         short_span(view.progress.eta_s) if view.progress and not view.state.ended else "",
-        short_span(time_s(view, now)),
+        "" if has_run(view) else short_span(waited_s(view, now)),
+        short_span(view.running_s) if has_run(view) else "",
         reason_text(view),
     ]
 
@@ -100,11 +102,13 @@ def progress_text(view: JobView) -> str:
     return f"{view.progress.step:,.0f}"
 
 
-def time_s(view: JobView, now: float) -> float:
-    """How long the job has run, or waited if it never ran."""
-    if view.attempts or view.started_at is not None:
-        return view.running_s
-    return (view.ended_at or now) - view.submitted_at
+def has_run(view: JobView) -> bool:
+    return bool(view.attempts) or view.started_at is not None
+
+
+def waited_s(view: JobView, now: float) -> float:
+    """How long the job waited before its first start, or waits still."""
+    return max(0.0, (view.started_at or view.ended_at or now) - view.submitted_at)
 
 
 def reason_text(view: JobView) -> str:
@@ -156,6 +160,7 @@ def _array_row(group: list[JobView], now: float) -> list[str]:
         ("" if first.state.ended else f"{held}/") + f"{len(group)}x{sizes(first.sizes)}",
         "",
         "",
-        short_span(max(time_s(view, now) for view in group)),
+        short_span(max([waited_s(view, now) for view in group if not has_run(view)], default=None)),
+        short_span(max([view.running_s for view in group if has_run(view)], default=None)),
         array_counts(group),
     ]

@@ -97,7 +97,10 @@ def _attempts(
     if not detail.attempts:
         view = detail.job
         reason = f": {plain(view.because)}" if view.because else ""
-        note(f"job {plain(view.id)} has not run yet{reason}")
+        if view.state.ended:
+            note(f"{end_sentence(view)}; it never ran, so it has no output")
+        else:
+            note(f"job {plain(view.id)} has not run yet{reason}")
         return []
     if since_s is None:
         return [detail.attempts[-1].number]

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import click
 
+from treadle.cli.live.job_columns import JOB_COLUMNS, Look, chosen_columns, chosen_order
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs
 from treadle.cli.live.session import Session, echo_json, json_option, session
@@ -17,8 +18,9 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
 
 @click.command()
 @click.option("-a", "--ended", is_flag=True, help="Also jobs that have ended.")
+@click.option("-A", "--all-users", is_flag=True, help="Jobs of all users.")
+@click.option("--all", "everything", is_flag=True, help="Everything: -a and -A together.")
 @click.option("-u", "--user", metavar="USER", help="Jobs of this user; default: yours.")
-@click.option("--all", "all_users", is_flag=True, help="Jobs of all users.")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only jobs in this state.")
 @click.option("--array", default="", metavar="ID", help="The members of this array.")
 @click.option("--name", default="", help="Jobs of this name.")
@@ -30,40 +32,54 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
     metavar="N",
     help="Rows to show; default: 50, with --json all.",
 )
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="Order rows by this column; -COLUMN: the reverse. Default: scheduling order.",
+)
+@click.option(
+    "--columns",
+    metavar="A,B",
+    help=f"Columns to show: {', '.join(JOB_COLUMNS)}.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Update every 2 seconds.")
 @json_option
 def ps(
     ended: bool,
-    user: str | None,
     all_users: bool,
+    everything: bool,
+    user: str | None,
     states: tuple[str, ...],
     array: str,
     name: str,
     tenant: str,
     expand: bool,
     limit: int | None,
+    sort: str | None,
+    columns: str | None,
     watch: bool,
     as_json: bool,
 ) -> None:
     """List jobs in scheduling order."""
     here = session()
-    mine = "" if all_users or array else here.me
+    mine = "" if all_users or everything or array else here.me
     wanted = _states(states)
+    look = Look(chosen_columns(columns), *chosen_order(sort))
     which = {
         "states": wanted,
         "user": user or mine,
         "tenant": tenant,
         "array": array,
         "name": name,
-        "ended": ended or bool(array) or any(State(state).ended for state in wanted),
+        "ended": ended or everything or bool(array) or any(State(state).ended for state in wanted),
     }
     if as_json:
-        found = tuple(all_jobs(here.client, limit=limit or JOBS_MAX, **which))
-        echo_json(JobPage(jobs=found))
+        found = list(all_jobs(here.client, limit=limit or JOBS_MAX, **which))
+        echo_json(JobPage(jobs=tuple(look.ordered(found, here.now()))))
         return
     expand = expand or bool(array)
     while True:
-        text = _text(here, which, expand=expand, limit=limit or ROWS)
+        text = _text(here, which, look, expand=expand, limit=limit or ROWS)
         if not watch:
             click.echo(text)
             return
@@ -78,21 +94,25 @@ class _Found(NamedTuple):
     uncounted: int  # jobs that were not requested
 
 
-def _text(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> str:
+def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, limit: int) -> str:
     found = _find(here, which, expand=expand, limit=limit)
     if not found.views:
         return _nothing(here, which)
     all_users = not which["user"]
-    text = job_table(
-        found.views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
-    )
+    views = look.ordered(found.views, here.now())
+    if look.columns:
+        text = look.table(views, here.now(), width=here.width, colour=here.colour)
+    else:
+        text = job_table(
+            views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
+        )
     if found.uncounted:
         more = several(found.uncounted, "more job is", "more jobs are")
         text += f"\n{more} not counted here; --json lists them"
     elif found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):
-        text += f"\n{others:,} more of other users; treadle ps --all lists them"
+        text += f"\n{others:,} more of other users; treadle ps -A lists them"
     return text
 
 
@@ -134,7 +154,7 @@ def _nothing(here: Session, which: dict[str, object]) -> str:
     if any(which[key] for key in ("states", "array", "name", "tenant", "ended")):
         return "no such jobs"
     if _plain(which) and (others := _others(here, 0)):
-        return f"no jobs of {which['user']}; {others:,} of others (treadle ps --all)"
+        return f"no jobs of {which['user']}; {others:,} of others (treadle ps -A)"
     return "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs"
 
 

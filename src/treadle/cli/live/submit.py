@@ -165,6 +165,8 @@ def _source(context: click.Context, source: str) -> Draft:
     draft.fields.setdefault("name", Path(source).stem[:128])
     if script.for_slurm:
         draft.fields["slurm"] = True
+        # sbatch starts the script once, whatever it asks for.
+        draft.fields.setdefault("ranks", "one")
         # Only the client knows it: with --chdir the job runs elsewhere.
         draft.env.setdefault("SLURM_SUBMIT_DIR", Given(present_folder(), source))
     return draft

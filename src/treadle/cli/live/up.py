@@ -92,7 +92,10 @@ _PLACES = ("socket", "state")
 def up(foreground: bool, as_json: bool, **options: Any) -> int:
     """Start the Treadle daemon on this machine: scheduler, engine and API."""
     if remote() and not foreground:
-        raise InvalidInputError(_elsewhere())
+        raise InvalidInputError(
+            f"commands talk to another server, {find_address()}; to start a daemon here, use "
+            "treadle --context local up"
+        )
     # Also beside other options: --devices 4 is no reason to begin in another folder.
     last = None if options["state"] else last_state(state_folder(), _socket(options).absolute())
     options["state"] = options["state"] or last
@@ -127,8 +130,8 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         head = f"treadle {plain(found.version)} is already running, up {since}, pid {found.pid}"
         if given:
             note(
-                "the given options were ignored; run treadle down first, or treadle policy to "
-                "switch the policy"
+                "the given options were ignored, since it runs already; to use them: treadle down "
+                "(jobs keep running), then treadle up with them; treadle policy switches the policy"
             )
     if as_json:
         print_json(found)
@@ -141,13 +144,6 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if options["socket"] is not None:
         click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")
     return 0
-
-
-def _elsewhere() -> str:
-    url = os.environ.get("TREADLE_URL")
-    if url:
-        return f"TREADLE_URL is {url}, another server; unset it to start a daemon here"
-    return f"you are logged in to {find_address()}; run treadle logout to start a daemon here"
 
 
 def _is_given(value: object) -> bool:

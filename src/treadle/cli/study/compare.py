@@ -14,6 +14,7 @@ from treadle.cli.study.options import (
     interactive,
     names,
     read,
+    rigid_notes,
     run_options,
     settings,
     trace_options,
@@ -109,7 +110,8 @@ def run_all(
         if not runs:
             progress.done()
             warn_never_fit(unfit)
-        run = Run(name, summary, experiment.recorder, frozenset(unfit), experiment.notes())
+        said = [*experiment.notes(), *rigid_notes(workload, experiment.settings)]
+        run = Run(name, summary, experiment.recorder, frozenset(unfit), said)
         runs.append(run)
     progress.done()
     return runs

@@ -69,6 +69,7 @@ def _own_daemon(slots: int) -> Iterator[Session]:
     with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
         os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
         os.environ.pop("TREADLE_URL", None)
+        os.environ.pop("TREADLE_CONTEXT", None)
         here = session()
         words = ["--devices", str(slots), "--policy", POLICY, "--state", folder]
         start_daemon(here, words, state=Path(folder))

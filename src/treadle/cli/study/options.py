@@ -282,3 +282,17 @@ def warn_never_fit(unfit: Mapping[str, str]) -> None:
 def interactive() -> bool:
     """Whether standard error is a terminal."""
     return sys.stderr.isatty()
+
+
+# Policies that decide how many devices a job gets.
+_SIZING = ("afs", "afs-p", "max-min", "optimus", "sia", "themis")
+
+
+def rigid_notes(workload: Workload, settings: Settings) -> list[str]:
+    """What to say of a policy that sizes jobs, on jobs that have one size each."""
+    name = settings.policy.partition("+")[0].partition("?")[0]
+    rigid = settings.elastic is None and all(len(job.sizes) == 1 for job in workload.jobs)
+    if name not in _SIZING or not rigid:
+        return []
+    effect = "every job of this trace has a single size, so the policy can only order and preempt"
+    return [f"{effect}; --elastic SERIAL makes jobs elastic"]

@@ -12,6 +12,7 @@ from treadle.cli.study.options import (
     interactive,
     policy_option,
     read,
+    rigid_notes,
     run_options,
     settings,
     trace_options,
@@ -59,6 +60,6 @@ def simulate(
         return
     from treadle.reports.table import summary_text  # noqa: PLC0415
 
-    for note in (*workload.notes, *experiment.notes()):
+    for note in (*workload.notes, *experiment.notes(), *rigid_notes(workload, chosen)):
         click.echo(f"note: {note}")
     click.echo(summary_text(summary))

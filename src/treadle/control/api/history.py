@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
-from treadle.control.jobs import first_cluster
+from treadle.control.jobs import ARRAY, DEPENDENCY, USER, first_cluster
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
@@ -188,6 +188,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     changes = body.get("changes")
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
+    facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
     device = body.get("device")
     if isinstance(device, list):
         facts["device"] = f"{device[0]}:{device[1]}"
@@ -207,8 +208,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
 _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes}",
     "JobCancelled": "job {job} is being cancelled",
-    "JobHeld": "job {job} is held ({reason})",
-    "JobReleased": "job {job} is released ({reason})",
+    "JobHeld": "job {job} is held {holder}",
+    "JobReleased": "job {job} is no longer held {holder}",
     "JobUpdated": "job {job} was updated",
     "ControllerBegan": "the controller began; attempts from here on get nonces of their own",
     "JobAccepted": "job {job} was accepted",
@@ -232,6 +233,13 @@ _SENTENCES = {
 }
 
 
+# Why a job is held.
+_HOLDERS = {
+    USER: "by its user",
+    DEPENDENCY: "by the jobs that it starts after",
+    ARRAY: "by the limit of its array",
+}
+
 # What only the owner of a job may see, or what is shown in other words.
 _PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run")
 
@@ -248,7 +256,11 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
         return f"attempt {attempt} of job {job} ended to make way for the next"
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
-    return f"job {job} failed ({rule})"
+    if how == "time-limit":
+        return f"job {job} reached its time limit"
+    code = body.get("code")
+    exit_code = "" if code is None else f" with exit code {code}"
+    return f"job {job} failed{exit_code} ({rule})"
 
 
 def _for_export(row: JournalRow) -> bytes | None:

@@ -76,7 +76,7 @@ def brief(context: Context, record: JobRecord, row: Job, place: int | None) -> t
     """One word and one sentence, for lists of thousands: the policy is not asked."""
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
-            return "running", "it runs"
+            return "running", ""  # The state says so.
         found = _holding(context, record, row)
         return found.cause, found.because
     known = _hopeless(context, record, row) or _gated(context, record) or _backing_off(context, row)

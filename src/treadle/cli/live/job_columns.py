@@ -1,0 +1,161 @@
+"""The columns that `treadle ps --columns` shows and `--sort` orders by."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import click
+
+from treadle.cli.live.job_rows import (
+    devices_text,
+    has_run,
+    name_of,
+    progress_text,
+    reason_text,
+    state_colour,
+    waited_s,
+)
+from treadle.cli.show.clock import moment_text
+from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import command_text, plain
+from treadle.core.wording import did_you_mean, short_span
+from treadle.wire.jobs import JobView
+
+_Key = tuple[int, float, str]
+
+
+class JobColumn(NamedTuple):
+    column: Column
+    text: Callable[[JobView, float], str]
+    key: Callable[[JobView, float], float | str | None]  # None goes last
+
+
+def _moment(at: float | None, now: float) -> str:
+    return "" if at is None else moment_text(at, now)
+
+
+def _share(view: JobView) -> float | None:
+    progress = view.progress
+    return progress.step / progress.total if progress and progress.total else None
+
+
+def _eta(view: JobView) -> float | None:
+    return view.progress.eta_s if view.progress and not view.state.ended else None
+
+
+def _waited(view: JobView, now: float) -> float:
+    return waited_s(view, now)
+
+
+def _number(view: JobView) -> float:
+    head, _, index = view.id.partition("_")
+    return int(head) + (int(index) + 1) / 1e8 if index else float(int(head))
+
+
+JOB_COLUMNS: dict[str, JobColumn] = {
+    "id": JobColumn(Column("ID"), lambda v, _: plain(v.id), lambda v, _: _number(v)),
+    "name": JobColumn(Column("NAME", least=12), lambda v, _: name_of(v), lambda v, _: v.name),
+    "user": JobColumn(Column("USER", least=6), lambda v, _: plain(v.user), lambda v, _: v.user),
+    "tenant": JobColumn(Column("TENANT"), lambda v, _: plain(v.tenant), lambda v, _: v.tenant),
+    "state": JobColumn(
+        Column("STATE", colour=state_colour), lambda v, _: v.state.value, lambda v, _: v.state.value
+    ),
+    "devices": JobColumn(
+        Column("DEVICES"), lambda v, _: devices_text(v), lambda v, _: len(v.devices)
+    ),
+    "on": JobColumn(
+        Column("ON", least=8),
+        lambda v, _: plain(", ".join(v.devices)),
+        lambda v, _: ", ".join(v.devices),
+    ),
+    "priority": JobColumn(
+        Column("PRIORITY", right=True), lambda v, _: str(v.priority), lambda v, _: v.priority
+    ),
+    "done": JobColumn(
+        Column("DONE", right=True), lambda v, _: progress_text(v), lambda v, _: _share(v)
+    ),
+    "eta": JobColumn(
+        Column("ETA", right=True), lambda v, _: short_span(_eta(v)), lambda v, _: _eta(v)
+    ),
+    "wait": JobColumn(
+        Column("WAIT", right=True), lambda v, now: short_span(_waited(v, now)), _waited
+    ),
+    "ran": JobColumn(
+        Column("RAN", right=True),
+        lambda v, _: short_span(v.running_s) if has_run(v) else "",
+        lambda v, _: v.running_s,
+    ),
+    "submitted": JobColumn(
+        Column("SUBMITTED"),
+        lambda v, now: _moment(v.submitted_at, now),
+        lambda v, _: v.submitted_at,
+    ),
+    "started": JobColumn(
+        Column("STARTED"), lambda v, now: _moment(v.started_at, now), lambda v, _: v.started_at
+    ),
+    "ended": JobColumn(
+        Column("ENDED"), lambda v, now: _moment(v.ended_at, now), lambda v, _: v.ended_at
+    ),
+    "exit": JobColumn(
+        Column("EXIT", right=True),
+        lambda v, _: "" if v.code is None else str(v.code),
+        lambda v, _: v.code,
+    ),
+    "attempts": JobColumn(
+        Column("ATTEMPTS", right=True), lambda v, _: str(v.attempts), lambda v, _: v.attempts
+    ),
+    "command": JobColumn(
+        Column("COMMAND", least=16),
+        lambda v, _: command_text(v.command),
+        lambda v, _: command_text(v.command),
+    ),
+    "reason": JobColumn(
+        Column("REASON", least=16), lambda v, _: reason_text(v), lambda v, _: reason_text(v)
+    ),
+}
+
+
+class Look(NamedTuple):
+    """What a listing shows, and in which order."""
+
+    columns: tuple[str, ...] = ()  # empty: the usual table
+    sort: str = ""  # empty: scheduling order
+    reverse: bool = False
+
+    def ordered(self, views: Sequence[JobView], now: float) -> list[JobView]:
+        if not self.sort:
+            return list(views)
+        key = JOB_COLUMNS[self.sort].key
+
+        def rank(view: JobView) -> tuple[float, str]:
+            value = key(view, now)
+            return (0.0, value) if isinstance(value, str) else (float(value or 0), "")
+
+        known = [view for view in views if key(view, now) is not None]
+        unknown = [view for view in views if key(view, now) is None]
+        return [*sorted(known, key=rank, reverse=self.reverse), *unknown]
+
+    def table(self, views: Sequence[JobView], now: float, *, width: int, colour: bool) -> str:
+        """One row per job, with the columns that were asked for."""
+        wanted = [JOB_COLUMNS[name] for name in self.columns]
+        rows = [[each.text(view, now) for each in wanted] for view in views]
+        shown = [each.column._replace(always=True) for each in wanted]
+        return table(shown, rows, width=width, colour=colour)
+
+
+def chosen_columns(text: str | None) -> tuple[str, ...]:
+    return tuple(_known(word, "--columns") for word in (text or "").split(",") if word.strip())
+
+
+def chosen_order(text: str | None) -> tuple[str, bool]:
+    """The column, and whether the order is reversed."""
+    if not text:
+        return "", False
+    return _known(text.removeprefix("-"), "--sort"), text.startswith("-")
+
+
+def _known(word: str, option: str) -> str:
+    name = word.strip().lower()
+    if name not in JOB_COLUMNS:
+        known = did_you_mean(name, JOB_COLUMNS) or f"; known: {', '.join(JOB_COLUMNS)}"
+        raise click.UsageError(f"{option}: there is no column {plain(word.strip())!r}{known}")
+    return name
