@@ -76,7 +76,7 @@ def test_a_request_beyond_the_node_is_refused(tmp_path: Path) -> None:
 def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         with containment("cgroup v1") as contained:
-            local(live)._containment = contained
+            local(live).groups.containment = contained
             request = bash("true", memory_gib=0.125, retries=3)
             request = replace(request, command=("python3", "-c", EATS))
             job = (await live.submit(ME, request)).id
@@ -96,7 +96,7 @@ def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(tmp_path: 
 
 def test_where_nothing_enforces_a_limit_the_submission_says_so(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
-        local(live)._containment = Containment(None)
+        local(live).groups.containment = Containment(None)
         made = await live.submit(ME, bash("true", memory_gib=0.5, cpus=1.0))
         (note,) = made.notes
         assert note == (

@@ -53,7 +53,7 @@ def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
     daemon: when the end is reported, which is when a retry may begin, nothing writes any more."""
 
     async def story(bench: Story) -> None:
-        bench.engine._containment = contained
+        bench.engine.groups.containment = contained
         bench.job("a", "python", "-c", ESCAPES)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -76,7 +76,7 @@ def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
     tmp_path: Path, contained: Containment
 ):
     async def story(bench: Story) -> None:
-        bench.engine._containment = contained
+        bench.engine.groups.containment = contained
         bench.job("a", "python", "-c", ESCAPES)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -104,7 +104,7 @@ def test_every_process_of_an_attempt_is_in_its_group_and_the_group_is_removed(
     tmp_path: Path, contained: Containment
 ):
     async def story(bench: Story) -> None:
-        bench.engine._containment = contained
+        bench.engine.groups.containment = contained
         bench.job("a", "sh", "-c", "cat /proc/self/cgroup; echo up; sleep 600 & exec sleep 600")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -143,7 +143,7 @@ def test_a_rank_that_cannot_enter_its_group_is_not_launched_and_the_machine_is_t
 ):
     async def story(bench: Story) -> None:
         with unified() as cgroups:
-            bench.engine._containment = Vanishing(cgroups)
+            bench.engine.groups.containment = Vanishing(cgroups)
             bench.job("a", "true")
             await bench.order(Start(0, "a", on(0)))
             await bench.until(lambda: bench.ends)
@@ -160,7 +160,7 @@ EATS = "b = bytearray(1)\nfor _ in range(200): b += bytes(1 << 20)\nprint('ate')
 def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Path):
     async def story(bench: Story) -> None:
         with containment("cgroup v1") as contained:
-            bench.engine._containment = contained
+            bench.engine.groups.containment = contained
             bench.job("a", "python", "-c", EATS, memory_gib=0.0625)
             await bench.order(Start(0, "a", on(0)))
             assert isinstance(await bench.ended(), JobFailed)
@@ -175,7 +175,7 @@ def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Pa
 def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path):
     async def story(bench: Story) -> None:
         with containment("cgroup v1") as contained:
-            bench.engine._containment = contained
+            bench.engine.groups.containment = contained
             bench.job("a", "python", "-c", EATS, memory_gib=1.0, cpus=0.5)
             await bench.order(Start(0, "a", on(0)))
             assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
@@ -190,7 +190,7 @@ def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path)
 def test_cores_are_a_quota_of_the_group(tmp_path: Path):
     async def story(bench: Story) -> None:
         with containment("cgroup v1") as contained:
-            bench.engine._containment = contained
+            bench.engine.groups.containment = contained
             bench.job("a", "sleep", "600", cpus=1.5, memory_gib=0.5)
             await bench.order(Start(0, "a", on(0)))
             await bench.event()

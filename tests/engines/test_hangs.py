@@ -119,7 +119,7 @@ def test_a10_a_stopped_supervisor_is_woken_by_a_cancel_and_its_job_gets_its_grac
 def test_a10_a_supervisor_that_cannot_be_woken_is_killed_with_its_job(tmp_path: Path, kind: str):
     async def story(bench: Story) -> None:
         with containment(kind) as contained:
-            bench.engine.deadlines, bench.engine._containment = SOON, contained
+            bench.engine.deadlines, bench.engine.groups.containment = SOON, contained
             bench.job("a", "sh", "-c", "echo $$; exec sleep 600", grace_s=0.2)
             await bench.order(Start(0, "a", on(0)))
             await bench.event()

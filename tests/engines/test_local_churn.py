@@ -70,7 +70,7 @@ def test_every_order_is_answered_and_no_device_is_used_twice_at_once(tmp_path: P
         launched = sum(len(bench.engine.folders.attempts(name)) for name in names)
         assert len(bench.ends) == launched > 5
         assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
-        assert not bench.engine._holders
+        assert not bench.engine._holders.by_slot
         assert not bench.engine.folders.live()
         assert _files() <= files + 2  # the fork server's socket and self-pipe
 

@@ -93,6 +93,12 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
     return Found(attempt, folder, alive, supervisor, status)
 
 
+def left_by(attempt: AttemptId, folder: Path) -> Found:
+    """What an attempt has left whose supervisor is gone."""
+    supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
+    return Found(attempt, folder, False, supervisor, status)
+
+
 def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[AttemptId]) -> "Plan":
     """What to do about each job, about other attempts that run, and about ends not reported."""
     adoptions: list[Adoption] = []

@@ -7,12 +7,9 @@ device is clean.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from itertools import count
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from treadle.core.actions import Action, Change, Stop
 from treadle.core.allocation import Allocation
@@ -25,14 +22,17 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
 from treadle.engines.local import adoption
 from treadle.engines.local.adoption import Adoption, Found
+from treadle.engines.local.attempt_groups import AttemptGroups
 from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
 from treadle.engines.local.device_choice import devices_of, excluded_by
+from treadle.engines.local.device_holders import DeviceHolders
 from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.engine_views import measured, node_view
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import OutputReader
+from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
@@ -43,17 +43,14 @@ from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
-from treadle.engines.node.scope import Scope, scope_of
 from treadle.engines.registry import EngineContext
 from treadle.files import is_folder
 
-# Tries of a look that is repeated soon; the pauses grow from 2 ms to half a second.
+# Tries of a look that is repeated soon.
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_READ = 20  # 6 s
 
 logger = logging.getLogger("treadle")
-
-Seen = TypeVar("Seen")
 
 
 def local_engine(context: EngineContext) -> "LocalEngine":
@@ -94,7 +91,8 @@ class LocalEngine:
             excluded=excluded,
         )
         self.device_watch.supervisors = self._supervisors
-        self.device_watch.held = self._held
+        self._holders = DeviceHolders(self.device_watch, self._wake_runners)
+        self.device_watch.held = self._holders.numbers
         self.machine = MachinePause(
             TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
         )
@@ -102,10 +100,10 @@ class LocalEngine:
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
-        self._containment = Containment(self._around.cgroups)
+        self.groups = AttemptGroups(self.folders, Containment(self._around.cgroups))
+        self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
-        self._holders: dict[tuple[int, int], LiveAttempt] = {}  # by (device, turn)
         self._ends = NewestEnds()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -115,7 +113,11 @@ class LocalEngine:
         return (self._node,)
 
     def view(self) -> tuple[NodeView, ...]:
-        return (node_view(self._node, self._holders, self.device_watch, self._containment),)
+        return (
+            node_view(
+                self._node, self._holders.by_slot, self.device_watch, self.groups.containment
+            ),
+        )
 
     async def adopt(
         self,
@@ -172,7 +174,7 @@ class LocalEngine:
             self.device_watch.manage(device.number)
 
     def measurements(self) -> Sequence[Measurement]:
-        return measured(self._holders, self.device_watch)
+        return measured(self._holders.by_slot, self.device_watch)
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
         return str(self._checkpoints.path(job, submission))
@@ -203,12 +205,14 @@ class LocalEngine:
 
     async def _plan(self, jobs: list[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
         """What to do about each job. Without the files of attempts nothing may be launched."""
+
+        def look() -> adoption.Plan:
+            plan = adoption.plan(self.folders, jobs, attempts)
+            self.groups.sweep(plan)
+            return plan
+
         try:
-            return await self._until(
-                lambda: self._planned(jobs, attempts),
-                lambda _: True,
-                tries=TRIES_TO_READ,
-            )
+            return await self._looks.until(look, lambda _: True, tries=TRIES_TO_READ)
         except OSError as error:
             raise EngineError(
                 f"the attempts under {self.folders.root} cannot be read: {error}; what runs keeps "
@@ -232,7 +236,7 @@ class LocalEngine:
         if not stray.alive:
             if stray.status is None or not stray.status.ended:
                 live = await self._rejoin(stray)
-                self._hold(live)  # No other job gets its devices before it is gone.
+                self._holders.hold(live)  # No other job gets its devices before it is gone.
                 self._keep(self._clear_and_forget(live))
             else:
                 self.folders.forget(*stray.id)
@@ -253,7 +257,7 @@ class LocalEngine:
     async def _rejoin(self, found: Found) -> LiveAttempt:
         """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
         if found.alive and found.supervisor is None:  # It is just beginning.
-            found = await self._until(
+            found = await self._looks.until(
                 lambda: adoption.look(self.folders, found.id),
                 lambda seen: not seen.alive or seen.supervisor is not None,
                 tries=TRIES_TO_MEET,
@@ -264,11 +268,11 @@ class LocalEngine:
             action=found.action,
             allocation=found.allocation(self._node.name) or self._unused(),
             folder=found.folder,
-            tag=self._tag_of(found),
-            scope=self._scope_of(found),
+            tag=self.groups.tag_of(found),
+            scope=self.groups.scope_of(found),
             nonce=found.id.nonce,
         )
-        live.on_undying = self._undying
+        live.on_undying = self._holders.undying
         if (known := found.supervisor) is not None:
             live.workdir, live.grace_s = known.workdir, known.grace_s
             live.time_limit_s = known.time_limit_s
@@ -279,14 +283,14 @@ class LocalEngine:
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
-            self._hold(live)
+            self._holders.hold(live)
             self._keep(self._make_ready(live))
             self._guard(live)
         return live
 
     async def _make_ready(self, live: LiveAttempt) -> None:
         """Its pipe ended with the earlier engine: its status says when its ranks run."""
-        await self._until(
+        await self._looks.until(
             lambda: attempt_folders.read_status(live.folder),
             lambda status: status is not None or live.gone.done(),
             tries=None,
@@ -297,14 +301,6 @@ class LocalEngine:
     def _unused(self) -> Allocation:
         """For attempts that ended before they held a device."""
         return Allocation((Device(self._node.name, 0),))
-
-    def _planned(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
-        """What to do; groups that a killed engine made and no supervisor used are removed."""
-        plan = adoption.plan(self.folders, jobs, attempts)
-        found = [*(each.found for each in plan.jobs if each.found is not None), *plan.strays]
-        alive = {self._tag_of(each) for each in found if each.alive}
-        self._containment.sweep(f"{self.folders.instance}-", keep=alive)
-        return plan
 
     # -- the runners' side ----------------------------------------------------------------------
 
@@ -317,13 +313,10 @@ class LocalEngine:
         return self._controls.launch(order.job, order.id, order.allocation)
 
     def in_the_way(self, order: Launching) -> list[LiveAttempt]:
-        turn = order.allocation.turn
-        slots = ((device.number, turn) for device in order.allocation.devices)
-        return [self._holders[slot] for slot in slots if slot in self._holders]
+        return self._holders.of(order.allocation)
 
     def is_stuck(self, order: Launching) -> bool:
-        numbers = (device.number for device in order.allocation.devices)
-        return any(self.device_watch.is_blocked(number) for number in numbers)
+        return self._holders.are_stuck(order.allocation)
 
     async def objection(self, order: Launching) -> str:
         self._check(order)
@@ -332,13 +325,13 @@ class LocalEngine:
 
     async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
         """Have a supervisor started; it reports when the ranks run."""
-        tag = self._tag(launch.id)
+        tag = self.groups.tag(launch.id)
         try:
             live = self._prepared(order, launch, tag)
         except (OSError, EngineError):
             self.folders.forget(*launch.id)
             raise
-        self._hold(live)
+        self._holders.hold(live)
         try:
             sent = self.fork_server.launch_at_once(live.document)
             if sent is None:  # It hangs, perhaps.
@@ -347,7 +340,7 @@ class LocalEngine:
         except TROUBLE:
             live.scope.remove()
             self.folders.forget(*launch.id)
-            self._free(live)
+            self._holders.free(live)
             raise
         self._guard(live, self.fork_server)
         return live
@@ -355,7 +348,7 @@ class LocalEngine:
     def _prepared(self, order: Launching, launch: Launch, tag: str) -> LiveAttempt:
         """Its folder, its group and its order, before anything runs."""
         folder = self.folders.make(*launch.id, action=order.id)
-        group = self._containment.make(tag, folder, limits_of(launch))
+        group = self.groups.containment.make(tag, folder, limits_of(launch))
         live = LiveAttempt(
             launch.job,
             launch.attempt,
@@ -366,7 +359,7 @@ class LocalEngine:
             scope=group.scope,
             nonce=launch.nonce,
         )
-        live.on_undying = self._undying
+        live.on_undying = self._holders.undying
         live.launch, live.workdir = launch, launch.workdir
         live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
         try:
@@ -388,12 +381,12 @@ class LocalEngine:
         await self.machine.suspect()
 
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await self._patiently(lambda: adoption.look(self.folders, live.id))
+        found = await self._looks.seen(lambda: adoption.look(self.folders, live.id))
         if not found.alive:
             return None
         other = await self._rejoin(found)
         other.launch = live.launch
-        self._free(live)
+        self._holders.free(live)
         return other
 
     async def end_of(self, live: LiveAttempt) -> AttemptEnded:
@@ -401,13 +394,7 @@ class LocalEngine:
 
         While its files cannot be read, it is not known to be over, and keeps its devices.
         """
-        supervisor, status = await self._patiently(
-            lambda: (
-                attempt_folders.read_supervisor(live.folder),
-                attempt_folders.read_status(live.folder),
-            )
-        )
-        found = Found(live.id, live.folder, False, supervisor, status)
+        found = await self._looks.seen(lambda: adoption.left_by(live.id, live.folder))
         unsaid = found.status is None or not found.status.ended
         ended = ended_of(
             found,
@@ -418,10 +405,7 @@ class LocalEngine:
         )
         if ended.how is How.MACHINE_ERROR:
             await self.suspect()
-        if live.over_limit and (unsaid or live.was_forced(ended)):
-            ended = replace(ended, how=How.TIME_LIMIT)
-        elif live.was_forced(ended):
-            ended = replace(ended, how=How.STOPPED)
+        ended = live.told(ended, unsaid=unsaid)
         if unsaid:
             await clear_group(live, self.deadlines)
             await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
@@ -435,7 +419,7 @@ class LocalEngine:
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
-            self._free(live)
+            self._holders.free(live)
 
     def retire(self, runner: JobRunner) -> None:
         if self._runners.get(runner.job) is runner:
@@ -456,30 +440,11 @@ class LocalEngine:
             return False
         return self._ends.repeat(action, self.tell)
 
-    def _hold(self, live: LiveAttempt) -> None:
-        for slot in live.slots:
-            self._holders[slot] = live
-
     async def _clean_and_free(self, live: LiveAttempt) -> None:
         numbers = {device.number for device in live.allocation.devices}
         live.over = True
         await self.device_watch.clean(numbers, live.tag, job=live.job)
-        self._free(live)
-
-    def _undying(self, live: LiveAttempt) -> None:
-        """A process of it cannot be killed: no other job may wait for its devices."""
-        for number, _ in live.slots:
-            self.device_watch.block(number, live.stuck)
-        self._wake_runners()
-
-    def _free(self, live: LiveAttempt) -> None:
-        live.released = True
-        for number, _ in live.slots:
-            self.device_watch.unblock(number)
-        for slot in live.slots:
-            if self._holders.get(slot) is live:
-                del self._holders[slot]
-        self._wake_runners()
+        self._holders.free(live)
 
     def _wake_runners(self) -> None:
         for runner in list(self._runners.values()):
@@ -487,33 +452,8 @@ class LocalEngine:
 
     async def _clear_and_forget(self, live: LiveAttempt) -> None:
         await clear_group(live, self.deadlines)
-        self.folders.forget(live.job, live.number)
-        self._free(live)
-
-    async def _until(
-        self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
-    ) -> Seen:
-        """Look, in a thread, until it is enough or the tries are used up.
-
-        What cannot be looked at for want of descriptors or memory is looked at again.
-        """
-        pause_s = 0.002
-        for number in count(1):
-            try:
-                seen = await asyncio.to_thread(look)
-                if enough(seen) or number == tries:
-                    return seen
-            except TROUBLE:
-                if number == tries:
-                    raise
-                await self.suspect()
-            await self._clock.sleep_until(self._clock.now() + pause_s)
-            pause_s = min(0.5, pause_s * 2)
-        raise AssertionError("count has no end")
-
-    async def _patiently(self, look: Callable[[], Seen]) -> Seen:
-        """Look until it can be seen, however long that takes."""
-        return await self._until(look, lambda _: True, tries=None)
+        self.folders.forget(*live.id)
+        self._holders.free(live)
 
     def _begins(self, attempt: AttemptId) -> int | None:
         """How many ranks an attempt has that runs or is about to; None if neither."""
@@ -550,23 +490,6 @@ class LocalEngine:
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())
         return [live.process.pid for live in lives if live is not None and live.process is not None]
-
-    def _held(self) -> set[int]:
-        return {number for (number, _), live in self._holders.items() if not live.over}
-
-    def _tag(self, attempt: AttemptId) -> str:
-        """What its processes carry in their environment; no other attempt ever has the same."""
-        return f"{self.folders.instance}-{attempt.job}-{self.folders.path(*attempt).name}"
-
-    def _tag_of(self, found: Found) -> str:
-        return found.supervisor.tag if found.supervisor else self._tag(found.id)
-
-    def _scope_of(self, found: Found) -> Scope:
-        """Its group as its supervisor wrote it down, else the one that it would have."""
-        if found.supervisor is not None and found.supervisor.scope is not None:
-            with suppress(ValueError):
-                return scope_of(found.supervisor.scope)
-        return self._containment.named(self._tag_of(found), found.folder)
 
     def _check(self, order: Launching) -> None:
         for device in order.allocation.devices:

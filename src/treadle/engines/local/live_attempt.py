@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +192,15 @@ class LiveAttempt:
         if not self.gone.done():
             self.gone.set_result(None)
 
-    def was_forced(self, ended: AttemptEnded) -> bool:
-        """Whether it ended because the engine killed it; its supervisor may have been too late."""
-        return self.forced and ended.how is How.EXITED and ended.code == KILLED
+    def told(self, ended: AttemptEnded, *, unsaid: bool) -> AttemptEnded:
+        """The end as what it was, where the engine had to act in the supervisor's place.
+
+        unsaid: the supervisor did not say how it ended.
+        """
+        forced = self.forced and ended.how is How.EXITED and ended.code == KILLED
+        if self.over_limit and (unsaid or forced):
+            return replace(ended, how=How.TIME_LIMIT)
+        return replace(ended, how=How.STOPPED) if forced else ended
 
     def guard_by(self, start: Callable[[], asyncio.Task[None]], *, after_s: float) -> None:
         """Start the guard when there is trouble (a stop, a lost order), or after a while."""
