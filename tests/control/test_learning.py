@@ -21,7 +21,7 @@ from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
 
-OTHER = Who(user="somebody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
+OTHER = Who(user="nobody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 
 
 async def expected(live: LiveService, request: JobRequest, who: Who = ME) -> tuple[float, str]:

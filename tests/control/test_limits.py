@@ -1,6 +1,7 @@
 """Bounds: of memory, of pages, of arrays, of those who follow slowly; and what is asked twice."""
 
 import asyncio
+import pwd
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
 from treadle.wire.machine import EventView, Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotFoundError, TooManyError
+
+NOBODY = pwd.getpwnam("nobody").pw_uid
 
 NOTHING = JobRequest(command=("/bin/true",))
 
@@ -138,7 +141,7 @@ def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path
         assert (again.id, again.repeated, first.repeated) == (first.id, True, False)
         with pytest.raises(ConflictError, match="was used for another request"):
             await live.submit(ME, bash("true"), "key")
-        other = Who(user="other", role=Role.USER, uid=0)
+        other = Who(user="nobody", role=Role.USER, uid=NOBODY)
         assert (await live.submit(other, NOTHING, "key")).id != first.id
         await ended(live, first.id)
         assert (await live.submit(ME, NOTHING, "key")).id == first.id
@@ -182,7 +185,7 @@ def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_p
 def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wishes_module, "JOBS_OF_ONE_MAX", 5)
     monkeypatch.setattr(wishes_module, "JOBS_MAX", 8)
-    other = Who(user="other", role=Role.USER, uid=0)
+    other = Who(user="nobody", role=Role.USER, uid=NOBODY)
 
     async def story(live: LiveService) -> None:
         held = JobRequest(command=("/bin/true",), array="0-4", held=True)

@@ -22,7 +22,7 @@ from treadle.server.peers import network_of, peer_of
 ACCEPTS_AT_ONCE = 64  # then other work of the event loop gets its turn
 PAUSE_S = 0.5  # after the machine had no descriptor or memory for one more
 OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-HANDSHAKE_S_MAX = 5.0
+HANDSHAKE_S_MAX = 10.0  # a busy machine takes a second or two
 BACKLOG = 512
 
 
