@@ -28,7 +28,7 @@ from treadle.engines.node.scope import RecordedScope
 from treadle.testing.builders import job as spec
 
 LOOKS = 50  # of the event loop, each of which would have taken "unreadable" for "gone"
-STRANGER = 54_321  # a uid without an account and without processes
+GAMES = 5  # the uid of an account without processes, on every Debian
 
 
 @contextmanager
@@ -188,8 +188,8 @@ def test_a5_a_users_own_limit_of_processes_is_said_and_pauses_nobody(tmp_path: P
 
     async def story(bench: Story) -> None:
         tmp_path.chmod(0o755)
-        bench.job("a", "sleep", "600", uid=STRANGER, gid=STRANGER, workdir="/")
-        bench.job("b", "true", uid=STRANGER, gid=STRANGER, workdir="/")
+        bench.job("a", "sleep", "600", uid=GAMES, user="games", workdir="/")
+        bench.job("b", "true", uid=GAMES, user="games", workdir="/")
         bench.job("c", "true")
         server = bench.engine.fork_server
         server.start()
@@ -201,7 +201,7 @@ def test_a5_a_users_own_limit_of_processes_is_said_and_pauses_nobody(tmp_path: P
         assert await bench.event() == JobStopped("b", 1, 0.0)
         (ended,) = bench.ends
         assert ended.how == "machine-error"
-        assert ended.error.startswith(f"user {STRANGER} is at their limit of processes, so ")
+        assert ended.error.startswith(f"user {GAMES} is at their limit of processes, so ")
         assert bench.closed == []
         await bench.order(Start(2, "c", on(1)))
         assert await bench.ended() == JobFinished("c", 2)
