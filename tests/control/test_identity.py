@@ -1,5 +1,6 @@
 """Who is who: a store, its state folder, and every attempt. Real daemons, killed and restored."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -16,7 +17,9 @@ import pytest
 from tests.control.daemons import Daemon, until
 from tests.store.postgres import PostgresServer, running
 from treadle.client.client import Client
+from treadle.control.api.history import History
 from treadle.core.errors import TreadleError
+from treadle.store.rows import Batch, JournalRow
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
@@ -347,6 +350,25 @@ def test_a9_a_database_that_was_made_again_takes_nothing(
     with pytest.raises(UnavailableError):
         submit(daemon, "true")
     daemon.kill()
+
+
+def test_a3_an_event_id_of_an_earlier_store_does_not_silence_the_stream(tmp_path: Path) -> None:
+    """A client that saw event 500 of the old store hears of the new one's next event."""
+
+    async def story(store: Store) -> None:
+        history = History(store)
+        assert history.events(after=500).next == 2
+        stream = history.follow(after=500)
+        first = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        line = JournalRow(1.0, 1.0, "Noted", "", b'{"what":"a","text":"b"}')
+        (number,) = store.write(Batch(journal=[line]))
+        history.published([line._replace(id=number)])
+        assert (await asyncio.wait_for(first, WITHIN_S)).id == 3
+
+    with Store.open(f"sqlite:///{tmp_path / 'treadle.db'}") as store:
+        store.write(Batch(journal=[JournalRow(0.0, 0.0, "Decided", "", b"{}")] * 2))
+        asyncio.run(story(store))
 
 
 def test_doctor_finds_nothing_wrong_with_the_daemon_up_or_down(up: Callable[..., Daemon]) -> None:
