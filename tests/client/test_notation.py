@@ -236,7 +236,7 @@ def test_what_is_no_memory_is_refused(text: str) -> None:
 
 
 def test_memory_has_bounds() -> None:
-    with pytest.raises(InvalidInputError, match='--memory is "1M"; expected 4M to 1,048,576G'):
+    with pytest.raises(InvalidInputError, match='--memory is "1M"; expected 16M to 1,048,576G'):
         values.memory("1M", "--memory")
 
 

@@ -33,6 +33,7 @@ from typing import Any
 
 from treadle.engines.node.output_capture import Log, Mask, open_new
 from treadle.engines.node.ranks import (
+    BEGINS,
     IGNORED_BY_SUPERVISOR,
     MACHINE,
     NOT_ALLOWED,
@@ -136,6 +137,8 @@ class Attempt:
                 if complaint.startswith(MACHINE):
                     self.cause = "engine-error"
                 self.error = complaint.removeprefix(MACHINE).decode(errors="replace")
+            if complaint is None:
+                self.cause = "stopped" if self._stop_asked else "time-limit"
             if complaint is None or complaint:
                 return False
         return True
@@ -154,13 +157,19 @@ class Attempt:
                 self._wait(self._until_due(now) if give_up_at is None else give_up_at - now)
                 with suppress(BlockingIOError):
                     piece = os.read(heard, COMPLAINT_BYTES_MAX)
-                    if not piece:  # The pipe ends when the program is executed.
-                        return complaint
+                    if not piece:  # The pipe ends when the program is executed, or the rank dies.
+                        return self._complaint(complaint)
                     complaint += piece
             return None
         finally:
             self._poll.unregister(heard)
             os.close(heard)
+
+    def _complaint(self, said: bytes) -> bytes | None:
+        """What a rank said in the end; None if it was killed before it began, to stop it."""
+        if said or not self._must_stop():
+            return said.removeprefix(BEGINS) if said else MACHINE + b"it was killed before it began"
+        return None
 
     def _must_stop(self) -> bool:
         return self._stop_asked or (
@@ -214,7 +223,7 @@ class Attempt:
                     os.waitpid(pid, os.WNOHANG)
 
     def _stop(self, cause: str, now: float) -> None:
-        self.cause = cause
+        self.cause = self.cause or cause
         self._kill_at = now + self.order["grace_s"]
         self._signal(self.order["stop_signal"])
         self._signal(signal.SIGCONT)
