@@ -236,7 +236,7 @@ def test_what_is_no_memory_is_refused(text: str) -> None:
 
 
 def test_memory_has_bounds() -> None:
-    with pytest.raises(InvalidInputError, match='--memory is "1M"; expected 4M to 1,048,576G'):
+    with pytest.raises(InvalidInputError, match='--memory is "1M"; expected 16M to 1,048,576G'):
         values.memory("1M", "--memory")
 
 
@@ -250,7 +250,5 @@ def test_memory_as_slurm_writes_it() -> None:
 def test_cpus_are_a_number_of_cores() -> None:
     assert (values.cpus("4"), values.cpus(" 0.5 ")) == (4.0, 0.5)
     for text in ("0", "-1", "four", "1e9", "nan"):
-        with pytest.raises(
-            InvalidInputError, match=r"expected a number of cores such as 4 or 0\.5"
-        ):
+        with pytest.raises(InvalidInputError, match="expected a number of cores such as 4"):
             values.cpus(text)

@@ -29,7 +29,7 @@ _SIZE = re.compile(
     r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(?:(k|m|g|t)(?:ib|b)?)?", re.ASCII | re.IGNORECASE
 )
 _UNIT_GIB = {"k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10}
-MEMORY_MIN_GIB, MEMORY_MAX_GIB = 2.0**-8, 2.0**20  # 4 MiB: no program starts with less
+MEMORY_MIN_GIB, MEMORY_MAX_GIB = 2.0**-6, 2.0**20  # 16 MiB: a rank is launched in it
 CPUS_MIN, CPUS_MAX = 0.01, 65_536.0
 _SHOWN_MAX = 60
 
@@ -254,7 +254,7 @@ def slurm_memory(text: str, what: str) -> float | None:
 
 def _memory(amount_gib: float, text: str, what: str) -> float:
     if not MEMORY_MIN_GIB <= amount_gib <= MEMORY_MAX_GIB:
-        raise InvalidInputError(f"{what} is {shown(text)}; expected 4M to {MEMORY_MAX_GIB:,.0f}G")
+        raise InvalidInputError(f"{what} is {shown(text)}; expected 16M to {MEMORY_MAX_GIB:,.0f}G")
     return amount_gib
 
 

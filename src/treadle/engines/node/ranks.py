@@ -18,6 +18,7 @@ from treadle.engines.node.scope import scope_of
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16  # what a pipe holds
 NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
+BEGINS = b"\1"  # what a rank says before it executes its program
 
 libc = ctypes.CDLL(None, use_errno=True)
 # A program inherits ignored signals, so ranks reset them. Python ignores two, the supervisor
@@ -109,6 +110,7 @@ def become_rank(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         command = order["command"]
         complaint, code = f"the command {command[0]} cannot be executed", NOTHING_FOUND
+        os.write(said, BEGINS)
         _execute(command, {**order["env"], **extra["env"]})
     except OSError as error:
         code = NOT_ALLOWED if error.errno != errno.ENOENT else code

@@ -19,6 +19,7 @@ Rules of this file
    file system that hangs does not begin, and the stop signal and the time limit must still count.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -34,6 +35,7 @@ from typing import Any
 from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask, open_new
 from treadle.engines.node.ranks import (
+    BEGINS,
     IGNORED_BY_SUPERVISOR,
     NOT_ALLOWED,
     Rank,
@@ -46,6 +48,8 @@ from treadle.engines.node.scope import RecordedScope, scope_of
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 KILLED = 128 + signal.SIGKILL
+# As a rank would complain of the machine: whatever killed it, its command did not run.
+KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
 DRAINS_MAX = 64  # reads after the end: more than the pipe holds
 COMPLAINT_BYTES_MAX = 4096
 BEGIN_WITHIN_S = 1.0  # for a rank that is being launched while it has to stop
@@ -139,6 +143,8 @@ class Attempt:
                 why, _, self.error = complaint.decode(errors="replace").partition(" ")
                 if int(why) in machine_probe.MACHINE_ERRORS:
                     self.cause = "machine-error"
+            if complaint is None:
+                self.cause = "stopped" if self._stop_asked else "time-limit"
             if complaint is None or complaint:
                 return False
         return True
@@ -157,13 +163,19 @@ class Attempt:
                 self._wait(self._until_due(now) if give_up_at is None else give_up_at - now)
                 with suppress(BlockingIOError):
                     piece = os.read(heard, COMPLAINT_BYTES_MAX)
-                    if not piece:  # The pipe ends when the program is executed.
-                        return complaint
+                    if not piece:  # The pipe ends when the program is executed, or the rank dies.
+                        return self._complaint(complaint)
                     complaint += piece
             return None
         finally:
             self._poll.unregister(heard)
             os.close(heard)
+
+    def _complaint(self, said: bytes) -> bytes | None:
+        """What a rank said in the end; None if it was killed before it began, to stop it."""
+        if said or not self._must_stop():
+            return said.removeprefix(BEGINS) if said else KILLED_EARLY
+        return None
 
     def _must_stop(self) -> bool:
         return self._stop_asked or (
@@ -217,7 +229,7 @@ class Attempt:
                     os.waitpid(pid, os.WNOHANG)
 
     def _stop(self, cause: str, now: float) -> None:
-        self.cause = cause
+        self.cause = self.cause or cause
         self._kill_at = now + self.order["grace_s"]
         self._signal(self.order["stop_signal"])
         self._signal(signal.SIGCONT)
