@@ -7,10 +7,9 @@ device is clean.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from itertools import count
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from treadle.core.actions import Action, Change, Stop
 from treadle.core.allocation import Allocation
@@ -27,7 +26,8 @@ from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
-from treadle.engines.local.machine_pause import TROUBLE, MachinePause
+from treadle.engines.local.looking import Looking
+from treadle.engines.local.machine_pause import MachinePause
 from treadle.engines.local.output_reader import OutputReader
 from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders, processes
@@ -46,8 +46,6 @@ from treadle.files import is_folder
 TRIES_TO_MEET = 16  # 4 s
 TRIES_TO_KILL = 200  # 100 s
 TRIES_TO_READ = 20  # 6 s
-
-Seen = TypeVar("Seen")
 
 
 def local_engine(context: EngineContext) -> "LocalEngine":
@@ -92,6 +90,7 @@ class LocalEngine:
         self.machine = MachinePause(
             TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
         )
+        self._looking = Looking(context.clock, self.suspect)
         self._checkpoints = CheckpointFolders(context.root)
         self._output = OutputReader(self.folders, context.clock, self._begins)
         self._around = around or Surroundings.here()
@@ -201,7 +200,7 @@ class LocalEngine:
     async def _plan(self, jobs: list[Job], attempts: Sequence[AttemptId]) -> adoption.Plan:
         """What to do about each job. Without the files of attempts nothing may be launched."""
         try:
-            return await self._until(
+            return await self._looking.until(
                 lambda: adoption.plan(self.folders, jobs, attempts),
                 lambda _: True,
                 tries=TRIES_TO_READ,
@@ -241,7 +240,7 @@ class LocalEngine:
     async def _rejoin(self, found: Found) -> LiveAttempt:
         """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
         if found.alive and found.supervisor is None:  # It is just beginning.
-            found = await self._until(
+            found = await self._looking.until(
                 lambda: adoption.look(self.folders, found.job, found.number),
                 lambda seen: not seen.alive or seen.supervisor is not None,
                 tries=TRIES_TO_MEET,
@@ -263,7 +262,7 @@ class LocalEngine:
 
     async def _make_ready(self, live: LiveAttempt) -> None:
         """Its pipe ended with the earlier engine: its status says when its ranks run."""
-        await self._until(
+        await self._looking.until(
             lambda: attempt_folders.read_status(live.folder),
             lambda status: status is not None or live.gone.done(),
             tries=None,
@@ -334,7 +333,9 @@ class LocalEngine:
         await self.machine.suspect()
 
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None:
-        found = await self._patiently(lambda: adoption.look(self.folders, live.job, live.number))
+        found = await self._looking.patiently(
+            lambda: adoption.look(self.folders, live.job, live.number)
+        )
         if not found.alive:
             return None
         other = await self._rejoin(found)
@@ -347,7 +348,7 @@ class LocalEngine:
 
         While its files cannot be read, it is not known to be over, and keeps its devices.
         """
-        supervisor, status = await self._patiently(
+        supervisor, status = await self._looking.patiently(
             lambda: (
                 attempt_folders.read_supervisor(live.folder),
                 attempt_folders.read_status(live.folder),
@@ -415,36 +416,11 @@ class LocalEngine:
 
     async def _kill_survivors(self, tag: str) -> None:
         self._scopes.kill(tag)
-        await self._until(
+        await self._looking.until(
             lambda: processes.kill_tagged(TAG, tag),
             lambda found: not found,
             tries=TRIES_TO_KILL,
         )
-
-    async def _until(
-        self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
-    ) -> Seen:
-        """Look, in a thread, until it is enough or the tries are used up.
-
-        What cannot be looked at for want of descriptors or memory is looked at again.
-        """
-        pause_s = 0.002
-        for number in count(1):
-            try:
-                seen = await asyncio.to_thread(look)
-                if enough(seen) or number == tries:
-                    return seen
-            except TROUBLE:
-                if number == tries:
-                    raise
-                await self.suspect()
-            await self._clock.sleep_until(self._clock.now() + pause_s)
-            pause_s = min(0.5, pause_s * 2)
-        raise AssertionError("count has no end")
-
-    async def _patiently(self, look: Callable[[], Seen]) -> Seen:
-        """Look until it can be seen, however long that takes."""
-        return await self._until(look, lambda _: True, tries=None)
 
     def _begins(self, attempt: AttemptId) -> int | None:
         """How many ranks an attempt has that runs or is about to; None if neither."""
