@@ -154,8 +154,9 @@ def test_a5_a_job_whose_checkpoints_have_no_place_waits_and_is_not_charged(tmp_p
             f"this machine cannot launch jobs: File exists (EEXIST): {in_the_way}; it is tried "
             "again by itself"
         )
-        while (await live.why(job)).cause != "machine":
+        while (await live.why(job)).because != live.status().problem:
             await asyncio.sleep(0.01)
+        assert (await live.why(job)).cause == "machine"
         assert not (await view_of(live, job)).state.ended
         in_the_way.unlink()
         (view,) = await ended(live, job)

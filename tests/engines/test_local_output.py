@@ -244,7 +244,8 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
         await bench.order(Start(1, "b", on(0)))
         assert await bench.ended() == JobStopped("b", 1, 0.0)
         assert bench.ends[-1].how == "machine-error"
-        assert "No space left on device (ENOSPC)" in bench.engine.view()[0].devices[0].because
+        because = bench.engine.view()[0].devices[0].because
+        assert f"No space left on device (ENOSPC): {small_disk}/engine; " in because
         (small_disk / "rest").unlink()
         next(bench.folder("a").glob("rank-0.log")).unlink()
         await bench.until(lambda: isinstance(bench.closed[-1], DeviceOpened))

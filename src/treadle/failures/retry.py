@@ -52,7 +52,7 @@ LAUNCHING: Mapping[str, Verdict] = {
     "engine-error": Verdict(
         Kind.TRANSIENT,
         "engine-error",
-        "This machine could not launch the job at that moment.",
+        "The engine could not carry out the order to launch the job.",
         Advice(retry=True),
     ),
     "memory-limit": Verdict(

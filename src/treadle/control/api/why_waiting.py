@@ -153,7 +153,7 @@ def _stalled(context: Context, record: JobRecord) -> Finding | None:
         )
     lacks = machine_trouble(context)
     if lacks and free_devices(context.scheduler) < record.sizes[0]:
-        return Finding("machine", f"no job is started there: {lacks}")
+        return Finding("machine", lacks)
     if trouble := context.charge.failing:
         because = f"the policy {context.charge.policy} fails, so no job is started: {trouble}"
         other = "fifo" if context.charge.policy != "fifo" else "backfill"

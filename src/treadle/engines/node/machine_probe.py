@@ -89,6 +89,8 @@ def check_disk(root: Path) -> None:
         while left:
             left -= os.write(file, bytes(left))
         os.fsync(file)
+    except OSError as error:  # Of an open file, the error does not say where it is.
+        raise OSError(error.errno, error.strerror, str(root)) from None
     finally:
         os.close(file)
         with suppress(OSError):
