@@ -49,11 +49,18 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
+        if answers == [None]:
+            break  # Not even with the shortest times: the others would come no further.
     known = [answer for answer in answers if answer is not None]
     sentence = (
         f"{len(STRETCHES)} simulations under {context.charge.policy}, assuming 0.5x, 1x and 2x the "
         "estimated remaining time and no new jobs"
     )
+    if len(answers) < len(STRETCHES):
+        sentence = (
+            f"a simulation under {context.charge.policy} came to no start of it within its limits, "
+            "assuming 0.5x the estimated remaining time and no new jobs"
+        )
     return StartEstimate(
         earliest_s=min(known, default=None),
         latest_s=max(known) if len(known) == len(answers) else None,
