@@ -1,10 +1,8 @@
 """When a waiting job would start, as a range: the live scheduler, simulated from now on."""
 
-from collections.abc import Callable
-from time import thread_time
-
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
+from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.sim.start_estimate import starts_in
@@ -44,7 +42,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     stretch=stretch,
                     horizon_s=HORIZON_S,
                     steps_max=steps,
-                    give_up=_timer(SPEND_S),
+                    give_up=worked_for(SPEND_S),
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
@@ -67,9 +65,3 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         runs=len(answers),
         sentence=sentence,
     )
-
-
-def _timer(seconds: float) -> Callable[[], bool]:
-    """Whether this thread has used that much of the processor since."""
-    ends_at = thread_time() + seconds
-    return lambda: thread_time() > ends_at

@@ -1,6 +1,6 @@
 """The live loop: gather facts, decide, commit, carry out."""
 
-from treadle.control.loop.clock import MonotonicClock, Stamp, wall
+from treadle.control.loop.clock import MonotonicClock, Stamp, wall, worked_for
 from treadle.control.loop.commit import Commit, Committed, Published, Rider
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.controller import Controller
@@ -36,4 +36,5 @@ __all__ = [
     "belief_on",
     "on_disk",
     "wall",
+    "worked_for",
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from math import isinf
 from pathlib import Path
 from typing import NamedTuple
@@ -63,3 +64,9 @@ def _boot_id() -> str:
 
 
 _HAS_BOOT = hasattr(time, "CLOCK_BOOTTIME")
+
+
+def worked_for(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has used that much of the processor from now on."""
+    ends_at = time.thread_time() + seconds
+    return lambda: time.thread_time() > ends_at
