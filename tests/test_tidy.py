@@ -75,9 +75,6 @@ CLOCK_READERS |= {
     "engines/node/supervisor.py",
     "engines/node/output_capture.py",
     "store/deadline.py",
-    "control/loop/off_loop.py",
-    "control/api/estimates.py",
-    "control/api/snapshots.py",
 }
 CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.

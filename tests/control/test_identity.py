@@ -18,6 +18,7 @@ from tests.control.daemons import Daemon, until
 from tests.store.postgres import PostgresServer, running
 from treadle.client.client import Client
 from treadle.control.api.history import History
+from treadle.control.loop import Condition, StoreReads
 from treadle.core.errors import TreadleError
 from treadle.store.rows import Batch, JournalRow
 from treadle.store.store import Store
@@ -357,7 +358,8 @@ def test_a3_an_event_id_of_an_earlier_store_does_not_silence_the_stream(tmp_path
 
     async def story(store: Store) -> None:
         history = History(store)
-        assert history.events(after=500).next == 2
+        history.reads = StoreReads(store, Condition())
+        assert (await history.events(after=500)).next == 2
         stream = history.follow(after=500)
         first = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)

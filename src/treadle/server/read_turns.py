@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
+from treadle.core.wording import several
 from treadle.server.limits import TooFastError
 from treadle.wire.problems import BusyError
 
@@ -55,7 +56,7 @@ class Turns:
         line = self._lines.get(user, ())
         if len(line) >= self.waiting_per_user:
             raise TooFastError(
-                f"{len(line)} reads of {user} are waiting already",
+                f"{several(len(line), 'read')} of {user} wait already",
                 hint="wait a second, or follow the event stream instead of polling",
             )
         if sum(map(len, self._lines.values())) >= self.waiting_most:

@@ -20,6 +20,7 @@ READERS_MAX = 8
 CONNECT_WAIT_S = 5
 # A peer that vanished without closing its connection is noticed after about that time.
 SILENCE_S = 15
+READ_MS = 10_000  # a question that takes longer is ended; the one who asked has gone by then
 LOCK_WAIT_MS = 1_000  # for a lock on a table; the store retries until its own deadline
 LOCK_NUMBER = 0x54726561  # "Trea" in ASCII; the schema's name is the other half
 NAME_BYTES_MAX = 63  # PostgreSQL truncates longer names
@@ -57,9 +58,10 @@ class PostgresqlBackend:
         )
         self.reading = create_engine(
             url,
-            connect_args=_session(url, f"treadle reads {mark}"),
+            connect_args=_session(url, f"treadle reads {mark}", f"-c statement_timeout={READ_MS}"),
             pool_size=READERS_MAX,
             max_overflow=0,
+            pool_timeout=CONNECT_WAIT_S,
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
         )
@@ -100,12 +102,12 @@ class PostgresqlBackend:
         self.writing.dispose()
 
 
-def _session(url: URL, name: str) -> dict[str, str | int]:
+def _session(url: URL, name: str, more: str = "") -> dict[str, str | int]:
     """How to connect, so that each side notices when the other has vanished."""
     given = url.query.get("options", "")
     settings = (
         f"-c tcp_keepalives_idle={SILENCE_S // 3} -c tcp_keepalives_interval={SILENCE_S // 3}"
-        f" -c tcp_keepalives_count=2 -c lock_timeout={LOCK_WAIT_MS}"
+        f" -c tcp_keepalives_count=2 -c lock_timeout={LOCK_WAIT_MS} {more}"
     )
     return {
         "application_name": name,

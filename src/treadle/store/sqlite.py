@@ -169,6 +169,7 @@ class SqliteBackend:
                 poolclass=QueuePool,
                 pool_size=READERS_MAX,
                 max_overflow=0,
+                pool_timeout=READ_WAIT_MS / 1000,
                 isolation_level="AUTOCOMMIT",
                 hide_parameters=True,
             )

@@ -4,11 +4,11 @@ A job of which no length is known is assumed not to end. If the job then starts 
 estimate does not depend on it; otherwise the start is unknown.
 """
 
-from collections.abc import Callable, Sequence
-from time import thread_time
+from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import position
+from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
@@ -43,12 +43,14 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     job,
                     now=now,
                     stretch=stretch,
-                    effort=Effort(HORIZON_S, steps, _timer(SPEND_S)),
+                    effort=Effort(HORIZON_S, steps, worked_for(SPEND_S)),
                     endless=endless,
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
+        if answers == [None]:
+            break  # Not even with the shortest times: the others would come no further.
     known = [answer for answer in answers if answer is not None]
     if endless and not known:
         # The default length would give figures, and they would be invented.
@@ -59,18 +61,17 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         f"{len(STRETCHES)} simulations under {context.charge.policy}, assuming 0.5x, 1x and 2x the "
         "estimated remaining time and no new jobs"
     )
+    if len(answers) < len(STRETCHES):
+        sentence = (
+            f"a simulation under {context.charge.policy} came to no start of it within its limits, "
+            "assuming 0.5x the estimated remaining time and no new jobs"
+        )
     return StartEstimate(
         earliest_s=min(known, default=None),
         latest_s=max(known) if len(known) == len(answers) else None,
         runs=len(answers),
         sentence=sentence,
     )
-
-
-def _timer(seconds: float) -> Callable[[], bool]:
-    """Whether this thread has used that much of the processor since."""
-    ends_at = thread_time() + seconds
-    return lambda: thread_time() > ends_at
 
 
 def _known(context: Context, job: JobId) -> bool:

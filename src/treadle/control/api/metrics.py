@@ -42,7 +42,11 @@ def metrics(context: Context) -> tuple[Figure, ...]:
         ("treadle_decisions_total", {}, float(scheduler.decisions)),
         ("treadle_orders_total", {}, float(scheduler.counters.order)),
         ("treadle_journal_lines_total", {}, float(context.commit.last_line)),
-        ("treadle_store_failing", {}, float(bool(context.condition.store_error))),
+        (
+            "treadle_store_failing",
+            {},
+            float(bool(context.condition.store_error or context.condition.store_silent)),
+        ),
         ("treadle_policy_failing", {}, float(bool(charge.failing))),
         ("treadle_build_info", {"version": __version__, "policy": charge.policy}, 1.0),
     ]

@@ -5,8 +5,8 @@ that takes 0.2 s the first time and 30 ms after that. A snapshot says of which m
 large one is given again for a while, so that readers who ask all the time take a tenth of it.
 """
 
+import asyncio
 from collections.abc import Mapping
-from time import monotonic
 
 import msgspec
 
@@ -30,11 +30,11 @@ class Snapshots:
 
     async def made(self, thinking: Thinking) -> Mapping[str, object]:
         """The last one if it was made a moment ago, a new one otherwise."""
-        begun = monotonic()
+        begun = asyncio.get_running_loop().time()
         if begun < self._good_until:
             return self._last
         made = await thinking.about("snapshot", self.make)
-        took_s = monotonic() - begun
+        took_s = asyncio.get_running_loop().time() - begun
         if took_s > SMALL_S:
             self._last, self._good_until = made, begun + min(PACE * took_s, OLD_S_MAX)
         return made

@@ -1,6 +1,6 @@
 """The live loop: gather facts, decide, commit, carry out."""
 
-from treadle.control.loop.clock import MonotonicClock, Stamp, date_text, wall
+from treadle.control.loop.clock import MonotonicClock, Stamp, date_text, wall, worked_for
 from treadle.control.loop.commit import Commit, Committed, Published, Rider
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.controller import Controller
@@ -37,4 +37,5 @@ __all__ = [
     "date_text",
     "on_disk",
     "wall",
+    "worked_for",
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import cache
 from math import isinf
 from pathlib import Path
@@ -71,3 +72,9 @@ _HAS_BOOT = hasattr(time, "CLOCK_BOOTTIME")
 def date_text(at: float) -> str:
     """The local date of a moment, given in seconds since 1970."""
     return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
+def worked_for(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has used that much of the processor from now on."""
+    ends_at = time.thread_time() + seconds
+    return lambda: time.thread_time() > ends_at

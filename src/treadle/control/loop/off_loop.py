@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.control.loop.condition import Condition
@@ -106,7 +105,7 @@ class StoreReads:
         """What the store answers; a StoreError if it does not within the deadline."""
         if self._misses < MISSES:
             return await self._ask(read, self._within_s)
-        if self._probing or monotonic() < self._probe_at:
+        if self._probing or _now() < self._probe_at:
             raise self._silence()
         self._probing = True
         try:
@@ -115,7 +114,7 @@ class StoreReads:
             self._probing = False
 
     async def _ask(self, read: Callable[[Store], Answer], within_s: float) -> Answer:
-        begun = monotonic()
+        begun = _now()
         asked = self._threads.submit(read, self._store)
         waiting = asyncio.wrap_future(asked)
         waiting.add_done_callback(partial(self._returned, begun))
@@ -137,12 +136,12 @@ class StoreReads:
         if not isinstance(error, StoreError):
             self._misses = 0
             self._condition.store_silent = ""
-        elif self._within_s > monotonic() - begun > SLOW_S:
+        elif self._within_s > _now() - begun > SLOW_S:
             self._missed()
 
     def _missed(self) -> None:
         self._misses += 1
-        self._probe_at = monotonic() + PROBE_EVERY_S
+        self._probe_at = _now() + PROBE_EVERY_S
         self._condition.store_silent = str(self._silence())
 
     def _silence(self) -> StoreError:
@@ -150,3 +149,7 @@ class StoreReads:
             f"the store {self._store.name} has not answered for {self._within_s:g} s",
             retryable=True,
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

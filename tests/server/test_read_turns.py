@@ -1,0 +1,66 @@
+"""Reads take turns: a user with many waits in a line of their own."""
+
+import asyncio
+
+import pytest
+
+from treadle.server.limits import TooFastError
+from treadle.server.read_turns import ReadTurns, Turns
+from treadle.wire.problems import BusyError
+
+
+async def woken(*tasks: "asyncio.Task[None]") -> list[bool]:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return [task.done() for task in tasks]
+
+
+def test_a12_lines_of_users_are_served_one_after_the_other() -> None:
+    async def story() -> None:
+        turns = Turns(most=2, per_user=2)
+        await turns.enter("ada")
+        await turns.enter("ada")
+        again = [asyncio.create_task(turns.enter("ada")) for _ in range(3)]
+        assert await woken(*again) == [False, False, False]
+        other = asyncio.create_task(turns.enter("bob"))
+        await woken(other)
+        turns.leave("ada")
+        assert await woken(*again, other) == [True, False, False, False]
+        turns.leave("ada")
+        assert await woken(*again, other) == [True, False, False, True]
+        again[1].cancel()
+        await woken(again[1])
+        turns.leave("bob")
+        assert await woken(again[2]) == [True]
+
+    asyncio.run(story())
+
+
+def test_a12_a_line_that_is_too_long_is_refused() -> None:
+    async def story() -> None:
+        turns = Turns(most=1, per_user=1, waiting_per_user=1, waiting_most=2)
+        await turns.enter("ada")
+        waiting = [asyncio.create_task(turns.enter(name)) for name in ("ada", "bob")]
+        await woken(*waiting)
+        with pytest.raises(TooFastError, match="1 read of .*ada wait already"):
+            await turns.enter("ada")
+        with pytest.raises(BusyError, match="too many reads"):
+            await turns.enter("eve")
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/api/v1/jobs"), ("GET", "/api/v1/health"), ("GET", "/status")]
+)
+def test_a12_orders_and_status_need_no_turn(method: str, path: str) -> None:
+    async def story() -> None:
+        turns = ReadTurns()
+        scopes = [{"method": method, "path": path}] * 20
+        entered = [await turns.of(scope, "ada").__aenter__() for scope in scopes]
+        assert len(entered) == 20
+
+    asyncio.run(asyncio.wait_for(story(), 5))
