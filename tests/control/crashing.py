@@ -78,7 +78,7 @@ def request(folder: Path, number: int, known: Mapping[str, str]) -> JobRequest: 
         case 4:
             return JobRequest(name=name, devices="2", command=script(folder, name, "sleep 0.1"))
         case 5:
-            command = script(folder, name, "exec sleep 60")
+            command = script(folder, name, "exec sleep 600")
             return JobRequest(name=name, command=command, grace_s=0.2)
         case 6:
             return JobRequest(name=name, command=script(folder, name, "exit 0"), held=True)
