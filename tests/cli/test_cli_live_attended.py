@@ -135,7 +135,7 @@ def test_c_a_shell_has_its_devices_and_a_terminal_and_ends_its_job(
     assert (view.name, len(view.devices), view.state) == ("shell", 2, State.RUNNING)
     there.type("exit 3\n")
     assert there.end() == 3
-    assert made.ended(view.id)[0].state in (State.SUCCEEDED, State.CANCELLED)
+    assert made.ended(view.id)[0].state is State.SUCCEEDED
 
 
 def test_c_a_shell_is_ended_when_its_job_is(made: Daemon, tmp_path: Path) -> None:
@@ -146,6 +146,19 @@ def test_c_a_shell_is_ended_when_its_job_is(made: Daemon, tmp_path: Path) -> Non
     there.until("its devices are no longer yours")
     assert there.end() != 0
     made.ended(view.id)
+
+
+def test_c_leaving_a_shell_that_waits_cancels_its_job(made: Daemon, tmp_path: Path) -> None:
+    first = Terminal(made, tmp_path, "shell", "-d", "2")
+    first.until("exit ends it")
+    second = Terminal(made, tmp_path, "shell", "-n", "second")
+    second.until("waits: ")
+    (view,) = made.client.job_page(name="second").jobs
+    second.type("\x03")
+    assert second.end() == 130
+    assert made.ended(view.id)[0].state is State.CANCELLED
+    first.type("exit 0\n")
+    assert first.end() == 0
 
 
 def test_c_update_changes_a_queued_job(made: Daemon, tmp_path: Path) -> None:

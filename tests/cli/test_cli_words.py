@@ -6,7 +6,7 @@ import pytest
 from tests.cli.live_session import ValueClient, job, treadle
 
 from treadle.cli.main import LIVE, STUDY, run
-from treadle.wire.jobs import JobRequest, State
+from treadle.wire.jobs import JobRequest, StartEstimate, State, Submitted, Why
 
 
 def submitted(client: ValueClient) -> JobRequest:
@@ -96,3 +96,17 @@ def test_c_a_cancelled_job_that_never_ran_has_no_output(capsys) -> None:
     assert capsys.readouterr().err == (
         "treadle: job 4 was cancelled; it never ran, so it has no output\n"
     )
+
+
+def test_u14_a_start_that_is_unknown_is_not_announced(capsys) -> None:
+    unknown = StartEstimate(earliest_s=None, latest_s=None, runs=0, sentence="job 3 is endless")
+    why = Why(
+        id="12", state=State.PENDING, cause="devices", because="all 4 are taken", estimate=unknown
+    )
+    client = ValueClient(made=Submitted(id="12", jobs=("12",), position=1), whys={"12": why})
+    assert treadle(client, "submit", "--", "true") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "job 12 submitted: 1st in the queue: all 4 are taken"
+    client.views = [job("12")]
+    assert treadle(client, "why", "12") == 0
+    assert "  start    unknown: job 3 is endless\n" in capsys.readouterr().out

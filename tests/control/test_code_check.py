@@ -62,12 +62,8 @@ def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, w
         first, second = await _ran(live, request(work), "echo new\n", script)
         assert first.startswith("train.sh changed after submission: it ran as of sha256 ")
         assert second == "tracked files were changed after submission, when there were no changes"
-        page = await live.events(limit=100)
-        events = [event for event in page.events if event.kind == "CodeChanged"]
-        texts = [event.text for event in events]
-        assert texts == [] or texts[0].startswith(
-            "attempt 1 of job 1 runs other code than was submitted: train.sh changed"
-        )
+        texts = [event.text for event in (await live.events(limit=100)).events]
+        assert any("other code than was submitted: train.sh changed" in text for text in texts)
 
     told(story, tmp_path)
 

@@ -85,7 +85,7 @@ JOBS = st.lists(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(
-    max_examples=6,
+    max_examples=4,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -53,7 +53,7 @@ def shell(context: click.Context, /, **_options: Any) -> int:
             "log in to that machine first"
         )
     wanted = context.meta.get("treadle.command") or (os.environ.get("SHELL") or "/bin/bash",)
-    with _meeting_place() as folder:
+    with _meeting_place() as (folder, held):
         hold = (sys.executable, "-m", "treadle.cli.live.shell_hold", str(folder))
         context.meta["treadle.command"] = hold
         request = job_request(context, None, None, git=False)
@@ -62,29 +62,39 @@ def shell(context: click.Context, /, **_options: Any) -> int:
         given = replace(request, ranks="one", resumable=False, code=None, retries=0)
         named = replace(given, name=request.name or "shell")
         identity = send(here, named).id
-        try:
-            return _inside(here, identity, folder, wanted, request.workdir)
-        finally:
-            with contextlib.suppress(ConflictError):  # It has ended by itself.
-                here.client.cancel(identity)
+        with contextlib.ExitStack() as unfinished:
+            unfinished.callback(_cancel, here, identity)
+            code = _inside(here, identity, folder, held, wanted, request.workdir)
+            unfinished.pop_all()  # The job ends by itself when the pipes are closed.
+        return code
+
+
+def _cancel(here: Session, identity: str) -> None:
+    with contextlib.suppress(ConflictError):  # It has ended by itself.
+        here.client.cancel(identity)
 
 
 @contextlib.contextmanager
-def _meeting_place() -> Iterator[Path]:
-    """A folder with two pipes, for this user only."""
+def _meeting_place() -> Iterator[tuple[Path, int]]:
+    """A folder with two pipes, for this user only, and the pipe that the job holds open.
+
+    Both are open before the job runs, so that neither side ever waits for the other to open them.
+    """
     home = os.environ.get("XDG_RUNTIME_DIR")
     base = home if home and os.access(home, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="treadle-shell-", dir=base))
-    try:
+    with contextlib.ExitStack() as left:
+        left.callback(shutil.rmtree, folder, ignore_errors=True)
         for name in (ALIVE, HELD):
             os.mkfifo(folder / name, 0o600)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        held = os.open(folder / HELD, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        left.callback(os.close, held)
+        left.callback(os.close, os.open(folder / ALIVE, os.O_RDWR | os.O_CLOEXEC))
+        yield folder, held
 
 
 def _inside(
-    here: Session, identity: str, folder: Path, wanted: tuple[str, ...], workdir: str
+    here: Session, identity: str, folder: Path, held: int, wanted: tuple[str, ...], workdir: str
 ) -> int:
     """Wait for the devices, then run the shell until it or the job ends."""
     env = _await_devices(here, identity, folder)
@@ -92,15 +102,9 @@ def _inside(
         view = here.client.job(identity).job
         note(end_sentence(view))
         return exit_code(view) or FAILED
-    held = os.open(folder / HELD, os.O_RDONLY | os.O_CLOEXEC)
-    alive = os.open(folder / ALIVE, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        devices = env.get("TREADLE_DEVICES", "")
-        note(f"job {plain(identity)} holds {plain(devices)}; exit ends it")
-        return _attend(here, identity, wanted, {**os.environ, **env}, workdir, held)
-    finally:
-        os.close(alive)
-        os.close(held)
+    devices = env.get("TREADLE_DEVICES", "")
+    note(f"job {plain(identity)} holds {plain(devices)}; exit ends it")
+    return _attend(here, identity, wanted, {**os.environ, **env}, workdir, held)
 
 
 def _await_devices(here: Session, identity: str, folder: Path) -> Mapping[str, str] | None:

@@ -16,13 +16,13 @@ _GIVEN = ("TREADLE_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_")  # what an allocation
 def main() -> None:
     folder = Path(sys.argv[1])
     env = {name: value for name, value in os.environ.items() if name.startswith(_GIVEN)}
-    made = folder / f"{ENVIRONMENT}.new"
-    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(env, file)
-    made.rename(folder / ENVIRONMENT)
-    # Opening either end of a pipe waits for the other: both sides open them in the same order.
+    # The shell's side has opened both ends before this job was submitted.
     with (folder / HELD).open("wb"), (folder / ALIVE).open("rb") as alive:
+        made = folder / f"{ENVIRONMENT}.new"
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(env, file)
+        made.rename(folder / ENVIRONMENT)
         alive.read()  # until the shell's side has closed it
 
 

@@ -256,7 +256,7 @@ def _when(made: Submitted, answer: Why | None) -> str:
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
         return "starting now"
-    if answer.estimate is None or not place:
+    if answer.estimate is None or not answer.estimate.runs or not place:
         return ": ".join(part for part in (place, plain(answer.because)) if part) or "waiting"
     return f"{place}, starts {estimate_text(replace(answer.estimate, sentence=''))}"
 

@@ -175,7 +175,11 @@ def event_view(row: JournalRow) -> EventView:
 def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     """One line of the journal in words."""
     if kind == "AttemptEnded":
-        return _end_sentence(job, body)
+        changed = body.get("changed")
+        if not isinstance(changed, list) or not changed:
+            return _end_sentence(job, body)
+        code = "; ".join(map(str, changed))
+        return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     words = _SENTENCES.get(kind)
     if words is None:
         return kind
