@@ -42,7 +42,7 @@ def test_a12_a_line_that_is_too_long_is_refused() -> None:
         await turns.enter("ada")
         waiting = [asyncio.create_task(turns.enter(name)) for name in ("ada", "bob")]
         await woken(*waiting)
-        with pytest.raises(TooFastError, match=r"1 read of .*ada wait already"):
+        with pytest.raises(TooFastError, match="1 read of ada wait already"):
             await turns.enter("ada")
         with pytest.raises(BusyError, match="too many reads"):
             await turns.enter("eve")
