@@ -1,6 +1,7 @@
 """How attempts end, with real processes: codes, signals, stops, limits, and nothing left behind."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -195,5 +196,21 @@ def test_a_job_that_is_stopped_from_outside_goes_back_to_the_queue(tmp_path: Pat
         assert live.process is not None
         processes.send(live.process, signal.SIGTERM)
         assert await bench.event() == JobStopped("a", 3, 0.0)
+
+    tell(tmp_path, story)
+
+
+def test_a_job_whose_folder_was_removed_ends_and_is_lost(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.event(), JobStarted)
+        live = bench.engine._runners["a"].live
+        assert live is not None
+        shutil.rmtree(live.folder)
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert live.process is not None
+        assert processes.stat_of(live.process.pid) is None
 
     tell(tmp_path, story)

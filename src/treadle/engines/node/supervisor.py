@@ -308,7 +308,10 @@ class Attempt:
             os.waitpid(pid, os.WNOHANG)
 
     def _leave_status(self) -> None:
-        """Write how it ended; retry while the disk is full, since only this process knows."""
+        """Write how it ended; retry while the disk is full, since only this process knows.
+
+        Not if the folder was removed: there is no place for it then, and no engine that will look.
+        """
         status = self._status("ended")
         wait_s = 0.05
         while True:
@@ -316,6 +319,8 @@ class Attempt:
                 # An engine that listens writes the end to its store at once. Without one, this
                 # file must survive a loss of power by itself; the fsync takes 7 ms.
                 return self._write("status.spare", status, sync=not self._listened_to())
+            except FileNotFoundError:
+                return None
             except OSError:
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
