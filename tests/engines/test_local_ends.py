@@ -210,7 +210,8 @@ def test_a_job_whose_folder_was_removed_ends_and_is_lost(tmp_path: Path):
         shutil.rmtree(live.folder)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
-        assert live.process is not None
-        assert processes.stat_of(live.process.pid) is None
+        process = live.process
+        assert process is not None
+        await bench.until(lambda: processes.start_of(process.pid) != process.start)
 
     tell(tmp_path, story)
