@@ -62,7 +62,8 @@ def test_log_in_by_fingerprint_use_the_server_and_log_out(server: Running, tmp_p
     up = treadle(tmp_path, "up")
     assert up.returncode == 2
     assert up.stderr == (
-        f"treadle: you are logged in to {server.url}; run treadle logout to start a daemon here\n"
+        f"treadle: commands talk to another server, {server.url}; to start a daemon here, use "
+        "treadle --context local up\n"
     )
     out = treadle(tmp_path, "logout")
     assert (out.returncode, out.stdout) == (0, "logged out of lab\n")

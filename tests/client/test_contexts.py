@@ -62,7 +62,7 @@ def test_c_a_token_is_sent_to_its_own_server_only(home: Path) -> None:
     write_contexts(Contexts("lab", {"lab": lab, "desk": ServerContext("http://desk:1")}))
     env = {"XDG_CONFIG_HOME": str(home)}
     address = find_address(None, env)
-    assert address == Address("", "https://lab:8443")
+    assert address == Address("", "https://lab:8443", "sha256:00")
     assert find_token(None, address, env) == "secret"
     other = {**env, "TREADLE_URL": "http://elsewhere:1"}
     assert find_token(None, find_address(None, other), other) is None
@@ -95,5 +95,6 @@ def test_c_a_damaged_file_is_named(home: Path) -> None:
     path = home / "treadle" / "contexts.json"
     path.parent.mkdir()
     path.write_text('{"contexts": []}')
+    path.chmod(0o600)
     with pytest.raises(InvalidInputError, match=r"contexts\.json is damaged"):
         read_contexts()

@@ -138,15 +138,16 @@ class Run:
 
     def _supervisors(self, *, live: bool) -> list[tuple[str, int, ProcessId]]:
         """The supervisors that wrote down who they are."""
+        places = attempt_folders.AttemptFolders(self.daemon.state)
         if live:
-            marks = [path.name.rpartition("@") for path in (self.daemon.state / "live").iterdir()]
-            names = [(job, int(attempt)) for job, _, attempt in marks]
+            there = places.live()
         else:
-            folders = (self.daemon.state / "jobs").glob("*/*")
-            names = [(path.parent.name, int(path.name)) for path in folders]
+            jobs = sorted(path.name for path in (self.daemon.state / "jobs").iterdir())
+            there = [attempt for job in jobs for attempt in places.attempts(job)]
         found = []
-        for job, attempt in sorted(names):
-            seen = attempt_folders.read_supervisor(self.daemon.state / "jobs" / job / str(attempt))
+        for identity in there:
+            job, attempt, _ = identity
+            seen = attempt_folders.read_supervisor(places.path(*identity))
             if seen is not None and processes.start_of(seen.process.pid) == seen.process.start:
                 found.append((job, attempt, seen.process))
         return found

@@ -265,8 +265,9 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
     monkeypatch.setattr("treadle.control.api.estimates.STEPS", 1)
 
     async def story(live: LiveService) -> None:
-        await runs(live, devices="1")
-        answer = await live.submit(ME, JobRequest(command=("/bin/sleep", "60"), array="0-29"))
+        await runs(live, devices="1", estimate_s=60.0)
+        request = JobRequest(command=("/bin/sleep", "60"), array="0-29", estimate_s=60.0)
+        answer = await live.submit(ME, request)
         await looked_at(live)
         near, far = [(await live.why(job)).estimate for job in (answer.jobs[0], answer.jobs[-1])]
         assert near is not None

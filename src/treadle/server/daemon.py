@@ -90,10 +90,10 @@ async def _run(
         # Listen first: early requests are answered, and a second daemon is refused.
         async with serving(live, doors, settings=ServerSettings(unix=unix, tcp=tcp)) as bound:
             live.listening(bound.url, bound.fingerprint)
-            await live.begin()
-            logger.info("up: %s", live.status())
-            if ready is not None:
-                ready()
+            if await _begun(live):
+                logger.info("up: %s", live.status())
+                if ready is not None:
+                    ready()
             await live.stopped.wait()
     finally:
         await live.close()
@@ -109,6 +109,22 @@ def _keep_the_loop_free() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 10, 10)
+
+
+async def _begun(live: LiveService) -> bool:
+    """Begin; False if it was asked to stop before, while its store does not answer perhaps."""
+    begin = asyncio.ensure_future(live.begin())
+    stopped = asyncio.ensure_future(live.stopped.wait())
+    try:
+        await asyncio.wait({begin, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if begin.done():
+            begin.result()
+            return True
+        return False
+    finally:
+        stopped.cancel()
+        begin.cancel()
+        await asyncio.gather(begin, stopped, return_exceptions=True)
 
 
 def _live_settings(settings: DaemonSettings) -> LiveSettings:

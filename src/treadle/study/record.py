@@ -80,7 +80,7 @@ def replayed(path: Path, stopwatch: Stopwatch) -> Record:
         has_progress=not _is_live(journal),
         notes=(cut_off,) if journal.cut_off else (),
         policies=policies,
-        capacity=_capacity(journal),
+        capacity=_capacity(journal) if _is_live(journal) else (),
     )
 
 

@@ -157,7 +157,7 @@ class _Order:
                 alone = len(outcomes) == 1
                 self._refused = _first(self._refused, refusal_of(outcome), alone=alone)
             elif not self._as_json:
-                click.echo(_sentence(outcome.id, outcome.jobs, self._verb))
+                click.echo(_sentence(outcome.id, outcome.jobs, self._verb, self._change))
                 _unsettled(outcome.jobs)
                 if self._verb is Verb.HOLD:
                     _left_running(outcome.id, views, outcome.jobs)
@@ -241,12 +241,17 @@ def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[Job
         note(f"not held: {listed}; {len(left):,} {many} resume, so holding would lose work")
 
 
-def _sentence(identity: str, changed: tuple[JobView, ...], verb: Verb) -> str:
+def _sentence(
+    identity: str, changed: tuple[JobView, ...], verb: Verb, change: JobChange | None
+) -> str:
     done, expected = _DONE[verb]
+    ranked = change is not None and change == JobChange(priority=change.priority)
+    if change is not None and not ranked:
+        done = "updated"
     if len(changed) == 1:
         view = changed[0]
         name = f" ({plain(view.name)})" if view.name else ""
-        level = f": priority {view.priority}" if verb is Verb.CHANGE else ""
+        level = f": priority {view.priority}" if ranked else ""
         state = f", now {view.state.value}" if expected and view.state is not expected else ""
         return f"job {plain(view.id)}{name} {done}{level}{state}"
     if not changed:

@@ -12,7 +12,7 @@ from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import InOrder, free_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
-from treadle.control.api.views import ended_view, job_detail, listed
+from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why_waiting import why
 from treadle.control.jobs import MACHINE, AttemptKey, JobRecord, id_of, record_of
 from treadle.control.loop import date_text
@@ -21,7 +21,7 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
-from treadle.store.rows import AttemptRow, JobFilter, JobRow
+from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 from treadle.version import __version__
 from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
@@ -119,18 +119,22 @@ class Queries:
 
     async def job(self, identity: str) -> JobDetail:
         record = await self.record(identity)
-        rows, diff = await self._behind(record)
-        return job_detail(self._context, record, rows, diff)
+        return job_detail(self._context, record, await self._kept(record))
 
-    async def _behind(self, record: JobRecord) -> tuple[list[AttemptRow], str]:
-        """What memory does not have of a job: attempts that have ended, and its diff."""
+    async def _kept(self, record: JobRecord) -> Kept:
+        """What memory does not have of a job: attempts that have ended, its diff, pruned logs."""
         open_ones = self._context.jobs.open_of(record.id)
-        if record.attempts == len(open_ones) and not record.diff:
-            return [], ""
+        ended = self._context.jobs.shown_state(record).ended
+        if record.attempts == len(open_ones) and not record.diff and not ended:
+            return Kept()
         diffs = self._context.diffs
-        return await self._context.reads.ask(
-            lambda store: (store.attempts(record.id), diffs.read(record.diff))
-        )
+
+        def read(store: Store) -> Kept:
+            left = store.output(record.id) if ended else None
+            pruned_at = None if left is None else left.pruned_at
+            return Kept(store.attempts(record.id), diffs.read(record.diff), pruned_at)
+
+        return await self._context.reads.ask(read)
 
     async def why(self, identity: str) -> Why:
         record = await self.record(identity)
@@ -147,7 +151,7 @@ class Queries:
                 f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
             )
         attempt_id = await self._attempt_id(record.id, number)
-        self._refuse_pruned(record)
+        await self._refuse_pruned(record)
         # Asked first: what is read afterwards is then all there will be.
         ended = self._attempt_ended(record, number)
         found = await self._output(attempt_id, rank, offset=offset, limit=limit)
@@ -163,8 +167,10 @@ class Queries:
             lost=found.lost,
         )
 
-    def _refuse_pruned(self, record: JobRecord) -> None:
-        left = self._context.store.output(record.id) if record.state.ended else None
+    async def _refuse_pruned(self, record: JobRecord) -> None:
+        if not record.state.ended:
+            return
+        left = await self._context.reads.ask(lambda store: store.output(record.id))
         if left is not None and left.pruned_at is not None:
             raise NotFoundError(
                 f"the log of job {record.id} was pruned on {date_text(left.pruned_at)}"

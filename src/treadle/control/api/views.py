@@ -1,7 +1,8 @@
 """Jobs as people see them: from the record and, until the job ends, from the scheduler's row."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
@@ -116,20 +117,24 @@ def enforced_limits(context: Context) -> tuple[str, ...]:
     return tuple(sorted(set.intersection(*(set(node.enforced) for node in nodes))))
 
 
-def job_detail(
-    context: Context, record: JobRecord, rows: Iterable[AttemptRow], diff: str
-) -> JobDetail:
-    """Everything about a job; `rows` are those of its attempts that have ended."""
-    attempts = {row.number: attempt_of(row.body) for row in rows}
+class Kept(NamedTuple):
+    """What only the store has of a job."""
+
+    attempts: Sequence[AttemptRow] = ()  # those that have ended
+    diff: str = ""
+    logs_pruned_at: float | None = None
+
+
+def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
+    """Everything about a job."""
+    attempts = {row.number: attempt_of(row.body) for row in kept.attempts}
     attempts |= {
         number: attempt_of(a.body)
         for (job, number), a in context.jobs.open.items()
         if job == record.id
     }
-    view = job_view(context, record)
-    left = context.store.output(record.id) if view.state.ended else None
     return JobDetail(
-        job=view,
+        job=job_view(context, record),
         workdir=record.workdir,
         env=record.env,
         secrets=record.secrets,
@@ -139,11 +144,11 @@ def job_detail(
         retry_unknown=record.retry_unknown,
         after=record.after,
         after_any=record.after_any,
-        code=None if record.code is None else replace(record.code, diff=diff),
+        code=None if record.code is None else replace(record.code, diff=kept.diff),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
         failure=record.failure,
         ranks=rank_count(record, record.size or 1),
-        logs_pruned_at=None if left is None else left.pruned_at,
+        logs_pruned_at=kept.logs_pruned_at,
         memory_gib=record.memory_gib,
         cpus=record.cpus,
         enforced=enforced_limits(context),

@@ -55,7 +55,10 @@ class CodeCheck:
         self._running[identity] = task
 
     async def changes(self, job: JobId, attempt: int) -> tuple[str, ...]:
-        """What changed, of an attempt that has ended, if that has not been told yet."""
+        """What changed, of an attempt that has ended.
+
+        Also if it was told before: the end may be on its way to the record ahead of that.
+        """
         task = self._running.pop(AttemptId(job, attempt), None)
         return () if task is None else await task
 
@@ -67,8 +70,7 @@ class CodeCheck:
                 found = await self._in_thread(lambda: _compare(code, workdir, diff, user))
         except TimeoutError:
             found = (NOT_CHECKED,)
-        waited_for = self._running.pop(identity, None) is None
-        if found and not waited_for:
+        if found and identity in self._running:  # Its end has not come.
             self._tell(CodeChanged(identity.job, identity.number, found))
         return found
 

@@ -44,6 +44,7 @@ class DaemonThreads(Executor):
         self._started = 0
         self._unfinished = 0
         self._closed = False
+        self._start_thread()  # The first is there before anything can be used up.
 
     def submit(
         self,
@@ -66,11 +67,20 @@ class DaemonThreads(Executor):
                 raise RuntimeError(f"the threads for {self._name} are closed")
             self._unfinished += 1
             if self._unfinished > self._started < self._most:
-                self._started += 1
-                name = f"{self._name} {self._started}"
-                threading.Thread(target=self._serve, name=name, daemon=True).start()
+                self._start_thread()
         self._work.put(run)
         return future
+
+    def _start_thread(self) -> None:
+        """One more; where processes are used up, those that there are go on."""
+        name = f"{self._name} {self._started + 1}"
+        try:
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        except RuntimeError:
+            if not self._started:
+                raise
+        else:
+            self._started += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
         """Let threads end once they have done their work; never waits for them."""
