@@ -354,3 +354,10 @@ def treadle(client: ValueClient, *words: str, columns: int = 80, user: str = "an
         user=lambda: user,
     )
     return run(list(words), session)
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, columns: int = 80
+) -> str:
+    assert treadle(client, *words, columns=columns) == 0
+    return capsys.readouterr().out

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, running, treadle
+from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, printed, running, treadle
 
 from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__
@@ -48,13 +48,6 @@ def _in_greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("TREADLE_URL", raising=False)
     time.tzset()
-
-
-def printed(
-    capsys: pytest.CaptureFixture[str], client: ValueClient, *words: str, columns: int = 80
-) -> str:
-    assert treadle(client, *words, columns=columns) == 0
-    return capsys.readouterr().out
 
 
 def test_ps_shows_a_row_for_each_job_and_one_for_an_array(capsys) -> None:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.cli.live_session import ValueClient, treadle
+from tests.cli.live_session import ValueClient, printed, treadle
 
 
 def test_tokens_are_listed_made_and_revoked(capsys) -> None:
