@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.core.machine import DeviceView, NodeView
