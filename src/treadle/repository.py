@@ -142,8 +142,11 @@ def _empty_git_dir(git_dir: Path, settings: str, user: User | None) -> Iterator[
             for part in git_dir.glob("sharedindex.*"):
                 (empty / part.name).symlink_to(part)
         else:
-            for path in (empty, empty / "refs", empty / "HEAD", empty / "config"):
-                os.chown(path, user.uid, user.gid)
+            # They stay root's: in a folder of their own, users could put links where root writes.
+            for path, mode in ((empty / "refs", 0o755), (empty / "HEAD", 0o644)):
+                path.chmod(mode)
+            (empty / "config").chmod(0o644)
+            empty.chmod(0o755)
         yield empty
 
 

@@ -1,7 +1,7 @@
 """Named servers of a user: `contexts.json` in the configuration folder, readable by them alone.
 
     {"current": "lab", "contexts": {"lab": {"url": "https://lab:8443", "token": "...",
-                                            "fingerprint": "sha256:..."}}}
+                                            "fingerprint": "SHA256:..."}}}
 
 A token belongs to its context and is sent to no other server. `treadle login` writes here too.
 """

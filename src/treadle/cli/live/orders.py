@@ -146,15 +146,16 @@ class _Order:
         outcomes = self._here.client.order(self._verb, ids, change=self._change) if ids else ()
         if self._as_json:
             echo_json(outcomes)
-        self._show(outcomes, views)
+        self._show(outcomes, views, alone=len(words) == 1)
         if self._refused is not None:
             raise self._refused
         return 0
 
-    def _show(self, outcomes: Sequence[JobOutcome], views: Sequence[JobView]) -> None:
+    def _show(
+        self, outcomes: Sequence[JobOutcome], views: Sequence[JobView], *, alone: bool
+    ) -> None:
         for outcome in outcomes:
             if outcome.error:
-                alone = len(outcomes) == 1
                 self._refused = _first(self._refused, refusal_of(outcome), alone=alone)
             elif not self._as_json:
                 click.echo(_sentence(outcome.id, outcome.jobs, self._verb, self._change))
