@@ -208,6 +208,8 @@ class Commands:
             wall_at=wall(),
             nonce=secrets.token_hex(8),
         )
+        if request.memory_gib is None and request.cpus is None:
+            return wanted
         notes = not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
 

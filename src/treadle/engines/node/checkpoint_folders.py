@@ -19,21 +19,29 @@ class CheckpointFolders:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._made: dict[JobId, set[Path]] = {}  # by this process; of other jobs the disk is asked
 
     def path(self, job: JobId, submission: str = "") -> Path:
         return self._root / "checkpoints" / (f"{job}-{submission}" if submission else job)
 
     def of(self, job: JobId) -> list[Path]:
         """The folders of all submissions that had this number."""
+        if job in self._made:  # The folder of all has an entry for each job that keeps checkpoints.
+            return sorted(self._made[job])
         name = re.compile(rf"{re.escape(job)}(-[0-9a-z]+)?", re.ASCII)
         with suppress(FileNotFoundError):
             return [path for path in self.path(job).parent.iterdir() if name.fullmatch(path.name)]
         return []
 
+    def forget(self, job: JobId) -> None:
+        """The job has ended; should its folders be wanted again, the disk is asked."""
+        self._made.pop(job, None)
+
     def make(self, launch: Launch) -> Path:
         """Make the folder, for the user who runs the job alone."""
         folder = self.path(launch.job, launch.submission)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._made.setdefault(launch.job, set()).add(folder)
         if os.geteuid() == 0 and launch.uid:
             # Other users may pass through to their own folder, and list nothing on the way.
             for passage in (self._root, folder.parent):

@@ -75,6 +75,7 @@ class LeftoverFolders:
             with suppress(OSError), _opened(path.parent) as parent:  # Not if it holds something.
                 os.rmdir(path.name, dir_fd=parent)
                 removed += 1
+        self._checkpoints.forget(job)
         return removed
 
 
