@@ -58,7 +58,7 @@ def test_name_and_id_of_a_token_must_still_belong_together(
     ("mine", "theirs", "same"),
     [
         (("ada", 1), ("ada", 1), True),
-        (("ada", 1), ("eva", 1), True),  # renamed
+        (("ada", 1), ("eva", 1), False),  # the id was given to another user
         (("ada", 1), ("ada", 2), False),
         (("ada", None), ("ada", None), True),
         (("ada", None), ("eva", None), False),

@@ -80,6 +80,27 @@ def test_a4_silent_connections_on_the_socket_leave_the_port_alone() -> None:
         assert served.client.status().pid == served.pid
 
 
+def test_a4_connections_that_come_and_go_take_no_memory_for_good() -> None:
+    """The garbage collector must run: every connection makes cycles."""
+    with daemon("--devices", "1") as served:
+
+        def come_and_go(number: int) -> None:
+            for _ in range(number):
+                with socket.socket(socket.AF_UNIX) as one:
+                    one.connect(str(served.socket))
+            until(lambda: served.client.status().pid == served.pid)
+
+        come_and_go(2000)
+        before = _resident_mb(served)
+        come_and_go(10_000)
+        assert _resident_mb(served) - before < 20, "it was 47 MB without the collector"
+
+
+def _resident_mb(served: Daemon) -> float:
+    pages = int(Path(f"/proc/{served.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
 def test_a4_jobs_are_started_with_the_limit_that_the_daemon_was_started_with() -> None:
     """The daemon raises its own limit; a job that uses `select` must not see descriptors above."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -106,6 +106,8 @@ def _keep_the_loop_free() -> None:
     # it again after every call of the system, a dozen times for a request.
     sys.setswitchinterval(0.0001)
     # A full collection takes 0.2 s with 10,000 jobs, and lists of them caused one every second.
+    # Commands run without the collector; a daemon makes cycles with every connection.
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 10, 10)

@@ -26,18 +26,18 @@ class Who:
 
     @property
     def account(self) -> str:
-        """What tells users apart: a name can be another user's later, an id is looked at first.
+        """What tells users apart: both a name and an id can be another user's later.
 
         Only tokens of a daemon that is not root can lack an id: those of users whom the machine
         does not have.
         """
-        return f"name:{self.user}" if self.uid is None else f"uid:{self.uid}"
+        return f"name:{self.user}" if self.uid is None else f"uid:{self.uid}:{self.user}"
 
     def is_owner(self, owner: str, uid: int | None) -> bool:
         """Whether something of that user is theirs; a job owns nothing."""
         if self.job:
             return False
-        return self.uid == uid and (uid is not None or self.user == owner)
+        return self.uid == uid and self.user == owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A job that a machine refused waits longer each time, and a late report blocks nothing."""
 
-from treadle.control.jobs.refusals import MACHINE, PAUSE_MAX_S, Refusals
+from treadle.control.jobs.refusals import MACHINE, PAUSE_MAX_S, REFUSALS_MAX, Refusals
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, JobHeld, JobReleased, JobStarted
 from treadle.core.job import Job
@@ -45,3 +45,15 @@ def test_a5_a_report_about_an_earlier_attempt_or_an_ended_job_blocks_nothing() -
     assert refusals.judge(refused(4), row(4, Phase.CANCELLING), 0.0) == []
     assert refusals.judge(refused(4), None, 0.0) == []
     assert refusals.judge(AttemptEnded("a", 4, 4, How.EXITED, 1), row(4), 0.0) == []
+
+
+def test_a5_a_job_that_is_refused_very_often_in_a_row_has_failed() -> None:
+    """Errors of its own program and folder cannot be told from the machine's."""
+    refusals = Refusals()
+    for action in range(1, REFUSALS_MAX + 1):
+        assert refusals.bounded(refused(action)) == refused(action)
+        refusals.judge(refused(action), row(action), 0.0)
+    last = refusals.bounded(refused(99))
+    assert (last.how, last.code) == (How.ENGINE_ERROR, 126)
+    assert refusals.judge(last, row(99), 0.0) == []
+    assert refusals.bounded(AttemptEnded("a", 99, 99, How.EXITED, 1)).how is How.EXITED

@@ -9,6 +9,7 @@ from treadle.cli.live.job_selection import (
     Listing,
     complete_jobs,
     confirm,
+    is_identity,
     jobs_argument,
     whole,
     yes_option,
@@ -23,6 +24,7 @@ from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import devices as read_devices
 from treadle.wire.notation import duration
 from treadle.wire.notation import priority as read_priority
+from treadle.wire.problems import UnavailableError
 
 mine_option = click.option(
     "--mine", is_flag=True, help="All of your jobs that have not ended, instead of JOBS."
@@ -177,6 +179,12 @@ class _Order:
         for word in words:
             try:
                 meant[word] = listing.jobs(word)
+            except UnavailableError as error:
+                # What is looked up may need the store; an order for an id does not.
+                if is_identity(word):
+                    meant[word] = []
+                else:
+                    self._refused = _first(self._refused, error, alone=len(words) == 1)
             except TreadleError as error:
                 self._refused = _first(self._refused, error, alone=len(words) == 1)
         return meant

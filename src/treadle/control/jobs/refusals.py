@@ -6,6 +6,7 @@ started again at once, for ever.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.core.attempt import How
@@ -16,6 +17,10 @@ from treadle.core.lifecycle import Phase
 MACHINE = "machine"  # the reason for which such a job is blocked
 FIRST_PAUSE_S = 1.0
 PAUSE_MAX_S = 60.0
+# In a row, over about a quarter of an hour: then it is taken for a fault of the job's own program
+# or folder, whose errors cannot be told from the machine's, and counts as a failure.
+REFUSALS_MAX = 20
+NOT_LAUNCHED_CODE = 126  # as shells write it
 _HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 
 
@@ -33,6 +38,13 @@ class Refusals:
 
     def __init__(self) -> None:
         self._refused: dict[JobId, Refusal] = {}
+
+    def bounded(self, ended: AttemptEnded) -> AttemptEnded:
+        """The end, as a failure if the machine has refused the job very often in a row."""
+        before = self._refused.get(ended.job)
+        if ended.how is not How.MACHINE_ERROR or before is None or before.number < REFUSALS_MAX:
+            return ended
+        return replace(ended, how=How.ENGINE_ERROR, code=NOT_LAUNCHED_CODE)
 
     def judge(self, ended: AttemptEnded, row: Job | None, now: float) -> list[JobHeld]:
         """Block the job for a while, if the machine refused what was ordered last.

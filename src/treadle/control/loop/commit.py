@@ -131,7 +131,7 @@ class Commit:
         A job that a machine could not launch is blocked for a while. That is taken in the same step
         as the end: the job must not be started in between.
         """
-        whole = await self._ends.complete(ended, earlier)
+        whole = await self._ends.complete(self._state.gates.refusals.bounded(ended), earlier)
         row = self._state.scheduler.jobs.get(ended.job)
         return [whole, *self._state.gates.refusals.judge(whole, row, self._clock.now())]
 

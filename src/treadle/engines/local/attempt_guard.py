@@ -12,6 +12,7 @@ An attempt is over when its group is empty, so that the next one never runs besi
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from treadle.engines.local.machine_pause import TROUBLE
 from treadle.engines.node import machine_probe, processes
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.fork_client import ForkServer
+from treadle.engines.node.scope import RecordedScope
 from treadle.engines.node.stuck_processes import uninterruptible, why_stuck
 
 LAUNCHES_MAX = 3
@@ -174,9 +176,12 @@ async def clear_group(live: LiveAttempt, deadlines: Deadlines = USUAL) -> None:
 def kill_group(live: LiveAttempt) -> list[int]:
     """Kill all processes of the attempt, once; the pids that were found."""
     live.scope.kill()
-    # Also those that left the group, which only root can, and those that were never recorded.
-    tagged = processes.kill_tagged(TAG, live.tag)
-    return sorted({*live.scope.pids(), *(process.pid for process in tagged)})
+    found = set(live.scope.pids())
+    # Also those that left the group or were never recorded. Under root a group cannot be left, and
+    # the tag in the environment could be another user's doing.
+    if os.geteuid() != 0 or live.scope.kind == RecordedScope.kind:
+        found |= {process.pid for process in processes.kill_tagged(TAG, live.tag)}
+    return sorted(found)
 
 
 def stuck_sentence(live: LiveAttempt, pids: list[int]) -> str:
