@@ -20,7 +20,7 @@ from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
-from treadle.engines.local import adoption
+from treadle.engines.local import adoption, end_facts
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.attempt_groups import AttemptGroups
 from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
@@ -328,7 +328,7 @@ class LocalEngine:
         tag = self.groups.tag(launch.id)
         try:
             live = self._prepared(order, launch, tag)
-        except (OSError, EngineError):
+        except (*TROUBLE, EngineError):
             self.folders.forget(*launch.id)
             raise
         self._holders.hold(live)
@@ -372,7 +372,7 @@ class LocalEngine:
                 uuids=self._devices.uuids,
                 around=self._around,
             )
-        except (OSError, EngineError):
+        except (*TROUBLE, EngineError):
             group.scope.remove()
             raise
         return live
@@ -389,10 +389,11 @@ class LocalEngine:
         self._holders.free(live)
         return other
 
-    async def end_of(self, live: LiveAttempt) -> AttemptEnded:
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded | None:
         """How it ended, from its folder; survivors of a killed supervisor are killed first.
 
-        While its files cannot be read, it is not known to be over, and keeps its devices.
+        None if another supervisor has it (`taken`). While its files cannot be read, it is not known
+        to be over, and keeps its devices.
         """
         found = await self._looks.seen(lambda: adoption.left_by(live.id, live.folder))
         unsaid = found.status is None or not found.status.ended
@@ -408,7 +409,9 @@ class LocalEngine:
         ended = live.told(ended, unsaid=unsaid)
         if unsaid:
             await clear_group(live, self.deadlines)
-            await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
+            if not await asyncio.to_thread(end_facts.seal, live.folder, ended):
+                live.taken = True
+                return None
         return ended
 
     async def release(self, live: LiveAttempt) -> None:

@@ -23,6 +23,7 @@ from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.machine_pause import TROUBLE
 from treadle.engines.node.machine_probe import sentence
 
 AGAIN_S = 0.5  # after an error of the machine
@@ -48,7 +49,8 @@ class Machine(Protocol):
     async def suspect(self) -> None: ...
     # Another supervisor that has the same attempt already, if it is alive.
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None: ...
-    async def end_of(self, live: LiveAttempt) -> AttemptEnded: ...
+    # None if another supervisor has it by now.
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded | None: ...
     async def release(self, live: LiveAttempt) -> None: ...
     def retire(self, runner: "JobRunner") -> None: ...
 
@@ -121,7 +123,7 @@ class JobRunner:
                 self._woken.clear()
                 try:
                     await self._next()
-                except (OSError, MemoryError):  # It says nothing about the job: do it again.
+                except TROUBLE:  # It says nothing about the job: do it again.
                     logging.getLogger(__name__).exception("job %s", self.job)
                     await self._machine.suspect()
                     await asyncio.sleep(AGAIN_S)
@@ -179,7 +181,7 @@ class JobRunner:
                 self._nothing_runs(order.id)
                 return
             live = await self._machine.launch(order, launch)
-        except (OSError, MemoryError) as error:
+        except TROUBLE as error:
             await self._machine.suspect()
             if self._launch is order:
                 self._not_launched(How.MACHINE_ERROR, sentence(error), launch)
@@ -224,6 +226,8 @@ class JobRunner:
             self.announce(rival)
             return
         ended = await self._machine.end_of(live)
+        if ended is None:  # Look for its rival.
+            return
         self.live = None
         if live.stray:
             ended = replace(ended, how=How.REPLACED)
