@@ -223,7 +223,7 @@ class LocalEngine:
     async def _adopt(self, adopted: Adoption) -> None:
         if adopted.found is None:
             return
-        live = await self._rejoin(adopted.found)
+        live = await self._rejoin(adopted.found, adopted.allocation)
         runner = self._runner(adopted.job)
         runner.adopt(live, adopted.newest)
         if adopted.starting and adopted.owed is None:
@@ -254,8 +254,11 @@ class LocalEngine:
             runner = JobRunner(stray.job, self)
         runner.adopt(live, -1)
 
-    async def _rejoin(self, found: Found) -> LiveAttempt:
-        """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
+    async def _rejoin(self, found: Found, ordered: Allocation | None = None) -> LiveAttempt:
+        """Watch an attempt of an earlier engine again; it is gone if its supervisor is.
+
+        ordered: what it holds if its files do not say.
+        """
         if found.alive and found.supervisor is None:  # It is just beginning.
             found = await self._looks.until(
                 lambda: adoption.look(self.folders, found.id),
@@ -266,7 +269,7 @@ class LocalEngine:
             found.job,
             found.number,
             action=found.action,
-            allocation=found.allocation(self._node.name) or self._unused(),
+            allocation=found.allocation(self._node.name) or ordered,
             folder=found.folder,
             tag=self.groups.tag_of(found),
             scope=self.groups.scope_of(found),
@@ -297,10 +300,6 @@ class LocalEngine:
         )
         if not live.gone.done():
             live.set_ready(running=True)
-
-    def _unused(self) -> Allocation:
-        """For attempts that ended before they held a device."""
-        return Allocation((Device(self._node.name, 0),))
 
     # -- the runners' side ----------------------------------------------------------------------
 
@@ -384,7 +383,7 @@ class LocalEngine:
         found = await self._looks.seen(lambda: adoption.look(self.folders, live.id))
         if not found.alive:
             return None
-        other = await self._rejoin(found)
+        other = await self._rejoin(found, live.allocation)
         other.launch = live.launch
         self._holders.free(live)
         return other
@@ -444,7 +443,7 @@ class LocalEngine:
         return self._ends.repeat(action, self.tell)
 
     async def _clean_and_free(self, live: LiveAttempt) -> None:
-        numbers = {device.number for device in live.allocation.devices}
+        numbers = {number for number, _ in live.slots}
         live.over = True
         await self.device_watch.clean(numbers, live.tag, job=live.job)
         self._holders.free(live)

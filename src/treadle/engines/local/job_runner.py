@@ -205,6 +205,7 @@ class JobRunner:
         if live.ready.cancelled() or not live.ready.result() or superseded:
             return
         if live.launch is None:  # An earlier engine launched it: ask again.
+            assert live.allocation is not None, "only an attempt of a known order is announced"
             live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
         launch = live.launch
         self._machine.tell(

@@ -34,7 +34,7 @@ class LiveAttempt:
         number: int,
         *,
         action: int,
-        allocation: Allocation,
+        allocation: Allocation | None,
         folder: Path,
         tag: str,
         scope: Scope,
@@ -44,7 +44,7 @@ class LiveAttempt:
         self.number = number
         self.nonce = nonce
         self.action = action  # the order that it was launched for
-        self.allocation = allocation
+        self.allocation = allocation  # None if its files do not say which devices it holds
         self.folder = folder
         self.tag = tag
         self.scope = scope  # the group of all its processes
@@ -96,6 +96,8 @@ class LiveAttempt:
     @property
     def slots(self) -> tuple[tuple[int, int], ...]:
         """What it holds: (number of the device, turn)."""
+        if self.allocation is None:
+            return ()
         return tuple((device.number, self.allocation.turn) for device in self.allocation.devices)
 
     # -- listening ------------------------------------------------------------------------------
