@@ -8,8 +8,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engines.bench import Story, on, tell
@@ -293,3 +295,29 @@ def open_pipes() -> int:
         with suppress(OSError):
             found += str(entry.readlink()).startswith("pipe:")
     return found
+
+
+class NoThreads(ThreadPoolExecutor):
+    """Starts no thread, as where a user has as many processes as they may."""
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+
+def test_a5_a_launch_for_want_of_a_thread_is_the_machines_error(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(NoThreads())
+        try:
+            await bench.order(Start(0, "a", on(0)))
+            assert await bench.event() == JobStopped("a", 0, 0.0)
+            (ended,) = bench.ends
+            assert (ended.how, ended.error) == ("machine-error", "can't start new thread")
+        finally:
+            loop.set_default_executor(ThreadPoolExecutor())
+        await bench.until(lambda: not bench.engine.machine.reason)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+
+    tell(tmp_path, story)

@@ -63,6 +63,7 @@ class LiveAttempt:
         self.lacked = False  # for want of something of the machine
         self.taken = False  # another supervisor has it already
         self.stray = False  # it belongs to no job: stop it
+        self.marked = True  # among the live attempts on disk
         self.silent = False  # its end is not reported
         self.stuck = ""  # why it does not begin or does not end, in one sentence
         self.on_undying: Callable[[LiveAttempt], None] = lambda _: None
