@@ -14,14 +14,15 @@ import pytest
 from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Start, Stop
-from treadle.core.events import JobFinished, JobStarted, JobStopped
+from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.testing.builders import job as spec
 
-PATHS = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename")
-OTHERS = ("os.chmod", "os.chown", "subprocess.Popen")
+FILES = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename")
+FILES += ("os.chmod", "os.chown")
+ANYWHERE = ("subprocess.Popen",)
 CGROUPS = "/sys/fs/cgroup"
 NOBODY = pwd.getpwnam("nobody")
 
@@ -34,17 +35,16 @@ class Audit:
         self._places = (str(root), CGROUPS)
         self._thread = threading.get_ident()
         self._on = True
-        sys.addaudithook(
-            self._event
-        )  # There is no way to take it away again, but to switch it off.
+        sys.addaudithook(self._event)  # It cannot be taken away again, but switched off.
 
     def end(self) -> None:
         self._on = False
 
     def _event(self, name: str, given: tuple[Any, ...]) -> None:
-        if name in PATHS + OTHERS and self._here():
-            if name == "subprocess.Popen" or str(given[0]).startswith(self._places):
-                self.found.append(f"{name} {given[0]}")
+        if not self._here():
+            return
+        if name in ANYWHERE or (name in FILES and str(given[0]).startswith(self._places)):
+            self.found.append(f"{name} {given[0]}")
 
     def also(self, call: Callable[..., Any], *, anywhere: bool = False) -> Callable[..., Any]:
         """The call, for which Python has no audit event, with a note of it."""
@@ -102,7 +102,7 @@ def test_a8_no_file_and_no_user_is_looked_up_on_the_event_loop(
             followed = bench.engine.follow(AttemptId("b", 1), 0)
             assert [piece.data async for piece in followed] == [b"well\n"]
             await bench.order(Start(2, "c", on(1)))
-            assert (await bench.ended()).job == "c"  # type: ignore[attr-defined]
+            assert await bench.ended() == JobFailed("c", 2, 0.0)
             assert audit.found == []
         await bench.engine.close()
         bench.engine.folders.make("99", 1, "abcd", action=7)
