@@ -20,8 +20,8 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.testing.builders import job as spec
 
-FILES = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename")
-FILES += ("os.chmod", "os.chown")
+NAMES = ("chmod", "chown", "listdir", "mkdir", "remove", "rename", "rmdir", "scandir")
+FILES = ("open", *(f"os.{name}" for name in NAMES))
 ANYWHERE = ("subprocess.Popen",)
 CGROUPS = "/sys/fs/cgroup"
 NOBODY = pwd.getpwnam("nobody")
