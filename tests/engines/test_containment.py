@@ -13,7 +13,7 @@ from tests.engines.groups import KINDS, containment, unified
 from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.engines.node import processes
-from treadle.engines.node.cgroup import Containment, Group
+from treadle.engines.node.cgroup import Containment, ControllerCgroups, Group
 from treadle.engines.node.recorded_processes import alive
 from treadle.engines.node.scope import NO_LIMITS, Limits, scope_of
 
@@ -203,6 +203,39 @@ def test_cores_are_a_quota_of_the_group(tmp_path: Path):
             assert int(Path(folders["memory"], "memory.limit_in_bytes").read_text()) == 2**29
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("limits", [Limits(2**30, None), Limits(None, 1.0)])
+def test_an_attempt_does_not_run_without_a_limit_that_is_promised(tmp_path: Path, limits: Limits):
+    """The files of its limits are folders here, so that none can be written."""
+    parents = {name: tmp_path / name for name in ("memory", "cpu")}
+    for name, file in (("memory", "memory.limit_in_bytes"), ("cpu", "cpu.cfs_quota_us")):
+        (parents[name] / "treadle-tag" / file).mkdir(parents=True)
+    contained = Containment(ControllerCgroups(parents))
+    contained.make("tag", tmp_path)  # It needs no limit.
+    with pytest.raises(OSError, match=r"the limit of (memory|cpus) could not be set"):
+        contained.make("tag", tmp_path, limits)
+
+
+def test_an_attempt_does_not_run_without_a_group_that_would_limit_it(tmp_path: Path):
+    contained = Containment(ControllerCgroups({"memory": tmp_path / "not" / "there"}))
+    assert contained.make("tag", tmp_path).scope.kind == "processes only"
+    with pytest.raises(OSError, match="the limit of memory could not be set"):
+        contained.make("tag", tmp_path, Limits(2**30, 1.0))
+
+
+def test_more_cores_than_the_group_above_has_are_those_of_the_group_above(tmp_path: Path):
+    """The kernel refuses a larger quota, and the job would never be launched."""
+    with containment("cgroup v1") as contained:
+        outer = contained.make(f"outer-{os.getpid()}", tmp_path, Limits(None, 1.0)).scope
+        cpu = Path(outer.document()["folders"]["cpu"])
+        inner = Containment(ControllerCgroups({"cpu": cpu}))
+        try:
+            group = inner.make("tag", tmp_path, Limits(None, 64.0))
+            assert group.enforced == {"cpus"}
+            group.scope.remove()
+        finally:
+            outer.remove()
 
 
 def test_limits_are_not_in_force_without_a_cgroup(tmp_path: Path):

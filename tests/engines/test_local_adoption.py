@@ -17,10 +17,12 @@ from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.local import adoption
+from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.processes import ProcessId
+from treadle.engines.node.scope import RecordedScope
 from treadle.testing.builders import job
 
 WAITS = 'echo up; while test ! -e "$0"; do sleep 0.01; done; exit 5'
@@ -383,3 +385,50 @@ def test_a_supervisor_that_comes_after_the_stop_was_answered_launches_nothing(tm
         assert not (tmp_path / "ran").exists()
 
     tell(tmp_path, story)
+
+
+def test_a_mark_without_a_supervisor_takes_no_device_from_the_job_that_runs(tmp_path: Path):
+    """1. A job runs on device 0. 2. A mark of an attempt that never began is there at a restart.
+    3. The job has its device, also after the mark is gone."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        bench.engine.folders.make("99", 1, "abcd", action=7)
+        await restart(bench)
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
+        await bench.until(lambda: bench.engine.folders.live() == [AttemptId("a", 1)])
+        marks = [task for task in bench.engine._tasks if "_clear_and_forget" in repr(task)]
+        await asyncio.gather(*marks)
+        assert bench.engine.view()[0].devices[0].jobs == ("a",)
+
+    tell(tmp_path, story)
+
+
+def test_an_attempt_that_ends_frees_only_what_it_holds_and_blocks(tmp_path: Path):
+    """Three attempts are on one device, and two of them do not die."""
+
+    async def story(bench: Story) -> None:
+        engine = bench.engine
+        first, second, third = (live(tmp_path, number) for number in (1, 2, 3))
+        for each in (first, second, third):
+            engine._holders.hold(each)
+        for each in (first, second):
+            each.stuck = f"attempt {each.number} does not die"
+            engine._holders.undying(each)
+        engine._holders.free(third)
+        assert engine._holders.are_stuck(on(0)), "the third did not block it"
+        engine._holders.free(first)
+        assert engine.view()[0].devices[0].because == "attempt 2 does not die"
+        assert engine._holders.of(on(0)) == [second]
+        engine._holders.free(second)
+        assert not engine._holders.are_stuck(on(0))
+        assert engine._holders.of(on(0)) == []
+
+    tell(tmp_path, story)
+
+
+def live(folder: Path, number: int) -> LiveAttempt:
+    scope = RecordedScope(folder / "processes.json")
+    return LiveAttempt("a", number, action=0, allocation=on(0), folder=folder, tag="", scope=scope)

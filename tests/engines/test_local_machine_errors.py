@@ -6,9 +6,12 @@ import os
 import resource
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engines.bench import Story, on, tell
@@ -19,7 +22,9 @@ from treadle.core.events import DeviceClosed, JobFinished, JobStarted, JobStoppe
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.engines.local import adoption
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
@@ -229,6 +234,89 @@ def test_a5_too_little_memory_to_start_a_program_is_the_machines_error(tmp_path:
         infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         resource.prlimit(pid, resource.RLIMIT_AS, infinite)
         await bench.until(lambda: len(bench.closed) == 4)
+        await bench.order(Start(1, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 1)
+
+    tell(tmp_path, story)
+
+
+def test_a4_a_folder_that_cannot_be_looked_at_is_not_absent(tmp_path: Path):
+    """Otherwise a job that runs there would be launched a second time."""
+    places = AttemptFolders(tmp_path / "state")
+    folder = places.make("a", 1, action=0)
+    folder.rmdir()
+    folder.parent.rmdir()
+    folder.parent.symlink_to(folder.parent)  # It leads to itself, and no look succeeds.
+    row = Job(spec("a"), 0, Phase.STARTING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        adoption.plan(places, [row], [AttemptId("a", 1)])
+
+
+def test_a_trial_launch_that_was_given_up_leaves_no_descriptor_open(tmp_path: Path):
+    """1. The trial waits for the fork server. 2. Its caller gives up. 3. The server is free: what
+    the trial opens then, it closes."""
+
+    async def story(bench: Story) -> None:
+        server = bench.engine.fork_server
+        trial = TrialLaunch(bench.engine.folders.root, server)
+        await trial()
+        opened, before = [], open_pipes()
+        gate = threading.Event()
+
+        def hold() -> None:
+            with server._lock:
+                opened.append(True)
+                gate.wait()
+
+        holder = asyncio.create_task(asyncio.to_thread(hold))
+        await bench.until(lambda: opened)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(trial(), 0.2)
+        gate.set()
+        await holder
+        # The default threads end with what they do; the loop then has none at work.
+        await asyncio.get_running_loop().shutdown_default_executor()
+        assert open_pipes() == before
+
+    async def whole() -> None:
+        bench = Story(tmp_path)
+        try:
+            await asyncio.wait_for(story(bench), 30)
+        finally:
+            bench.engine.fork_server.close()
+
+    asyncio.run(whole())
+
+
+def open_pipes() -> int:
+    """How many ends of pipes this process has open."""
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += str(entry.readlink()).startswith("pipe:")
+    return found
+
+
+class NoThreads(ThreadPoolExecutor):
+    """Starts no thread, as where a user has as many processes as they may."""
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+
+def test_a5_a_launch_for_want_of_a_thread_is_the_machines_error(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(NoThreads())
+        try:
+            await bench.order(Start(0, "a", on(0)))
+            assert await bench.event() == JobStopped("a", 0, 0.0)
+            (ended,) = bench.ends
+            assert (ended.how, ended.error) == ("machine-error", "can't start new thread")
+        finally:
+            loop.set_default_executor(ThreadPoolExecutor())
+        await bench.until(lambda: not bench.engine.machine.reason)
         await bench.order(Start(1, "a", on(0)))
         assert await bench.ended() == JobFinished("a", 1)
 

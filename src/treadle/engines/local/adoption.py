@@ -150,7 +150,7 @@ def _newest(
 
     mine: those whose end was not seen, by number.
     """
-    there = [attempt for attempt in mine if places.path(*attempt).is_dir()]
+    there = [attempt for attempt in mine if is_folder(places.path(*attempt))]
     if not there:
         return None
     found = look(places, there[-1])

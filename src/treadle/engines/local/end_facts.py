@@ -1,7 +1,9 @@
 """The end of an attempt as a fact, from the files that its supervisor left."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
@@ -9,17 +11,19 @@ from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.engines.local.adoption import Found
 from treadle.engines.local.job_runner import NOT_LAUNCHED_CODE
+from treadle.engines.node import attempt_folders
+from treadle.engines.node.attempt_folders import KILLED_CODE
 
-LOST_CODE = 137  # of ranks that were killed together with their supervisor
 ENDS_MAX = 4096  # jobs whose newest end is remembered
 
-# What a supervisor writes as the cause of an end; without a cause the ranks exited.
+# What is written as the cause of an end; without a cause the ranks exited.
 _HOW = {
     "stopped": How.STOPPED,
     "time-limit": How.TIME_LIMIT,
     "oom-killed": How.OOM_KILLED,
     "lost": How.LOST,
     "machine-error": How.MACHINE_ERROR,
+    "launch-error": How.ENGINE_ERROR,
     "engine-error": How.MACHINE_ERROR,  # as supervisors of earlier versions write it
 }
 
@@ -47,7 +51,7 @@ def ended_of(
         seen = How.MACHINE_ERROR if lacked else How.ENGINE_ERROR
         error, code, codes = failure, NOT_LAUNCHED_CODE, ()
     else:
-        seen, error, code, codes = How.LOST, "", LOST_CODE, ()
+        seen, error, code, codes = How.LOST, "", KILLED_CODE, ()
     return AttemptEnded(
         found.job,
         found.action if action is None else action,
@@ -61,6 +65,18 @@ def ended_of(
         ran_s=None if status is None or not status.ended else status.ran_s,
         memory_peak_gib=_gib(None if status is None else status.peak_bytes),
     )
+
+
+def seal(folder: Path, ended: AttemptEnded) -> bool:
+    """Write down an end of which the supervisor wrote nothing, so that nothing is launched there.
+
+    False if a supervisor that came late runs there: the attempt has not ended.
+    """
+    cause = next(cause for cause, how in _HOW.items() if how is ended.how)
+    code = KILLED_CODE if ended.code is None else ended.code
+    with suppress(OSError):  # The disk is full, perhaps.
+        return attempt_folders.seal(folder, cause, code=code, error=ended.error)
+    return True
 
 
 def _gib(count: int | None) -> float | None:

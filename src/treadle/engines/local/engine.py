@@ -20,10 +20,11 @@ from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
-from treadle.engines.local import adoption
+from treadle.engines.local import adoption, end_facts
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.attempt_groups import AttemptGroups
 from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
+from treadle.engines.local.attempt_launch import AttemptLaunch
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.device_holders import DeviceHolders
 from treadle.engines.local.end_facts import NewestEnds, ended_of
@@ -31,7 +32,7 @@ from treadle.engines.local.engine_views import measured, node_view
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
-from treadle.engines.local.output_reader import OutputReader
+from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders
@@ -42,9 +43,8 @@ from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
-from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
+from treadle.engines.node.order_document import Surroundings
 from treadle.engines.registry import EngineContext
-from treadle.files import is_folder
 
 # Tries of a look that is repeated soon.
 TRIES_TO_MEET = 16  # 4 s
@@ -98,9 +98,12 @@ class LocalEngine:
         )
         self._checkpoints = CheckpointFolders(context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
-        self._output = OutputReader(self.folders, context.clock, self._begins)
-        self._around = around or Surroundings.here()
-        self.groups = AttemptGroups(self.folders, Containment(self._around.cgroups))
+        self._output = OutputReader(self.folders, context.clock, self._coming)
+        around = around or Surroundings.here()
+        self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
+        self._launch = AttemptLaunch(
+            self.folders, self.groups, self._checkpoints, self.fork_server, devices.uuids, around
+        )
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
@@ -154,7 +157,7 @@ class LocalEngine:
                 continue
             if not isinstance(action, Stop):
                 others = (self._runners.get(job) for job in action.after)
-                behind = [other.live for other in others if other is not None and other.live]
+                behind = [live for other in others if other and (live := other.attempt)]
             self._runner(action.job).order(action, behind)
 
     async def output(
@@ -223,7 +226,7 @@ class LocalEngine:
     async def _adopt(self, adopted: Adoption) -> None:
         if adopted.found is None:
             return
-        live = await self._rejoin(adopted.found)
+        live = await self._rejoin(adopted.found, adopted.allocation)
         runner = self._runner(adopted.job)
         runner.adopt(live, adopted.newest)
         if adopted.starting and adopted.owed is None:
@@ -239,7 +242,7 @@ class LocalEngine:
                 self._holders.hold(live)  # No other job gets its devices before it is gone.
                 self._keep(self._clear_and_forget(live))
             else:
-                self.folders.forget(*stray.id)
+                await asyncio.to_thread(self.folders.forget, *stray.id)
             return
         logger.warning(
             "attempt %d of job %s runs in %s and belongs to no job of this store; it is stopped",
@@ -254,8 +257,11 @@ class LocalEngine:
             runner = JobRunner(stray.job, self)
         runner.adopt(live, -1)
 
-    async def _rejoin(self, found: Found) -> LiveAttempt:
-        """Watch an attempt of an earlier engine again; it is gone if its supervisor is."""
+    async def _rejoin(self, found: Found, ordered: Allocation | None = None) -> LiveAttempt:
+        """Watch an attempt of an earlier engine again; it is gone if its supervisor is.
+
+        ordered: what it holds if its files do not say.
+        """
         if found.alive and found.supervisor is None:  # It is just beginning.
             found = await self._looks.until(
                 lambda: adoption.look(self.folders, found.id),
@@ -266,7 +272,7 @@ class LocalEngine:
             found.job,
             found.number,
             action=found.action,
-            allocation=found.allocation(self._node.name) or self._unused(),
+            allocation=found.allocation(self._node.name) or ordered,
             folder=found.folder,
             tag=self.groups.tag_of(found),
             scope=self.groups.scope_of(found),
@@ -298,10 +304,6 @@ class LocalEngine:
         if not live.gone.done():
             live.set_ready(running=True)
 
-    def _unused(self) -> Allocation:
-        """For attempts that ended before they held a device."""
-        return Allocation((Device(self._node.name, 0),))
-
     # -- the runners' side ----------------------------------------------------------------------
 
     def tell(self, fact: Event) -> None:
@@ -323,59 +325,20 @@ class LocalEngine:
         numbers = [device.number for device in order.allocation.devices]
         return await self.device_watch.objection(numbers)
 
-    async def launch(self, order: Launching, launch: Launch) -> LiveAttempt:
-        """Have a supervisor started; it reports when the ranks run."""
-        tag = self.groups.tag(launch.id)
-        try:
-            live = self._prepared(order, launch, tag)
-        except (OSError, EngineError):
-            self.folders.forget(*launch.id)
-            raise
+    def attempt(self, order: Launching, launch: Launch) -> LiveAttempt:
+        """The attempt that is launched next. It holds its devices from here on."""
+        live = self._launch.attempt(launch, order.allocation, action=order.id)
+        live.on_undying = self._holders.undying
         self._holders.hold(live)
+        return live
+
+    async def launch(self, live: LiveAttempt) -> None:
         try:
-            sent = self.fork_server.launch_at_once(live.document)
-            if sent is None:  # It hangs, perhaps.
-                sent = await asyncio.to_thread(self.fork_server.launch, live.document)
-            live.listen(sent)
-        except TROUBLE:
-            live.scope.remove()
-            self.folders.forget(*launch.id)
+            await self._launch.run(live)
+        except (*TROUBLE, EngineError):
             self._holders.free(live)
             raise
         self._guard(live, self.fork_server)
-        return live
-
-    def _prepared(self, order: Launching, launch: Launch, tag: str) -> LiveAttempt:
-        """Its folder, its group and its order, before anything runs."""
-        folder = self.folders.make(*launch.id, action=order.id)
-        group = self.groups.containment.make(tag, folder, limits_of(launch))
-        live = LiveAttempt(
-            launch.job,
-            launch.attempt,
-            action=order.id,
-            allocation=order.allocation,
-            folder=folder,
-            tag=tag,
-            scope=group.scope,
-            nonce=launch.nonce,
-        )
-        live.on_undying = self._holders.undying
-        live.launch, live.workdir = launch, launch.workdir
-        live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
-        try:
-            live.document = order_document(
-                launch,
-                order.allocation,
-                action=order.id,
-                tag=tag,
-                paths=Paths(folder, self._checkpoints.make(launch), group.scope),
-                uuids=self._devices.uuids,
-                around=self._around,
-            )
-        except (OSError, EngineError):
-            group.scope.remove()
-            raise
-        return live
 
     async def suspect(self) -> None:
         await self.machine.suspect()
@@ -384,17 +347,18 @@ class LocalEngine:
         found = await self._looks.seen(lambda: adoption.look(self.folders, live.id))
         if not found.alive:
             return None
-        other = await self._rejoin(found)
+        other = await self._rejoin(found, live.allocation)
         other.launch = live.launch
         self._holders.free(live)
         return other
 
-    async def end_of(self, live: LiveAttempt) -> AttemptEnded:
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded | None:
         """How it ended, from its folder; survivors of a killed supervisor are killed first.
 
-        While its files cannot be read, it is not known to be over, and keeps its devices.
+        None if another supervisor has it (`taken`). While its files cannot be read, it is not known
+        to be over, and keeps its devices.
         """
-        found = await self._looks.seen(lambda: adoption.left_by(live.id, live.folder))
+        found = await self._looks.seen(lambda: self._left_by(live))
         unsaid = found.status is None or not found.status.ended
         ended = ended_of(
             found,
@@ -408,14 +372,15 @@ class LocalEngine:
         ended = live.told(ended, unsaid=unsaid)
         if unsaid:
             await clear_group(live, self.deadlines)
-            await asyncio.to_thread(attempt_folders.try_to_seal, live.folder, ended.how)
+            if not await asyncio.to_thread(end_facts.seal, live.folder, ended):
+                live.taken = True
+                return None
         return ended
 
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
-        self.folders.forget(*live.id)
-        if live.process is None:  # Otherwise its supervisor did.
-            live.scope.remove()
+        if live.marked:
+            await asyncio.to_thread(self._forget, live)
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:
@@ -426,6 +391,19 @@ class LocalEngine:
             del self._runners[runner.job]
 
     # -- leaves ---------------------------------------------------------------------------------
+
+    def _left_by(self, live: LiveAttempt) -> Found:
+        """What it left. If that says how it ended, its mark is not needed any more."""
+        found = adoption.left_by(live.id, live.folder)
+        if found.status is not None and found.status.ended:
+            self._forget(live)
+        return found
+
+    def _forget(self, live: LiveAttempt) -> None:
+        self.folders.forget(*live.id)
+        if live.process is None:  # Otherwise its supervisor did.
+            live.scope.remove()
+        live.marked = False
 
     def _has_ended(self, action: Action) -> bool:
         """Whether the job ended while the order was written down; the order is then answered.
@@ -441,7 +419,7 @@ class LocalEngine:
         return self._ends.repeat(action, self.tell)
 
     async def _clean_and_free(self, live: LiveAttempt) -> None:
-        numbers = {device.number for device in live.allocation.devices}
+        numbers = {number for number, _ in live.slots}
         live.over = True
         await self.device_watch.clean(numbers, live.tag, job=live.job)
         self._holders.free(live)
@@ -452,20 +430,17 @@ class LocalEngine:
 
     async def _clear_and_forget(self, live: LiveAttempt) -> None:
         await clear_group(live, self.deadlines)
-        self.folders.forget(*live.id)
+        await asyncio.to_thread(self.folders.forget, *live.id)
         self._holders.free(live)
 
-    def _begins(self, attempt: AttemptId) -> int | None:
-        """How many ranks an attempt has that runs or is about to; None if neither."""
+    def _coming(self, attempt: AttemptId) -> Coming:
         runner = self._runners.get(attempt.job)
         if runner is None:
-            return None
-        if runner.live is not None and runner.live.id == attempt:
-            return runner.live.ranks or 1
-        try:
-            return 1 if runner.launching and not is_folder(self.folders.path(*attempt)) else None
-        except EngineError:  # No attempt of that name can be launched.
-            return None
+            return Coming()
+        live = runner.attempt
+        if live is not None and live.id == attempt:
+            return Coming(live.ranks or 1)
+        return Coming(owed=runner.launching)
 
     def _runner(self, job: JobId) -> JobRunner:
         if job not in self._runners:

@@ -23,6 +23,7 @@ from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.machine_pause import TROUBLE, is_lack
 from treadle.engines.node.machine_probe import sentence
 
 AGAIN_S = 0.5  # after an error of the machine
@@ -43,12 +44,15 @@ class Machine(Protocol):
     def is_stuck(self, order: Launching) -> bool: ...
     # Why nothing may be launched on those devices now; empty if it may.
     async def objection(self, order: Launching) -> str: ...
-    async def launch(self, order: Launching, launch: Launch) -> LiveAttempt: ...
+    # The attempt for that order, which holds the devices; then launch it.
+    def attempt(self, order: Launching, launch: Launch) -> LiveAttempt: ...
+    async def launch(self, live: LiveAttempt) -> None: ...
     # A launch failed for want of something of the machine; returns once the machine was probed.
     async def suspect(self) -> None: ...
     # Another supervisor that has the same attempt already, if it is alive.
     async def rival(self, live: LiveAttempt) -> LiveAttempt | None: ...
-    async def end_of(self, live: LiveAttempt) -> AttemptEnded: ...
+    # None if another supervisor has it by now.
+    async def end_of(self, live: LiveAttempt) -> AttemptEnded | None: ...
     async def release(self, live: LiveAttempt) -> None: ...
     def retire(self, runner: "JobRunner") -> None: ...
 
@@ -59,6 +63,7 @@ class JobRunner:
     def __init__(self, job: JobId, machine: Machine) -> None:
         self.job = job
         self.live: LiveAttempt | None = None
+        self._coming: LiveAttempt | None = None  # it is being launched
         self._machine = machine
         self._stop: int | None = None  # id of a stop that has no answer yet
         self._launch: Launching | None = None
@@ -72,6 +77,11 @@ class JobRunner:
     def busy(self) -> bool:
         """Whether an attempt runs or an order has no answer yet."""
         return self.live is not None or self._stop is not None or self._launch is not None
+
+    @property
+    def attempt(self) -> LiveAttempt | None:
+        """The attempt that runs or is being launched."""
+        return self.live or self._coming
 
     @property
     def launching(self) -> bool:
@@ -121,13 +131,13 @@ class JobRunner:
                 self._woken.clear()
                 try:
                     await self._next()
-                except (OSError, MemoryError):  # It says nothing about the job: do it again.
-                    logging.getLogger(__name__).exception("job %s", self.job)
-                    await self._machine.suspect()
-                    await asyncio.sleep(AGAIN_S)
                 except Exception as error:  # a bug in one job's orders must not stop other jobs
                     logging.getLogger(__name__).exception("job %s", self.job)
-                    await self._give_up(f"the engine failed: {error!r}")
+                    if is_lack(error):  # It says nothing about the job: do it again.
+                        await self._machine.suspect()
+                        await asyncio.sleep(AGAIN_S)
+                    else:
+                        await self._give_up(f"the engine failed: {error!r}")
         finally:
             self._task = None
             self._machine.retire(self)
@@ -159,13 +169,7 @@ class JobRunner:
 
     async def _begin(self, order: Launching) -> None:
         if any(not other.released for other in self._behind) or self._machine.in_the_way(order):
-            if self._machine.is_stuck(order):  # Back to the queue: other devices may be free.
-                self._launch, self._behind = None, []
-                self._nothing_runs(order.id)
-                return
-            self._waiting = True
-            await self._woken.wait()
-            self._waiting = False
+            await self._wait_for_devices(order)
             return
         self._behind = []
         launch: Launch | None = None
@@ -178,8 +182,10 @@ class JobRunner:
                 self._launch = None
                 self._nothing_runs(order.id)
                 return
-            live = await self._machine.launch(order, launch)
-        except (OSError, MemoryError) as error:
+            live = await self._launched(order, launch)
+        except TROUBLE as error:
+            if not is_lack(error):
+                raise
             await self._machine.suspect()
             if self._launch is order:
                 self._not_launched(How.MACHINE_ERROR, sentence(error), launch)
@@ -193,6 +199,23 @@ class JobRunner:
             self._launch = None
         self.announce(live)
 
+    async def _wait_for_devices(self, order: Launching) -> None:
+        if self._machine.is_stuck(order):  # Back to the queue: other devices may be free.
+            self._launch, self._behind = None, []
+            self._nothing_runs(order.id)
+            return
+        self._waiting = True
+        await self._woken.wait()
+        self._waiting = False
+
+    async def _launched(self, order: Launching, launch: Launch) -> LiveAttempt:
+        self._coming = live = self._machine.attempt(order, launch)
+        try:
+            await self._machine.launch(live)
+        finally:
+            self._coming = None
+        return live
+
     def announce(self, live: LiveAttempt) -> None:
         """Report its start as soon as its ranks run."""
         live.ready.add_done_callback(lambda _: self._started(live))
@@ -203,6 +226,7 @@ class JobRunner:
         if live.ready.cancelled() or not live.ready.result() or superseded:
             return
         if live.launch is None:  # An earlier engine launched it: ask again.
+            assert live.allocation is not None, "only an attempt of a known order is announced"
             live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
         launch = live.launch
         self._machine.tell(
@@ -224,6 +248,8 @@ class JobRunner:
             self.announce(rival)
             return
         ended = await self._machine.end_of(live)
+        if ended is None:  # Look for its rival.
+            return
         self.live = None
         if live.stray:
             ended = replace(ended, how=How.REPLACED)

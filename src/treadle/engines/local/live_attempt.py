@@ -34,7 +34,7 @@ class LiveAttempt:
         number: int,
         *,
         action: int,
-        allocation: Allocation,
+        allocation: Allocation | None,
         folder: Path,
         tag: str,
         scope: Scope,
@@ -44,7 +44,7 @@ class LiveAttempt:
         self.number = number
         self.nonce = nonce
         self.action = action  # the order that it was launched for
-        self.allocation = allocation
+        self.allocation = allocation  # None if its files do not say which devices it holds
         self.folder = folder
         self.tag = tag
         self.scope = scope  # the group of all its processes
@@ -63,6 +63,7 @@ class LiveAttempt:
         self.lacked = False  # for want of something of the machine
         self.taken = False  # another supervisor has it already
         self.stray = False  # it belongs to no job: stop it
+        self.marked = True  # among the live attempts on disk
         self.silent = False  # its end is not reported
         self.stuck = ""  # why it does not begin or does not end, in one sentence
         self.on_undying: Callable[[LiveAttempt], None] = lambda _: None
@@ -96,6 +97,8 @@ class LiveAttempt:
     @property
     def slots(self) -> tuple[tuple[int, int], ...]:
         """What it holds: (number of the device, turn)."""
+        if self.allocation is None:
+            return ()
         return tuple((device.number, self.allocation.turn) for device in self.allocation.devices)
 
     # -- listening ------------------------------------------------------------------------------

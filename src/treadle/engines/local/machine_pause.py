@@ -21,6 +21,14 @@ WELL_S = 30.0  # a machine that fails again within so long is probed as seldom a
 PROBE_WITHIN_S = 10.0
 # What Python raises where the machine lacks something: RuntimeError if it cannot start a thread.
 TROUBLE = (OSError, MemoryError, RuntimeError)
+NO_THREAD = "can't start new thread"  # in Python's own words
+
+
+def is_lack(error: Exception) -> bool:
+    """Whether the machine lacked something; any other RuntimeError is a bug of ours."""
+    return isinstance(error, TROUBLE) and (
+        not isinstance(error, RuntimeError) or NO_THREAD in str(error)
+    )
 
 
 class MachinePause:

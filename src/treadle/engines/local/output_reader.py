@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import AttemptId
@@ -17,28 +18,35 @@ FOLLOW_EVERY_S = 0.1
 FOLLOW_BYTES = 1 << 16  # of one piece
 
 
+class Coming(NamedTuple):
+    """What the engine knows of an attempt that may have no files yet."""
+
+    ranks: int | None = None  # of one that runs or is being launched
+    owed: bool = False  # a launch of its job is due: without a folder, it may be that one
+
+
 class OutputReader:
     """Reads files in threads, so that a slow disk does not delay the engine."""
 
     def __init__(
-        self, folders: AttemptFolders, clock: Clock, begins: Callable[[AttemptId], int | None]
+        self, folders: AttemptFolders, clock: Clock, coming: Callable[[AttemptId], Coming]
     ) -> None:
-        """begins: how many ranks an attempt has that may have no files yet."""
         self._folders = folders
         self._clock = clock
-        self._begins = begins
+        self._coming = coming
 
     async def read(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
         with _as_engine_error(attempt):
-            begins = self._begins(attempt)
-            return await asyncio.to_thread(self._read, attempt, rank, offset, limit, begins)
+            coming = self._coming(attempt)
+            return await asyncio.to_thread(self._read, attempt, rank, offset, limit, coming)
 
     async def follow(self, attempt: AttemptId, rank: int, *, offset: int) -> AsyncIterator[Output]:
         while True:
             # Asked before reading: what an attempt wrote before it ended is then read as well.
             with _as_engine_error(attempt):
-                is_over = self._begins(attempt) is None and not await asyncio.to_thread(
-                    self._is_alive, attempt
+                coming = self._coming(attempt)
+                is_over = coming.ranks is None and await asyncio.to_thread(
+                    self._is_over, attempt, owed=coming.owed
                 )
             found = await self.read(attempt, rank, offset=offset, limit=FOLLOW_BYTES)
             if found.data:
@@ -49,19 +57,21 @@ class OutputReader:
             else:
                 await self._clock.sleep_until(self._clock.now() + FOLLOW_EVERY_S)
 
-    def _is_alive(self, attempt: AttemptId) -> bool:
-        return adoption.look(self._folders, attempt).alive
+    def _is_over(self, attempt: AttemptId, *, owed: bool) -> bool:
+        if owed and not is_folder(self._folders.path(*attempt)):
+            return False
+        return not adoption.look(self._folders, attempt).alive
 
     def _read(
-        self, attempt: AttemptId, rank: int, offset: int, limit: int, begins: int | None
+        self, attempt: AttemptId, rank: int, offset: int, limit: int, coming: Coming
     ) -> Output:
         try:
             folder = self._folders.path(*attempt)
         except EngineError as error:
             raise InvalidInputError(str(error)) from None
-        if begins is None and not is_folder(folder):
+        if coming == Coming() and not is_folder(folder):
             raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
-        return output.read(folder, rank, offset=offset, limit=limit, ranks_min=begins or 1)
+        return output.read(folder, rank, offset=offset, limit=limit, ranks_min=coming.ranks or 1)
 
 
 @contextmanager

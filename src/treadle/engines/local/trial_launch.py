@@ -23,13 +23,14 @@ class TrialLaunch:
         self._fork_server = fork_server
 
     async def __call__(self) -> None:
-        await asyncio.to_thread(self._check_here)
-        sent = await asyncio.to_thread(self._fork_server.launch, {"probe": True})
-        await asyncio.to_thread(_hear, sent.report)
+        # In one piece: a thread goes on when the caller gives up, and closes what it opened.
+        await asyncio.to_thread(self._launch)
 
-    def _check_here(self) -> None:
+    def _launch(self) -> None:
         machine_probe.check_descriptors()
         machine_probe.check_disk(self._root)
+        sent = self._fork_server.launch({"probe": True})
+        _hear(sent.report)
 
 
 def _hear(report: int) -> None:

@@ -32,6 +32,7 @@ from treadle.files import is_folder, replace
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ATTEMPT = re.compile(r"([0-9]{1,18})(?:-([0-9a-z]{1,64}))?", re.ASCII)  # the name of a folder
+KILLED_CODE = 137
 FILE_BYTES_MAX = 1 << 20  # of a status; the engine writes none that is larger
 
 
@@ -58,8 +59,8 @@ class AttemptStatus:
     ended: bool
     code: int = 0
     codes: tuple[int | None, ...] = ()
-    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "machine-error". Empty if it
-    # ended by itself or could not be launched.
+    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "machine-error",
+    # "launch-error" (the engine's own). Empty if it ended by itself or could not be launched.
     cause: str = ""
     error: str = ""  # why it could not be launched, or which limit it exceeded
     started_at: float | None = None
@@ -255,7 +256,7 @@ def locked(folder: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def seal(folder: Path, cause: str) -> bool:
+def seal(folder: Path, cause: str, *, code: int = KILLED_CODE, error: str = "") -> bool:
     """Make sure that nothing is launched there any more; False if a supervisor is alive."""
     if not is_folder(folder):
         return True
@@ -264,14 +265,8 @@ def seal(folder: Path, cause: str) -> bool:
             return False
         status = read_status(folder)
         if status is None or not status.ended:
-            body = {"state": "ended", "code": 137, "codes": [], "cause": cause, "error": ""}
+            body = {"state": "ended", "code": code, "codes": [], "cause": cause, "error": error}
             body |= {"started_at": status and status.started_at, "ended_at": None}
             body["nonce"] = _nonce(folder)
             replace(folder / "status.json", json.dumps(body).encode())
     return True
-
-
-def try_to_seal(folder: Path, cause: str) -> None:
-    """Seal it, unless the disk is full."""
-    with suppress(OSError):
-        seal(folder, cause)

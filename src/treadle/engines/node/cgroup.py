@@ -130,7 +130,19 @@ class Containment:
         return frozenset() if self._cgroups is None else self._cgroups.limits
 
     def make(self, tag: str, folder: Path, limits: Limits = NO_LIMITS) -> Group:
-        """A group for an attempt with that tag and folder."""
+        """A group for an attempt with that tag and folder.
+
+        Raises OSError if a limit that is enforced here (`limits`) cannot be set: the attempt would
+        run without it, and people read that it holds.
+        """
+        group = self._made(tag, folder, limits)
+        if missing := (limits.names & self.limits) - group.enforced:
+            group.scope.remove()
+            names = " and ".join(sorted(missing))
+            raise OSError(f"the limit of {names} could not be set for the group of the attempt")
+        return group
+
+    def _made(self, tag: str, folder: Path, limits: Limits) -> Group:
         if self._cgroups is not None:
             # Without a group the attempt can still run, and its processes are written down.
             with suppress(OSError):

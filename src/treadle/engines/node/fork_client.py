@@ -4,6 +4,7 @@ Whatever may have to wait for the server is called in a thread, because a server
 otherwise stop the engine's loop.
 """
 
+import errno
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._lock = threading.RLock()
+        self._closed = False
         self._number = 0  # of servers that were started
 
     def start(self) -> socket.socket:
@@ -67,29 +69,18 @@ class ForkServer:
         self._number += 1
         return ours
 
-    def launch_at_once(self, order: Mapping[str, Any]) -> Sent | None:
-        """Have an attempt launched; None if that would have to wait for the server."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            return self._launch(order, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return None
-        finally:
-            self._lock.release()
-
     def launch(self, order: Mapping[str, Any]) -> Sent:
         """Have an attempt launched; a server that takes no orders is replaced."""
         with self._lock:
-            return self._launch(order, 0)
+            return self._launch(order)
 
-    def _launch(self, order: Mapping[str, Any], flags: int) -> Sent:
+    def _launch(self, order: Mapping[str, Any]) -> Sent:
         document = _nameless_file(json.dumps(order).encode())
         try:
             report, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(report, False)
             try:
-                self._send([document, theirs], flags)
+                self._send([document, theirs])
             except OSError:
                 os.close(report)
                 raise
@@ -99,13 +90,10 @@ class ForkServer:
             os.close(document)
         return Sent(report, self._number)
 
-    def _send(self, files: Sequence[int], flags: int) -> None:
+    def _send(self, files: Sequence[int]) -> None:
+        if self._closed:  # By an engine that leaves: a launch that was under way comes too late.
+            raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         try:
-            socket.send_fds(self.start(), [b"launch"], files, flags)
-        except BlockingIOError:
-            if flags:
-                raise
-            self._kill()
             socket.send_fds(self.start(), [b"launch"], files)
         except OSError:  # It was killed, or it hangs: try once more with a fresh one.
             self._kill()
@@ -129,6 +117,7 @@ class ForkServer:
     def close(self) -> None:
         """End it; the supervisors that it forked run on."""
         with self._lock:
+            self._closed = True
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None

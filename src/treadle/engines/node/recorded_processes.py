@@ -40,11 +40,7 @@ def alive(processes: Iterable[ProcessId]) -> list[ProcessId]:
     found = []
     for process in processes:
         fields = stat_of(process.pid)
-        if (
-            fields is not None
-            and int(fields[_START]) == process.start
-            and fields[0] not in (b"Z", b"X")
-        ):
+        if fields is not None and int(fields[_START]) == process.start and fields[0] not in _ENDED:
             found.append(process)
     return found
 

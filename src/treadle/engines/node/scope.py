@@ -10,6 +10,7 @@ Part of the supervisor: it imports the standard library alone. A scope is writte
 into the order and into `supervisor.json`, so that an engine that restarted finds it again.
 """
 
+import math
 import os
 import signal
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,12 @@ class Limits(NamedTuple):
 
     memory_bytes: int | None = None
     cpus: float | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that are set: "memory", "cpus"."""
+        wanted = (("memory", self.memory_bytes), ("cpus", self.cpus))
+        return frozenset(name for name, limit in wanted if limit is not None)
 
 
 NO_LIMITS = Limits()
@@ -150,7 +157,10 @@ class ControllerScope:
             # Memory and swap together: no swap on top. Kernels without swap accounting refuse it.
             _write(self._memory / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
         if limits.cpus is not None and "cpu" in self._folders:
-            folder, quota = self._folders["cpu"], max(1000, round(limits.cpus * CPU_PERIOD_US))
+            folder = self._folders["cpu"]
+            # The kernel refuses more than the group above has, which holds for both anyway.
+            cpus = min(limits.cpus, _quota_cpus(folder.parent))
+            quota = max(1000, round(cpus * CPU_PERIOD_US))
             _write(folder / "cpu.cfs_period_us", str(CPU_PERIOD_US))
             if _write(folder / "cpu.cfs_quota_us", str(quota)):
                 done.add("cpus")
@@ -286,6 +296,12 @@ def _write(path: Path, text: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _quota_cpus(folder: Path) -> float:
+    """How many cores a cgroup v1 may use; infinite without a quota."""
+    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else math.inf
 
 
 def _number(path: Path) -> int | None:

@@ -1,0 +1,71 @@
+"""An end that the supervisor did not write down: the engine does, and nothing runs there later."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+
+from treadle.core.attempt import How
+from treadle.core.launch import AttemptId
+from treadle.engines.local import adoption
+from treadle.engines.local.end_facts import ended_of
+from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.node import attempt_folders
+from treadle.engines.node.scope import RecordedScope
+
+
+def without_supervisor(bench: Story, *, failure: str = "", lacked: bool = False) -> LiveAttempt:
+    """An attempt that was launched, and of whose supervisor nothing was heard."""
+    folder = bench.engine.folders.make("a", 1, action=0)
+    live = LiveAttempt(
+        "a",
+        1,
+        action=0,
+        allocation=on(0),
+        folder=folder,
+        tag=bench.engine.groups.tag(AttemptId("a", 1)),
+        scope=RecordedScope(folder / "processes.json"),
+    )
+    live.failure, live.lacked = failure, lacked
+    live.set_gone()
+    return live
+
+
+def test_an_attempt_that_a_late_supervisor_has_is_not_reported_as_over(tmp_path: Path):
+    """1. No supervisor was heard of. 2. One has its lock: it has not ended. 3. That one is gone
+    without a word: now it has."""
+
+    async def story(bench: Story) -> None:
+        live = without_supervisor(bench)
+        with attempt_folders.locked(live.folder) as free:
+            assert free
+            assert await bench.engine.end_of(live) is None
+            assert live.taken, "the runner then looks for its rival"
+        assert await bench.engine.rival(live) is None
+        ended = await bench.engine.end_of(live)
+        assert ended is not None
+        assert ended.how is How.LOST
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("failure", "lacked", "how"),
+    [
+        ("the supervisor failed: a bug", False, How.ENGINE_ERROR),
+        ("no process could be forked: no memory", True, How.MACHINE_ERROR),
+        ("", False, How.LOST),
+    ],
+)
+def test_an_end_reads_the_same_after_a_crash_before_its_report(
+    tmp_path: Path, failure: str, lacked: bool, how: How
+):
+    async def story(bench: Story) -> None:
+        live = without_supervisor(bench, failure=failure, lacked=lacked)
+        ended = await bench.engine.end_of(live)
+        again = ended_of(await asyncio.to_thread(adoption.look, bench.engine.folders, live.id))
+        assert ended is not None
+        assert (ended.how, again.how, again.error) == (how, how, ended.error)
+
+    tell(tmp_path, story)
