@@ -142,8 +142,10 @@ def git_changed(code: Code, diff: str, now: GitState) -> list[str]:
     if now.commit != code.commit:
         ran, submitted = now.commit[:_SHOWN], code.commit[:_SHOWN]
         return [f"the commit changed after submission: it ran at {ran}, submitted at {submitted}"]
+    if now.diff is None:
+        return [NOT_CHECKED]
     if code.cut or now.cut:
-        return []  # Too long to be recorded as a whole.
+        return []  # Not recorded as a whole, or not known.
     text = hashlib.sha256(now.diff.encode("utf-8", "surrogateescape")).hexdigest()
     if (text if now.diff else "") == diff:
         return []
