@@ -46,7 +46,7 @@ class User(NamedTuple):
 class GitState(NamedTuple):
     commit: str
     branch: str
-    diff: str  # of tracked files against the commit
+    diff: str | None  # of tracked files against the commit; None: git failed or took too long
     cut: bool  # the diff is longer
 
 
@@ -81,8 +81,8 @@ def git_state(
     return GitState(
         commit.text.strip(),
         branch.text.strip() if branch else "",
-        diff.text if diff else "",
-        cut=diff.cut if diff else False,
+        None if diff is None else diff.text,
+        cut=diff is not None and diff.cut,
     )
 
 

@@ -1,12 +1,16 @@
 """What git says of a folder, and what it is kept from doing."""
 
 import hashlib
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from treadle.client.gitstate import FILE_BYTES_MAX, git_state, script_files
+from treadle.control.jobs.code_check import NOT_CHECKED, git_changed
+from treadle.repository import git_state as repository_state
+from treadle.wire.jobs import Code
 
 
 def git(folder: Path, *words: str) -> str:
@@ -170,6 +174,28 @@ def test_a_git_that_takes_too_long_gives_no_answer(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     assert git_state(repository, time_limit_s=0.1) is None
+
+
+@pytest.mark.parametrize("failure", ["exit 1", "exec sleep 1000"])
+def test_a_diff_that_fails_or_takes_too_long_is_not_known_and_not_empty(
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+) -> None:
+    real, programs = shutil.which("git"), tmp_path_factory.mktemp("programs")
+    script = f'case " $* " in *" diff "*) {failure};; esac\nexec {real} "$@"\n'
+    (programs / "git").write_text(f"#!/bin/sh\n{script}")
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    state = git_state(repository, time_limit_s=1.0)
+    assert state is not None
+    assert state.commit
+    assert (state.dirty, state.diff, state.cut) == (False, "", True)
+    now = repository_state(repository, time_limit_s=1.0)
+    assert now is not None
+    assert now.diff is None
+    assert git_changed(Code(commit=now.commit), "", now) == [NOT_CHECKED]
 
 
 def test_u8_the_files_of_a_command_are_its_scripts_and_settings(tmp_path: Path) -> None:

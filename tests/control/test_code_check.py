@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.control.asking import told
-from tests.control.living import ME, ended, until
+from tests.control.living import ME, PATIENCE, ended, until
 from treadle.client.gitstate import code_state
 from treadle.control.api import LiveService
+from treadle.control.jobs import Diffs, Rebuilt, first_cluster
 from treadle.control.jobs.code_check import NOT_CHECKED, CodeCheck
 from treadle.control.jobs.records import JobRecord
+from treadle.core.scheduler import Scheduler
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
 from treadle.journal.facts import CodeChanged
+from treadle.testing import builders
 from treadle.wire.jobs import Code, JobRequest, State
 
 
@@ -48,12 +53,28 @@ def request(work: Path, *, git: bool = True) -> JobRequest:
 async def _ran(live: LiveService, made: JobRequest, edit: str, path: Path) -> tuple[str, ...]:
     """Submit held, edit, release; what the record of the attempt says of its code."""
     job = (await live.submit(ME, made)).id
-    if edit:
-        path.write_text(edit)
+    path.write_text(edit)
     await live.release(ME, job)
     (view,) = await ended(live, job)
     assert view.state is State.SUCCEEDED
-    return (await live.job(job)).attempts[0].changed
+    return await _noticed(live, job)
+
+
+async def _noticed(live: LiveService, job: str) -> tuple[str, ...]:
+    """The end does not wait for the comparison, so what changed may be on record later."""
+    while not (changed := (await live.job(job)).attempts[0].changed):
+        await asyncio.sleep(0.01)
+    return changed
+
+
+async def _compared(record: JobRecord) -> tuple[CodeChanged, ...]:
+    """What is said of an attempt whose end comes before the comparison is done."""
+    facts: list[CodeChanged] = []
+    check = CodeCheck(facts.append)
+    check.begin(record, 1)
+    assert check.changes("1", 1) == ()  # It has not begun, and nothing waits for it.
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+    return tuple(facts)
 
 
 def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, work: Path) -> None:
@@ -69,12 +90,16 @@ def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, w
 
 
 def test_u8_what_was_not_edited_is_not_mentioned(tmp_path: Path, work: Path) -> None:
-    async def story(live: LiveService) -> None:
-        assert await _ran(live, request(work), "", work) == ()
-        (work / "train.sh").write_text("echo other\n")  # before submission: it is recorded
-        assert await _ran(live, request(work), "", work) == ()
+    def mentioned() -> tuple[CodeChanged, ...]:
+        code = code_state(work, ("bash", "train.sh"))
+        assert code is not None
+        diff = Diffs(tmp_path / "code").keep(code.diff) if code.diff else ""
+        record = _record(code, work, os.getuid(), os.getgid())
+        return asyncio.run(_compared(replace(record, diff=diff)))
 
-    told(story, tmp_path)
+    assert mentioned() == ()
+    (work / "train.sh").write_text("echo other\n")  # before submission: it is recorded
+    assert mentioned() == ()
 
 
 def test_u8_an_imported_file_a_commit_and_a_script_outside_git_are_noticed(
@@ -93,7 +118,7 @@ def test_u8_an_imported_file_a_commit_and_a_script_outside_git_are_noticed(
         git(work, "commit", "-q", "-a", "-m", "second")
         await live.release(ME, job)
         await ended(live, job)
-        (change,) = (await live.job(job)).attempts[0].changed
+        (change,) = await _noticed(live, job)
         assert change.startswith("the commit changed after submission: it ran at ")
         (script,) = await _ran(live, request(work, git=False), "echo 4\n", work / "train.sh")
         assert script.startswith("train.sh changed after submission")
@@ -129,11 +154,8 @@ def test_u8_root_asks_as_the_owner_and_runs_nothing_of_the_repository(work: Path
     nobody = pwd.getpwnam("nobody")
 
     async def seen(uid: int, gid: int) -> tuple[str, ...]:
-        facts: list[CodeChanged] = []
-        check = CodeCheck(facts.append)
-        record = _record(code, work, uid, gid)
-        check.begin(record, 1)
-        return await check.changes("1", 1)
+        (fact,) = await _compared(_record(code, work, uid, gid))
+        return fact.changes
 
     assert any("ran as of" in text for text in asyncio.run(seen(0, 0)))
     others = asyncio.run(seen(nobody.pw_uid, nobody.pw_gid))
@@ -160,10 +182,29 @@ def test_u8_a_file_that_never_answers_does_not_hold_the_job_up(tmp_path: Path) -
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code = Code(files={str(pipe): "0" * 64})
+    (fact,) = asyncio.run(_compared(_record(code, tmp_path, os.getuid(), os.getgid())))
+    assert fact == CodeChanged("1", 1, (NOT_CHECKED,))
 
-    async def seen() -> tuple[str, ...]:
-        check = CodeCheck(lambda _: None)
-        check.begin(_record(code, tmp_path, os.getuid(), os.getgid()), 1)
-        return await check.changes("1", 1)
 
-    assert asyncio.run(seen()) == (NOT_CHECKED,)
+def test_u8_an_end_does_not_wait_for_the_comparison_and_has_its_note_later(tmp_path: Path) -> None:
+    """1. A job whose file never answers ends. 2. Its end is on record while the comparison runs.
+    3. The note follows, and the journal alone gives the same attempt."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    made = JobRequest(
+        command=("true",), workdir=str(tmp_path), code=Code(files={str(pipe): "0" * 64})
+    )
+
+    async def story(live: LiveService) -> None:
+        job = (await live.submit(ME, made)).id
+        await ended(live, job)
+        assert (await live.job(job)).attempts[0].changed == ()
+        assert await _noticed(live, job) == (NOT_CHECKED,)
+        context, store = live.context, live.context.store
+        retry = Classified(live_verdicts(shipped()), PATIENCE)
+        policy = builders.policy("fifo")
+        empty = Scheduler(policy, first_cluster(store, context.cluster), retry=retry)
+        again = Rebuilt(empty).apply(store.lines(0, limit=10_000))
+        assert list(again.attempts.values()) == list(store.attempts(job))
+
+    told(story, tmp_path)

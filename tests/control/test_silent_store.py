@@ -10,6 +10,7 @@ from tests.control.daemons import Daemon, daemon, until
 from tests.store.postgres import PostgresServer, running
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
+from treadle.wire.retention import PruneRequest
 
 SILENT = "has not answered for"
 LONG = JobRequest(command=("sleep", "600"), grace_s=0.5)
@@ -47,6 +48,7 @@ def test_a8_a_stopped_database_does_not_stop_the_daemon(server: PostgresServer) 
             assert SILENT in refused(client.usage)
             assert took_s(lambda: refused(lambda: client.job_page(ended=True))) < 2
             assert SILENT in refused(lambda: client.submit(LONG, key="again"))
+            assert SILENT in refused(lambda: client.prune(PruneRequest(dry_run=True)))
             # What memory has is answered all the time.
             assert client.health() == {"status": "ok"}
             assert SILENT in client.status().problem

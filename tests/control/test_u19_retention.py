@@ -204,3 +204,16 @@ def _same_records(live: LiveService) -> None:
     for name in stored:
         for row in store.attempts(name):
             assert again.attempts[row.job, row.number] == row
+
+
+def test_u19_a_job_deleted_right_after_its_end_leaves_no_row(tmp_path: Path) -> None:
+    """1. A job ends. 2. It is deleted before retention has looked at it. 3. Retention looks."""
+
+    async def story(live: LiveService) -> None:
+        job, other = await done(live), await done(live)
+        await live.order(ME, JobsOrder(verb=Verb.DELETE, ids=(job,)))
+        await live._retention.look()
+        assert live.context.store.output(job) is None
+        assert live.context.store.output(other) is not None
+
+    told(story, tmp_path)

@@ -1,15 +1,19 @@
 """Reads take turns: a user with many waits in a line of their own."""
 
 import asyncio
+import contextlib
+from typing import Any
 
 import pytest
 
+from treadle.server.access import TABLE
 from treadle.server.limits import TooFastError
-from treadle.server.read_turns import ReadTurns, Turns
+from treadle.server.read_turns import ALWAYS, COMPUTED, COMPUTED_POSTS, ReadTurns, Turns
+from treadle.server.routes import PREFIX
 from treadle.wire.problems import BusyError
 
 
-async def woken(*tasks: "asyncio.Task[None]") -> list[bool]:
+async def woken(*tasks: "asyncio.Task[Any]") -> list[bool]:
     for _ in range(5):
         await asyncio.sleep(0)
     return [task.done() for task in tasks]
@@ -54,7 +58,8 @@ def test_a12_a_line_that_is_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/api/v1/jobs"), ("GET", "/api/v1/health"), ("GET", "/status")]
+    ("method", "path"),
+    [("POST", "/api/v1/jobs"), ("GET", "/api/v1/health"), ("GET", "/api/v1/status")],
 )
 def test_a12_orders_and_status_need_no_turn(method: str, path: str) -> None:
     async def story() -> None:
@@ -64,3 +69,36 @@ def test_a12_orders_and_status_need_no_turn(method: str, path: str) -> None:
         assert len(entered) == 20
 
     asyncio.run(asyncio.wait_for(story(), 5))
+
+
+async def _entered(turns: ReadTurns, *routes: tuple[str, str]) -> list[bool]:
+    """Whether each of these requests of one user has its turn, if none is given back."""
+    async with contextlib.AsyncExitStack() as held:
+        scopes = [{"method": method, "path": f"/api/v1{path}"} for method, path in routes]
+        tasks = [
+            asyncio.create_task(held.enter_async_context(turns.of(scope, "ada")))
+            for scope in scopes
+        ]
+        found = await woken(*tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+
+@pytest.mark.parametrize("name", ["status", "nodes", "health", "dry-run"])
+def test_a12_a_job_with_the_name_of_a_route_has_turns_like_any_other(name: str) -> None:
+    reads = [("GET", f"/jobs/{name}")] * 3
+    assert asyncio.run(_entered(ReadTurns(), *reads)) == [True, True, False]
+
+
+def test_a12_what_must_be_computed_has_turns_of_its_own() -> None:
+    routes = [("GET", "/jobs/7/why"), ("POST", "/jobs/dry-run"), ("GET", "/jobs/7")]
+    assert asyncio.run(_entered(ReadTurns(), *routes)) == [True, False, True]
+
+
+def test_a12_the_routes_that_are_named_exist() -> None:
+    named = {("GET", route) for route in (*ALWAYS, *COMPUTED)}
+    named |= {("POST", route) for route in COMPUTED_POSTS}
+    assert named <= set(TABLE)
+    assert PREFIX == "/api/v1"

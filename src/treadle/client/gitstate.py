@@ -30,8 +30,8 @@ def git_state(
         commit=found.commit,
         branch=found.branch,
         dirty=bool(found.diff),
-        diff=found.diff,
-        cut=found.cut,
+        diff=found.diff or "",
+        cut=found.cut or found.diff is None,
     )
 
 

@@ -7,6 +7,7 @@ turns of their own: a list of jobs does not wait behind a simulation. Orders nev
 """
 
 import asyncio
+import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,9 +20,12 @@ from treadle.server.limits import TooFastError
 from treadle.wire.problems import BusyError
 
 WAIT_S_MAX = 30.0
+# Whole routes, because a job may be called `status`.
 # What a status page or a monitor asks while the server is busy is answered in any case.
 ALWAYS = ("/health", "/status", "/metrics", "/openapi.json", "/policy", "/nodes")
-COMPUTED = ("/why", "/dry-run", "/snapshot", "/usage", "/debug", "/journal")
+COMPUTED = ("/jobs/{identity}/why", "/snapshot", "/usage", "/debug", "/journal")
+COMPUTED_POSTS = ("/jobs/dry-run",)
+_READS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(slots=True)
@@ -102,6 +106,15 @@ class Turns:
                 del self._lines[user]
 
 
+def _pattern(routes: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds paths of these routes."""
+    parts = (re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes)
+    return re.compile(f"/api/v1({'|'.join(parts)})")
+
+
+_ALWAYS, _COMPUTED, _COMPUTED_POSTS = map(_pattern, (ALWAYS, COMPUTED, COMPUTED_POSTS))
+
+
 class ReadTurns:
     """The turns of one server."""
 
@@ -112,11 +125,8 @@ class ReadTurns:
     @asynccontextmanager
     async def of(self, scope: Scope, user: str) -> AsyncIterator[Turn]:
         """A turn for a request; orders and what is always answered need none."""
-        path = scope["path"]
-        turns = self._computed if path.endswith(COMPUTED) else self._cheap
-        if (scope["method"] not in ("GET", "HEAD") and turns is self._cheap) or path.endswith(
-            ALWAYS
-        ):
+        turns = self._needed(scope["method"], scope["path"])
+        if turns is None:
             yield Turn(None, user)
             return
         await turns.enter(user)
@@ -125,3 +135,10 @@ class ReadTurns:
             yield turn
         finally:
             turn.give_back()
+
+    def _needed(self, method: str, path: str) -> Turns | None:
+        if method not in _READS:
+            return self._computed if _COMPUTED_POSTS.fullmatch(path) else None
+        if _ALWAYS.fullmatch(path):
+            return None
+        return self._computed if _COMPUTED.fullmatch(path) else self._cheap

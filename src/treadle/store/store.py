@@ -141,7 +141,7 @@ class Store:
     def prune(self, *, keys_before_at: float, tokens_before_at: float) -> int:
         """Delete idempotency keys made, and tokens expired, before these moments; the row count.
 
-        Many small transactions, so that other writes get their turn between them.
+        Only some of them, so that other writes get their turn; the caller goes on until it is 0.
         """
         keys = queries.old_keys(keys_before_at, limit=PRUNE_ROWS_MAX)
         tokens = queries.old_tokens(tokens_before_at, limit=PRUNE_ROWS_MAX)
@@ -408,12 +408,11 @@ class Store:
         return int(rows[0][0] or 0) if rows else 0
 
     def _prune(self, drop: Executable, old: Executable) -> int:
-        """Delete the rows that the query finds, until it finds none."""
-        count = 0
-        while rows := self._rows(old):
+        """Delete the rows that the query finds; how many."""
+        rows = self._rows(old)
+        if rows:
             self._writer.clear(Group("prune", drop, [_gone(row) for row in rows]))
-            count += len(rows)
-        return count
+        return len(rows)
 
 
 def _gone(key: Sequence[Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Code:
     branch: str = ""
     dirty: bool = False
     diff: str = ""  # of tracked files against HEAD, cut at 1 MiB
-    cut: bool = False
+    cut: bool = False  # the diff is longer; if it is not dirty, whether it was is not known
     files: Mapping[str, str] = field(default_factory=dict)  # of the command: path -> SHA-256
 
 

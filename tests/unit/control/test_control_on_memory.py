@@ -19,7 +19,7 @@ from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
 from treadle.wire.jobs import JobChange, JobRequest, Report, State
 from treadle.wire.machine import Role, Who
-from treadle.wire.problems import InvalidRequestError, NotAllowedError
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
 
 RUNS, DONE = State.RUNNING, State.SUCCEEDED
 
@@ -306,6 +306,23 @@ def test_only_the_owner_or_an_admin_changes_a_job(tmp_path: Path) -> None:
             await here.live.change(OTHER, job, JobChange(name="mine"))
         view = await here.live.change(ME, job, JobChange(name="renamed", priority=3))
         assert (view.name, view.priority) == ("renamed", 3)
+
+    play(story, tmp_path)
+
+
+def test_the_time_limit_of_a_job_that_runs_stays_what_its_processes_were_given(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench) -> None:
+        runs = await here.submit("forever", devices="4", time_limit_s=100.0)
+        waits = await here.submit("forever", devices="4", time_limit_s=100.0)
+        await here.reached(runs, RUNS)
+        longer = JobChange(time_limit_s=600.0)
+        with pytest.raises(ConflictError, match="its time limit can be changed only while it wait"):
+            await here.live.change(ME, runs, longer)
+        assert (await here.live.job(runs)).time_limit_s == 100.0
+        await here.live.change(ME, waits, longer)
+        assert (await here.live.job(waits)).time_limit_s == 600.0
 
     play(story, tmp_path)
 

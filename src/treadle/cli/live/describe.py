@@ -149,6 +149,8 @@ def _code(detail: JobDetail) -> str:
     branch = f" on {plain(code.branch)}" if code.branch else ""
     lines = code.diff.count("\n")
     changed = f", with {several(lines, 'line')} of changes" if code.dirty else ""
+    if code.cut and not code.diff:
+        changed = ", with changes too large to record" if code.dirty else "; changes are not known"
     return f"{plain(code.commit[:12])}{branch}{changed}"
 
 

@@ -76,7 +76,7 @@ def priority(jobs: tuple[str, ...], level: str, yes: bool, as_json: bool) -> int
 @click.command()
 @some_jobs_argument
 @click.option("-n", "--name", help="New name.")
-@click.option("-t", "--time-limit", metavar="12h", help="New limit of the running time.")
+@click.option("-t", "--time-limit", metavar="12h", help="New time limit, of a waiting job.")
 @click.option("-p", "--priority", "level", metavar="N|low|normal|high|urgent", help="New priority.")
 @click.option("-d", "--devices", metavar="4|2..8|1,2,4", help="New devices, of a waiting job.")
 @click.option("--tenant", help="New tenant, of a waiting job.")
@@ -96,7 +96,7 @@ def update(
 ) -> int:
     """Change JOBS that have not ended: name, time limit, priority, devices, tenant.
 
-    Devices and tenant can be changed only while a job waits.
+    Time limit, devices and tenant can be changed only while a job waits.
     """
     change = JobChange(
         priority=None if level is None else read_priority(level, "--priority"),

@@ -44,6 +44,7 @@ from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
+from treadle.journal.facts import CodeChanged
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 
@@ -103,7 +104,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     state = _state(store, settings, charge, belief, cluster)
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
-    code = CodeCheck(inbox.tell)
+    code = CodeCheck(partial(_code_changed, jobs, inbox))
     ends = EndCompletion(
         jobs,
         learner,
@@ -176,6 +177,12 @@ def _state(
         learner=JobLearner(reversed(store.profiles(PROFILES_MAX))),
         failures=failures,
     )
+
+
+def _code_changed(jobs: JobTable, inbox: Inbox, fact: CodeChanged) -> None:
+    """A comparison may be done after its job has ended and was deleted."""
+    if jobs.record(fact.job) is not None:
+        inbox.tell(fact)
 
 
 def _progress(context: Context) -> ProgressWatch:

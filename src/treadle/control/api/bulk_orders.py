@@ -108,6 +108,7 @@ class Orders:
                 planned.append(_Planned(identity, error=error))
         records = {record.id: record for each in planned for record in each.records}
         if not order.dry_run:
+            self._check_store()
             refused = await self._delete_ended(who, list(records.values()))
             for each in planned:
                 each.error = each.error or next(

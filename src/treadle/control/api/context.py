@@ -1,16 +1,28 @@
 """Everything that commands and queries work with. Each part changes itself; nothing here does."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from treadle.control.jobs import Diffs, Gates, JobTable
 from treadle.control.learning import JobLearner
 from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge, StoreReads
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Device
+from treadle.core.events import DeviceClosed
 from treadle.core.job import Job, JobId
 from treadle.core.ports import Clock, Engine, InterleavingModel
 from treadle.core.scheduler import Scheduler
 from treadle.store.seal import Seal
 from treadle.store.store import Store
+from treadle.wire.jobs import State
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the event loop goes on changing, as it was at one moment."""
+
+    closed: Mapping[Device, DeviceClosed]
+    stuck: Mapping[JobId, str]
+    states: Mapping[str, State | None]  # of jobs and arrays that an answer speaks of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +42,34 @@ class Context:
     reads: StoreReads
     seal: Seal
     diffs: Diffs
+    seen: Seen | None = None  # None: look at the parts themselves, which only the loop may do
+
+    def frozen(self) -> "Context":
+        """A copy to be asked in another thread, of everything but the states of other jobs."""
+        stuck = {job: text for node in self.engine.view() for job, text in node.stuck.items()}
+        seen = Seen(dict(self.commit.closed), stuck, {})
+        return replace(self, scheduler=self.scheduler.fork(), seen=seen)
+
+    def knowing(self, names: Iterable[str], jobs: JobTable) -> "Context":
+        """A frozen context with the states of these jobs and arrays."""
+        assert self.seen is not None
+        states = {name: jobs.state_of(name) for name in names}
+        return replace(self, seen=replace(self.seen, states=states))
+
+    @property
+    def closed(self) -> Mapping[Device, DeviceClosed]:
+        """Devices that take no new work."""
+        return self.commit.closed if self.seen is None else self.seen.closed
+
+    def stuck(self, job: JobId) -> str:
+        """What a process of the job waits for, if it does not begin or does not die."""
+        if self.seen is not None:
+            return self.seen.stuck.get(job, "")
+        return next((node.stuck[job] for node in self.engine.view() if job in node.stuck), "")
+
+    def state_of(self, name: str) -> State | None:
+        """Of a job or an array at hand."""
+        return self.jobs.state_of(name) if self.seen is None else self.seen.states.get(name)
 
     @property
     def cluster(self) -> Cluster:

@@ -1,7 +1,7 @@
 """What a user may change of a job, and the facts that this becomes.
 
-Name and time limit can change while a job runs; devices and tenant only while it waits: what runs
-was started with them.
+Name and priority can change while a job runs; devices, tenant and time limit only while it waits:
+what runs was started with them.
 """
 
 from dataclasses import replace
@@ -47,7 +47,8 @@ def _check(record: JobRecord, row: Job, change: JobChange) -> None:
         raise InvalidRequestError(
             f"tenant is {shown(change.tenant)}; expected up to 64 letters, digits and _.@-"
         )
-    for what, value in (("devices", change.devices), ("tenant", change.tenant)):
+    fixed = {"devices": change.devices, "tenant": change.tenant, "time limit": change.time_limit_s}
+    for what, value in fixed.items():
         if value is not None and row.phase is not Phase.WAITING:
             raise ConflictError(
                 f"job {record.id} runs, and its {what} can be changed only while it waits",

@@ -8,6 +8,6 @@ NAMED_MAX = 2
 
 def machine_trouble(context: Context) -> str:
     """What keeps machines from launching jobs; empty if nothing does."""
-    closed = context.commit.closed.values()
+    closed = context.closed.values()
     reasons = dict.fromkeys(fact.reason for fact in closed if fact.cause == CAUSE)
     return "; ".join(list(reasons)[:NAMED_MAX])

@@ -138,7 +138,11 @@ class Queries:
 
     async def why(self, identity: str) -> Why:
         record = await self.record(identity)
-        return await self.thinking.about(("why", record.id), lambda context: why(context, record))
+        return await self.thinking.about(
+            ("why", record.id),
+            lambda context: why(context, record),
+            names=(*record.after, *record.after_any),
+        )
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536

@@ -7,21 +7,23 @@ threads, so that no request waits for it. `treadle prune` does the same at once.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import ParamSpec, TypeVar
+from math import inf
+from typing import Any, TypeVar
 
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.journal_thinning import thinned
 from treadle.control.jobs import JobRecord, record_of
-from treadle.control.loop import DaemonThreads, wall
+from treadle.control.loop import DaemonThreads, on_disk, wall
 from treadle.core.wording import several
 from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, OutputRow
+from treadle.store.store import Store
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import (
     ConflictError,
@@ -49,8 +51,8 @@ KEEP_LOGS, KEEP_RECORDS = "keep_logs", "keep_records"
 SLICE = 50  # jobs that are removed before anything else gets its turn
 SEGMENT_LINES, LIVE_LINES = 5000, 20_000  # of the journal: in one segment, and not in any
 
-Done = TypeVar("Done")
-Given = ParamSpec("Given")
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -104,6 +106,10 @@ class Retention:
 
     async def look(self) -> int:
         """Remove empty checkpoint folders of jobs that just ended, and measure what they left."""
+        async with self._at_work:
+            return await self._look()
+
+    async def _look(self) -> int:
         ended = self._context.jobs.take_just_ended()
         rows = [
             OutputRow(record.id, record.owner, record.ended_at, 0)
@@ -136,7 +142,8 @@ class Retention:
                 "records are kept for ever unless an age is given; say older_than_s",
                 hint="treadle prune --records --older-than 365d",
             )
-        try:
+
+        async def work() -> Pruned:
             async with self._at_work:
                 found = _Sum()
                 await self._measure_all(found)
@@ -148,6 +155,13 @@ class Retention:
                 if not request.dry_run:
                     await self._note(who.user, found)
             return await self._answer(found, owner, dry_run=request.dry_run)
+
+        return await self._for_a_user(work())
+
+    async def _for_a_user(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """It may take long, but a request does not wait for a store that does not answer."""
+        try:
+            return await on_disk(work, self._context.condition, within_s=inf)
         except StoreError as error:
             raise UnavailableError(f"the store cannot be used now: {error}") from None
 
@@ -156,20 +170,12 @@ class Retention:
         """As the store keeps them."""
         return {KEEP_LOGS: str(self.keeping.logs), KEEP_RECORDS: str(self.keeping.records)}
 
-    async def _beside(
-        self, work: Callable[Given, Done], *given: Given.args, **named: Given.kwargs
-    ) -> Done:
-        """Work that may block, in the one thread that retention has."""
-        call = partial(work, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
-
     # -- measuring ------------------------------------------------------------------------------
 
     async def _measure_all(self, found: _Sum) -> None:
         """Jobs that ended while no daemon ran, or before there was retention."""
-        await self.look()
-        store = self._context.store
-        while rows := await self._beside(store.unmeasured, SLICE):
+        await self._look()
+        while rows := await self._context.reads.ask(lambda store: store.unmeasured(SLICE)):
             found.checkpoint_folders += await self._measure(rows)
 
     async def _measure(self, rows: Sequence[OutputRow]) -> int:
@@ -200,19 +206,20 @@ class Retention:
         """Those that belong to the user's id, and not only to their name."""
         if who is None or who.role is Role.ADMIN:
             return rows
-        found = await self._beside(self._context.store.jobs_by_id, [row.job for row in rows])
+        jobs = [row.job for row in rows]
+        found = await self._context.reads.ask(lambda store: store.jobs_by_id(jobs))
         theirs = {row.id for row in found if _may_touch(who, record_of(row))}
         return [row for row in rows if row.job in theirs]
 
     async def _too_much(self, keep: Keep, owner: str) -> AsyncIterator[list[OutputRow]]:
         """Output beyond an age or a sum, the oldest first, in slices."""
-        store, before_at = self._context.store, None
+        ask, before_at = self._context.reads.ask, None
         if keep.age_s is not None:
             before_at = wall() - keep.age_s
-        total = await self._beside(store.output_bytes, owner)
+        total = await ask(lambda store: store.output_bytes(owner))
         after: tuple[float, str] | None = None
         while True:
-            rows = await self._beside(store.outputs, owner=owner, after=after, limit=SLICE)
+            rows = await ask(partial(Store.outputs, owner=owner, after=after, limit=SLICE))
             if not rows:
                 return
             chosen, needed = [], self._needed()
@@ -256,11 +263,12 @@ class Retention:
     async def _prune_records(
         self, age_s: float, owner: str, found: _Sum, *, who: Who | None = None, dry_run: bool
     ) -> None:
-        store, before_at = self._context.store, wall() - age_s
+        before_at = wall() - age_s
         passed: set[str] = set()
         while True:
-            rows = await self._beside(
-                store.ended_before, before_at, owner=owner, limit=SLICE + len(passed)
+            limit = SLICE + len(passed)
+            rows = await self._context.reads.ask(
+                partial(Store.ended_before, at=before_at, owner=owner, limit=limit)
             )
             fresh = [row for row in rows if row.id not in passed]
             if not fresh:
@@ -292,13 +300,16 @@ class Retention:
                 found.journal_lines += await self._forget([row.id for row in chosen])
 
     async def _forget(self, jobs: Sequence[str]) -> int:
+        self._context.jobs.forget(jobs)  # Before: nothing is written about them after that.
         lines = await self._context.commit.aside(lambda: self._context.store.forget_jobs(jobs))
-        self._context.jobs.forget(jobs)
         await self._mark_pruned(self._context.commit.last_line + 1)
         return lines
 
     async def delete(self, who: Who, records: Sequence[JobRecord]) -> dict[str, RequestError]:
         """Delete ended jobs as a user asks; those that are refused, with why."""
+        return await self._for_a_user(self._delete(who, records))
+
+    async def _delete(self, who: Who, records: Sequence[JobRecord]) -> dict[str, RequestError]:
         refused: dict[str, RequestError] = {}
         async with self._at_work:
             needed = self._needed()
@@ -325,29 +336,27 @@ class Retention:
     async def _compact(self) -> int:
         """Close old lines into segments and thin those beyond the age of logs; lines removed."""
         store, commit = self._context.store, self._context.commit
-        while True:
-            ready = await self._beside(store.ready_segment, lines=SEGMENT_LINES, keep=LIVE_LINES)
-            if ready is None:
-                break
-            segment = ready
-            await commit.aside(lambda: store.close_segment(segment))  # noqa: B023  (awaited here)
+        ready = partial(Store.ready_segment, lines=SEGMENT_LINES, keep=LIVE_LINES)
+        while (segment := await self._context.reads.ask(ready)) is not None:
+            await commit.aside(partial(store.close_segment, segment))
         age_s = self.keeping.logs.age_s
         return 0 if age_s is None else await self._thin(wall() - age_s)
 
     async def _thin(self, before_at: float) -> int:
-        store, removed = self._context.store, 0
-        for segment in await self._beside(store.segments, thinned=False):
+        store, ask, removed = self._context.store, self._context.reads.ask, 0
+        loop = asyncio.get_running_loop()
+        for segment in await ask(lambda store: store.segments(thinned=False)):
             if segment.last_at >= before_at:
                 continue
-            rows = await self._beside(store.segment_lines, segment)
+            rows = await ask(partial(Store.segment_lines, segment=segment))
             active = frozenset(self._context.jobs.records)
-            kept = await self._beside(thinned, rows, lambda job: job not in active)  # noqa: B023
+            thin = partial(thinned, rows, lambda job: job not in active)  # noqa: B023
+            kept = await loop.run_in_executor(self._thread, thin)
             removed += len(rows) - len(kept)
-            await self._context.commit.aside(
-                lambda: store.rewrite_segment(segment, kept, thinned=True)  # noqa: B023
-            )
+            rewrite = partial(store.rewrite_segment, segment, kept, thinned=True)
+            await self._context.commit.aside(rewrite)
         if removed:
-            await self._mark_pruned(await self._beside(self._first_whole))
+            await self._mark_pruned(await ask(_first_whole))
         return removed
 
     async def _mark_pruned(self, first: int) -> None:
@@ -356,11 +365,6 @@ class Retention:
         setting = {EVENTS_PRUNED: str(self._whole_from)}
         await self._context.commit.write(Batch(settings=setting))
         self._thinned_upto(self._whole_from)
-
-    def _first_whole(self) -> int:
-        """The first line from which on nothing was thinned."""
-        segments = self._context.store.segments(thinned=True)
-        return max((segment.last for segment in segments), default=0) + 1
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -373,7 +377,7 @@ class Retention:
             await self._context.commit.note(Batch(), Noted("pruned", text))
 
     async def _answer(self, found: _Sum, owner: str, *, dry_run: bool) -> Pruned:
-        kept = await self._beside(self._context.store.output_bytes, owner)
+        kept = await self._context.reads.ask(lambda store: store.output_bytes(owner))
         return Pruned(
             dry_run=dry_run,
             jobs=tuple(islice(found.jobs.values(), SHOWN_MAX)),
@@ -404,6 +408,12 @@ def _may_touch(who: Who, record: JobRecord) -> bool:
     except NotAllowedError:
         return False
     return True
+
+
+def _first_whole(store: Store) -> int:
+    """The first line from which on nothing was thinned."""
+    segments = store.segments(thinned=True)
+    return max((segment.last for segment in segments), default=0) + 1
 
 
 def _pruned(row: OutputRow) -> PrunedJob:

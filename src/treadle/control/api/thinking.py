@@ -2,7 +2,8 @@
 
 To explain a wait or to try a submission takes simulations, and with ten thousand jobs waiting these
 take up to seconds. On the event loop nothing else would be answered meanwhile. So the scheduler is
-copied there (0.5 ms with 10,000 jobs, since its rows are values) and asked here. One thread is
+copied there (0.5 ms with 10,000 jobs, since its rows are values) and asked here. What else an
+answer looks through is copied with it: the loop goes on changing the originals. One thread is
 enough: Python runs one at a time, and more of them would only take more turns from the loop.
 
 The same question about the same state is answered once. Everything that changes the state is a step
@@ -11,8 +12,7 @@ for a second at most.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from treadle.control.api.context import Context
@@ -35,15 +35,24 @@ class Thinking:
         self._frozen = context
         self._answers: dict[Hashable, asyncio.Future[Any]] = {}
 
-    async def about(self, question: Hashable, compute: Callable[[Context], Answer]) -> Answer:
-        """What `compute` makes of the present state; `question` says what else it depends on."""
+    async def about(
+        self,
+        question: Hashable,
+        compute: Callable[[Context], Answer],
+        *,
+        names: Iterable[str] = (),
+    ) -> Answer:
+        """What `compute` makes of the present state; `question` says what else it depends on.
+
+        names: jobs and arrays whose states it asks for.
+        """
         version = self._now()
         if version != self._version:
             self._version, self._answers = version, {}
-            self._frozen = replace(self._context, scheduler=self._context.scheduler.fork())
+            self._frozen = self._context.frozen()
         found = self._answers.get(question)
         if found is None:
-            frozen = self._frozen
+            frozen = self._frozen.knowing(names, self._context.jobs)
             found = asyncio.wrap_future(self._thread.submit(compute, frozen))
             found.add_done_callback(_seen)  # The one who asks may have gone away.
             self._answers[question] = found

@@ -16,7 +16,7 @@ from treadle.control.api.queue_order import free_devices, in_queue, position, sh
 from treadle.control.api.remedies import remedy
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import (
     are,
@@ -176,7 +176,7 @@ def _refused(context: Context, record: JobRecord) -> Finding:
 def _dependency(context: Context, record: JobRecord) -> Finding:
     open_ones = []
     for name in (*record.after, *record.after_any):
-        state = context.jobs.state_of(name)
+        state = context.state_of(name)
         if state is not None and not state.ended:
             open_ones.append(f"{name} ({str(state).lower()})")
     return Finding("dependency", f"it starts after {named_jobs(open_ones, NAMED_MAX)}")
@@ -229,7 +229,7 @@ def _opening(context: Context, device: Device) -> str:
 
 
 def _cause(context: Context, device: Device) -> str:
-    fact = context.commit.closed.get(device)
+    fact = context.closed.get(device)
     return "" if fact is None else fact.cause
 
 
@@ -251,11 +251,6 @@ def _holding(context: Context, record: JobRecord, row: Job) -> Finding:
             return _running(context, record, row)
 
 
-def _stuck(context: Context, job: JobId) -> str:
-    """What a process of the job waits for, if it does not begin or does not die."""
-    return next((node.stuck[job] for node in context.engine.view() if job in node.stuck), "")
-
-
 def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
     others = context.scheduler.in_the_way(row.id)
     if others:
@@ -263,7 +258,7 @@ def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
         return Finding("starting", f"it waits for {whose} to release {_the(row.size)}")
     if record.resizing:
         return Finding("resizing", f"it is restarting on {devices(row.size)}")
-    if stuck := _stuck(context, row.id):
+    if stuck := context.stuck(row.id):
         return Finding("starting", stuck)
     return Finding("starting", f"its processes are being launched on {devices(row.size)}")
 
@@ -274,7 +269,7 @@ def _stopping(context: Context, record: JobRecord, row: Job) -> Finding:
         how = "it was cancelled"
     elif USER in context.scheduler.blocked.get(record.id, ()):
         how = "its user holds it"
-    if stuck := _stuck(context, row.id):
+    if stuck := context.stuck(row.id):
         return Finding("stopping", f"{how}; {stuck}")
     left_s = record.grace_s - (context.clock.now() - row.since_at)
     if left_s > 0:

@@ -3,7 +3,8 @@
 A job runs from its working directory, and that may be edited while the job waits. What its record
 says of the code is the state at submission. So the files of the command, the commit and the
 uncommitted changes are compared at each launch, as the job's owner, in a thread of its own and with
-a deadline: the folder may lie on a disk that does not answer.
+a deadline: the folder may lie on a disk that does not answer. Nothing waits for a comparison. One
+that is done after its attempt has ended is a fact about an attempt that has ended.
 """
 
 import asyncio
@@ -33,7 +34,8 @@ class CodeCheck:
 
     def __init__(self, tell: Callable[[CodeChanged], None]) -> None:
         self._tell = tell
-        self._running: dict[AttemptId, asyncio.Task[tuple[str, ...]]] = {}
+        self._tasks: dict[AttemptId, asyncio.Task[tuple[str, ...]]] = {}
+        self._late: set[asyncio.Task[tuple[str, ...]]] = set()  # their attempts have ended
         self._threads: set[threading.Thread] = set()
         self._room = asyncio.Semaphore(AT_ONCE_MAX)
 
@@ -43,7 +45,7 @@ class CodeCheck:
         if code is None or not (code.commit or code.files):
             return
         identity = AttemptId(record.id, attempt)
-        if identity in self._running:
+        if identity in self._tasks:
             return
         user = None
         if os.geteuid() == 0:
@@ -51,16 +53,18 @@ class CodeCheck:
                 return
             user = User(record.uid, record.gid)
         check = self._check(identity, code, record.workdir, record.diff, user)
-        task = asyncio.get_running_loop().create_task(check)
-        self._running[identity] = task
+        self._tasks[identity] = asyncio.get_running_loop().create_task(check)
 
-    async def changes(self, job: JobId, attempt: int) -> tuple[str, ...]:
-        """What changed, of an attempt that has ended.
-
-        Also if it was told before: the end may be on its way to the record ahead of that.
-        """
-        task = self._running.pop(AttemptId(job, attempt), None)
-        return () if task is None else await task
+    def changes(self, job: JobId, attempt: int) -> tuple[str, ...]:
+        """What changed, of an attempt that has ended; empty if that is not known yet."""
+        task = self._tasks.pop(AttemptId(job, attempt), None)
+        if task is None:
+            return ()
+        if task.done():
+            return task.result()
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        return ()
 
     async def _check(
         self, identity: AttemptId, code: Code, workdir: str, diff: str, user: User | None
@@ -70,7 +74,7 @@ class CodeCheck:
                 found = await self._in_thread(lambda: _compare(code, workdir, diff, user))
         except TimeoutError:
             found = (NOT_CHECKED,)
-        if found and identity in self._running:  # Its end has not come.
+        if found:
             self._tell(CodeChanged(identity.job, identity.number, found))
         return found
 
@@ -138,8 +142,10 @@ def git_changed(code: Code, diff: str, now: GitState) -> list[str]:
     if now.commit != code.commit:
         ran, submitted = now.commit[:_SHOWN], code.commit[:_SHOWN]
         return [f"the commit changed after submission: it ran at {ran}, submitted at {submitted}"]
+    if now.diff is None:
+        return [NOT_CHECKED]
     if code.cut or now.cut:
-        return []  # Too long to be recorded as a whole.
+        return []  # Not recorded as a whole, or not known.
     text = hashlib.sha256(now.diff.encode("utf-8", "surrogateescape")).hexdigest()
     if (text if now.diff else "") == diff:
         return []

@@ -65,6 +65,7 @@ class EndCompletion:
 
         earlier: facts that the scheduler will take before this one.
         """
+        changed = self.code.changes(ended.job, ended.attempt)
         record = self._jobs.records.get(ended.job)
         if record is None:
             return ended
@@ -91,7 +92,7 @@ class EndCompletion:
             verdict=None if verdict is None else _plain(verdict),
             progress=None if fresh or not newest else self._heard(ended),
             busy=None if row is None else self._learner.device_use.mean(id_of(row)),
-            changed=await self.code.changes(ended.job, ended.attempt),
+            changed=changed,
         )
 
     def expected(self, ended: AttemptEnded) -> tuple[float, float]:

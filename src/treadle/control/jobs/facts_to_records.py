@@ -63,7 +63,8 @@ class Reducer:
         """
         ends = self._ending_facts(facts)
         for place, fact in enumerate(facts):
-            if place <= ends.get(job_of(fact), place):  # What came after the end changes nothing.
+            # What came after the end changes nothing, except what is said of the code that ran.
+            if isinstance(fact, CodeChanged) or place <= ends.get(job_of(fact), place):
                 self._happened(fact, now=now, at=at)
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
@@ -103,6 +104,9 @@ class Reducer:
         if isinstance(fact, JobAccepted):
             self._accepted(fact)
             return
+        if isinstance(fact, CodeChanged):
+            self._code_changed(fact)
+            return
         record = self._jobs.records.get(job_of(fact))
         if record is None:
             return
@@ -113,8 +117,6 @@ class Reducer:
                 self._progressed(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, at)
-            case CodeChanged():
-                self._code_changed(record, fact)
             case _:
                 _asked(record, fact)
 
@@ -123,8 +125,9 @@ class Reducer:
             if accepted.id not in self._jobs.records:
                 self._jobs.add(accepted)
 
-    def _code_changed(self, record: JobRecord, fact: CodeChanged) -> None:
-        attempt = self._jobs.open.get(AttemptKey(record.id, fact.attempt))
+    def _code_changed(self, fact: CodeChanged) -> None:
+        """The attempt may have ended, and its job too: nothing waits for a comparison of code."""
+        attempt = self._jobs.attempt(AttemptKey(fact.job, fact.attempt))
         if attempt is not None:
             self._jobs.put_attempt(changed(attempt, fact.changes))
 

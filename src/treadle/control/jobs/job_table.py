@@ -16,7 +16,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
-ENDED_MAX = 2000  # records of ended jobs that are kept in memory
+ENDED_MAX = 2000  # records of ended jobs that are kept in memory, and rows of ended attempts
 _BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
 
 Worst = tuple[int, State]  # the highest member of an array that ended badly, and how
@@ -47,6 +47,7 @@ class JobTable:
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
         self._worst: dict[str, Worst] = {}  # of arrays that have members which have not ended
         self._arrays_over: OrderedDict[str, State] = OrderedDict()  # arrays that ended lately
+        self._attempts_over: OrderedDict[AttemptKey, AttemptRow] = OrderedDict()  # ended lately
         self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
         self._changed: dict[AttemptKey, AttemptRow] = {}  # attempts to be written
 
@@ -66,6 +67,8 @@ class JobTable:
             self.open[key] = row
         else:
             self.open.pop(key, None)
+            self._attempts_over[key] = row
+            _shorten(self._attempts_over)
 
     def take_changed_attempts(self) -> list[AttemptRow]:
         """Attempts that changed since this was last asked."""
@@ -102,15 +105,24 @@ class JobTable:
         return ended
 
     def forget(self, identities: Iterable[JobId]) -> None:
-        """Records of ended jobs were deleted."""
-        for identity in identities:
+        """Records of ended jobs are deleted; nothing more is written about them."""
+        gone = frozenset(identities)
+        for identity in gone:
             self._ended.pop(identity, None)
+        for key in [key for key in self._attempts_over if key.job in gone]:
+            del self._attempts_over[key]
+        left = [record for record in self._just_ended if record.id not in gone]
+        self._just_ended = deque(left, maxlen=ENDED_MAX)
 
     # -- what others ask ------------------------------------------------------------------------
 
     def record(self, identity: JobId) -> JobRecord | None:
         """Of a job that has not ended, or did so lately."""
         return self.records.get(identity) or self._ended.get(identity)
+
+    def attempt(self, key: AttemptKey) -> AttemptRow | None:
+        """An attempt that has not ended, or did so lately in this controller's life."""
+        return self.open.get(key) or self._attempts_over.get(key)
 
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)

@@ -170,7 +170,7 @@ class Commit:
         async with self._writing:
             while True:
                 try:
-                    ids = await self._written(batch)
+                    ids = await self._answered(partial(self._store.write, batch))
                     break
                 except StoreError as error:
                     if not error.retryable:
@@ -185,36 +185,44 @@ class Commit:
             self.last_line = rows[-1].id
             self._published(rows)
 
-    async def _written(self, batch: Batch) -> tuple[int, ...]:
-        """The ids of its lines. A store that does not answer is waited for, and shown."""
-        loop = asyncio.get_running_loop()
-        writing = loop.run_in_executor(self._thread, self._store.write, batch)
-        await asyncio.wait({writing}, timeout=WRITE_WITHIN_S)
-        if not writing.done():
-            self._failed_to_write(
-                StoreError(
-                    f"the store {self._store.name} has not answered for {WRITE_WITHIN_S:g} s",
-                    retryable=True,
-                )
+    async def _answered(self, work: Callable[[], Done]) -> Done:
+        """Work in the thread that writes. A store that does not answer is waited for, and shown."""
+        working = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await asyncio.wait({working}, timeout=WRITE_WITHIN_S)
+        if not working.done():
+            silence = StoreError(
+                f"the store {self._store.name} has not answered for {WRITE_WITHIN_S:g} s",
+                retryable=True,
             )
-        return await writing
+            self._failed_to_write(silence)
+            working.add_done_callback(partial(self._answers_again, str(silence)))
+            await asyncio.wait({working})
+        return working.result()
+
+    def _answers_again(self, silence: str, working: "asyncio.Future[Done]") -> None:
+        """It has come back, perhaps with an error, which is the caller's."""
+        if not working.cancelled():
+            working.exception()
+        if self.condition.store_error == silence:
+            logger.warning("the store answers again")
+            self.condition.store_error = ""
 
     async def tidy(self) -> None:
         """Delete idempotency keys and tokens that are of no use any more."""
-        loop, at = asyncio.get_running_loop(), wall()
+        at = wall()
         prune = partial(
             self._store.prune,
             keys_before_at=at - KEYS_KEPT_S,
             tokens_before_at=at - TOKENS_KEPT_S,
         )
-        async with self._writing:
-            with suppress(StoreError):  # The next time will do.
-                await loop.run_in_executor(self._thread, prune)
+        with suppress(StoreError):  # The next time will do.
+            while await self.aside(prune):
+                pass
 
     async def aside(self, work: Callable[[], Done]) -> Done:
         """Other work on the store, between two batches; it should be short."""
         async with self._writing:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await self._answered(work)
 
     def _failed_to_write(self, error: StoreError) -> None:
         if not self.condition.store_error:

@@ -7,19 +7,22 @@ from typing import Any, TypeVar
 from treadle.control.loop.condition import Condition
 from treadle.wire.problems import UnsettledError
 
-PATIENCE_S = 20
+PATIENCE_S = 20.0
 
 Answer = TypeVar("Answer")
 
 
 async def on_disk(
-    wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer], condition: Condition
+    wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer],
+    condition: Condition,
+    *,
+    within_s: float = PATIENCE_S,
 ) -> Answer:
     """Wait until it is on disk, but not for as long as a store may be down."""
-    task = asyncio.ensure_future(wanted)
-    for _ in range(PATIENCE_S):
+    task, until_s = asyncio.ensure_future(wanted), _now() + within_s
+    while not task.done() and _now() < until_s:
         await asyncio.wait({task}, timeout=1.0)
-        if task.done() or condition.store_error:
+        if condition.store_error:
             break
     if task.done():
         return task.result()
@@ -29,6 +32,10 @@ async def on_disk(
         "it is kept in memory only: it is done once the store can be written, and forgotten if the "
         f"daemon ends before ({why})"
     )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _seen(task: "asyncio.Future[Answer]") -> None:

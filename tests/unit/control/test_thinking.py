@@ -1,0 +1,57 @@
+"""Answers that are computed in a thread speak of one moment, whatever the loop does meanwhile."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+from tests.unit.control.memory import Bench, play
+from treadle.control.api.context import Context
+from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.thinking import Thinking
+from treadle.core.cluster import Device
+from treadle.core.events import DeviceClosed
+from treadle.wire.jobs import State
+
+
+def test_an_answer_is_about_the_moment_it_was_asked(tmp_path: Path) -> None:
+    """1. A question waits in its thread. 2. The loop closes a device, and a job ends. 3. The answer
+    knows nothing of that; the next one does."""
+
+    async def story(here: Bench) -> None:
+        context, asked, changed = here.live.context, threading.Event(), threading.Event()
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        thinking = Thinking(context)
+
+        def look(frozen: Context) -> tuple[str, State | None]:
+            asked.set()
+            assert changed.wait(30)
+            return machine_trouble(frozen), frozen.state_of(first)
+
+        answer = asyncio.ensure_future(thinking.about("look", look, names=[first]))
+        await asyncio.to_thread(asked.wait, 30)
+        device = Device("here", 3)
+        context.commit.closed[device] = DeviceClosed(device, "no processes left", "machine")
+        here.memory.finish(first)
+        await here.reached(first, State.SUCCEEDED)
+        changed.set()
+        assert await answer == ("", State.RUNNING)
+        again = await thinking.about("look", look, names=[first])
+        assert again == ("no processes left", State.SUCCEEDED)
+        thinking.close()
+
+    play(story, tmp_path)
+
+
+def test_a_frozen_context_looks_at_nothing_that_the_loop_changes(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        live = here.live.context
+        frozen = live.frozen()
+        assert frozen.closed is not live.closed
+        assert frozen.stuck(job) == live.stuck(job) == ""
+        assert frozen.scheduler is not live.scheduler
+        assert frozen.knowing([job], live.jobs).state_of(job) is live.state_of(job)
+
+    play(story, tmp_path)
