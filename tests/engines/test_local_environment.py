@@ -110,10 +110,40 @@ def test_cores_are_split_evenly_among_devices():
 
 
 def test_a_host_share_says_how_many_cores():
+    some = Allocation((Device("here", 3),), host=Host(1.5, 8.0))
     more = Allocation((Device("here", 3),), host=Host(3.0, 8.0))
     less = Allocation((Device("here", 3),), host=Host(0.5, 8.0))
-    assert shares(more, ranks=1, cores=range(8), device_count=4) == (Share((0, 6, 7), 3),)
+    assert shares(some, ranks=1, cores=range(8), device_count=4) == (Share((6, 7), 1),)
+    assert shares(more, ranks=1, cores=range(8), device_count=4) == (Share((), 3),)
     assert shares(less, ranks=1, cores=range(8), device_count=4) == (Share((), 1),)
+
+
+@pytest.mark.parametrize(
+    ("cores", "devices", "cpus", "size", "ranks"),
+    [(2, 4, 1, 1, 1), (2, 4, 2, 2, 2), (64, 8, 32, 1, 1), (64, 8, 4, 1, 1), (64, 8, 20, 4, 4),
+     (8, 4, 3, 2, 2), (4, 3, 2, 1, 1), (4, 3, None, 1, 1), (8, 4, None, 2, 1)],
+)  # fmt: skip
+def test_a2_jobs_get_the_cores_they_asked_for_and_none_that_another_is_pinned_to(
+    cores: int, devices: int, cpus: float | None, size: int, ranks: int
+):
+    taken: set[int] = set()
+    for first in range(0, devices - size + 1, size):
+        numbers = range(first, first + size)
+        found = shares(
+            on(*numbers), ranks=ranks, cores=range(cores), device_count=devices, cpus=cpus
+        )
+        seen = {core for share in found for core in share.cores or range(cores)}
+        assert len(seen) >= (cpus or 1)
+        pinned = {core for share in found for core in share.cores}
+        assert not pinned & taken
+        taken |= pinned
+        if cpus is not None:
+            assert [share.threads for share in found] == [max(1, int(cpus / ranks))] * ranks
+
+
+def test_a2_threads_of_ranks_on_the_same_device_are_no_more_than_the_cores():
+    found = shares(on(0, 1), ranks=3, cores=range(8), device_count=4, cpus=4)
+    assert sum(share.threads for share in found) <= 4
 
 
 def test_less_than_a_core_pins_nothing_and_is_one_thread():

@@ -1,10 +1,13 @@
 """Host shares: which cores feed which rank, and how many threads it should use.
 
-Device i of n on a node with c cores is fed by the cores from i·c/n to (i+1)·c/n. An allocation
-that names its host share gets so many cores for each device instead, beginning at the same one.
+Device i of n on a node with c cores has the cores from i·c/n to (i+1)·c/n beside it. No two devices
+have a core in common, so jobs that are pinned only to cores beside their own devices never share
+one. A job that asks for more cores than lie beside its devices is pinned to none: the quota of its
+group limits it, and the kernel finds the cores that are idle.
 """
 
 from collections.abc import Sequence
+from math import ceil
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
@@ -29,17 +32,26 @@ def shares(
 
     cpus: what the job asked for in all.
     """
+    size = allocation.size
     each = len(cores) / device_count
-    if cpus is not None:
-        each = cpus / allocation.size
+    wanted: float | None = None  # cores for each device; None: those beside it
     if allocation.host is not None:
-        each = allocation.host.cores
+        each = wanted = allocation.host.cores
+    elif cpus is not None:
+        each = wanted = cpus / size
+    beside = {
+        device.number: _beside(device.number, wanted, cores, device_count)
+        for device in allocation.devices
+    }
+    # Ranks are pinned all or none: together they must see as many cores as the job asked for.
+    pins = each >= 1 and all(beside.values())
     found = []
     for rank in range(ranks):
         numbers = _devices_of(rank, ranks, allocation)
-        beside = max(1, ranks // allocation.size)  # ranks that share those devices
-        threads = max(1, int(each * len(numbers) / beside))
-        pinned = _pinned(numbers, each, cores, device_count) if each >= 1 else ()
+        pinned = tuple(sorted(core for number in numbers for core in beside[number]))
+        # All cores are no restriction, so nothing is pinned.
+        pinned = pinned if pins and len(pinned) < len(cores) else ()
+        threads = max(1, int(each * len(numbers) / max(1, ranks / size)))
         found.append(Share(pinned, threads))
     return tuple(found)
 
@@ -53,15 +65,13 @@ def _devices_of(rank: int, ranks: int, allocation: Allocation) -> tuple[int, ...
     return numbers[rank * size // ranks : (rank + 1) * size // ranks]
 
 
-def _pinned(
-    numbers: Sequence[int], each: float, cores: Sequence[int], device_count: int
+def _beside(
+    number: int, wanted: float | None, cores: Sequence[int], device_count: int
 ) -> tuple[int, ...]:
-    found: dict[int, None] = {}
-    for number in numbers:
-        first = number * len(cores) // device_count
-        # A fraction is rounded up: the last core is shared with the next device.
-        count = min(len(cores), -int(-each // 1))
-        for step in range(count):
-            found[cores[(first + step) % len(cores)]] = None
-    # All cores are no restriction, so nothing is pinned.
-    return () if len(found) == len(cores) else tuple(sorted(found))
+    """So many of the cores beside a device; none if there are fewer."""
+    first, last = (at * len(cores) // device_count for at in (number, number + 1))
+    beside = tuple(cores[first:last])
+    if wanted is None:
+        return beside
+    count = ceil(wanted)
+    return beside[:count] if count <= len(beside) else ()
