@@ -137,7 +137,11 @@ def _ended(word: str, views: Sequence[JobView]) -> ConflictError:
 
 
 def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
-    """All jobs for a word: one by its id, all of that name, or the members of an array in order."""
+    """All jobs for a word: one by its id, or the members of an array in order, or by a name.
+
+    A name means the active jobs that have it. If all have ended and `ended` is set, it means the
+    newest one, as in `one_job`: the name may have been used before, for jobs of another day.
+    """
     if is_identity(word):
         members = list(all_jobs(here.client, array=word, ended=ended)) if "_" not in word else []
         members.sort(key=lambda view: view.index or 0)
@@ -150,7 +154,16 @@ def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
     if not found:
         over = [] if ended else own_jobs(here, word, ended=True, limit=PAGE)
         raise _ended(word, over) if over else _unknown(word)
-    return found
+    return _newest(found) if ended else found
+
+
+def _newest(found: Sequence[JobView]) -> list[JobView]:
+    """The active jobs, or else the newest; of an array all members, in order."""
+    active = [view for view in found if not view.state.ended]
+    meant = active or [max(found, key=lambda view: view.submitted_at)]
+    groups = dict.fromkeys(view.array or view.id for view in meant)
+    members = sorted(found, key=lambda view: view.index or 0)
+    return [view for group in groups for view in members if (view.array or view.id) == group]
 
 
 @dataclass(frozen=True, slots=True)

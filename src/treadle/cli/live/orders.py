@@ -135,7 +135,7 @@ class _Order:
         if bool(words) == mine:
             raise click.UsageError("name JOBS, or --mine for all of yours")
         if mine:
-            words = tuple(view.id for view in self._mine())
+            words = self._mine()
             if not words:
                 note("you have no job that has not ended")
                 return 0
@@ -165,12 +165,15 @@ class _Order:
                 if self._verb is Verb.HOLD:
                     _left_running(outcome.id, views, outcome.jobs)
 
-    def _mine(self) -> tuple[JobView, ...]:
+    def _mine(self) -> tuple[str, ...]:
+        """The ids of the caller's jobs; raises the refusal if the order suits none of them."""
         wanted = JobsOrder(verb=self._verb, select=JobSelection(mine=True), dry_run=True)
         if self._change is not None:
             wanted = replace(wanted, change=self._change)
-        found = self._here.client.order_jobs(wanted)
-        return tuple(view for outcome in found.outcomes for view in outcome.jobs)
+        outcomes = self._here.client.order_jobs(wanted).outcomes
+        if outcomes and all(outcome.error for outcome in outcomes):
+            raise refusal_of(outcomes[0])
+        return tuple(outcome.id for outcome in outcomes)
 
     def _meant(self, words: tuple[str, ...]) -> dict[str, list[JobView]]:
         """The jobs of each word. Many ids are looked up in one list, not one by one."""

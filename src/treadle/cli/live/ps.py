@@ -74,8 +74,9 @@ def ps(
         "ended": ended or everything or bool(array) or any(State(state).ended for state in wanted),
     }
     if as_json:
-        found = list(all_jobs(here.client, limit=limit or JOBS_MAX, **which))
-        echo_json(JobPage(jobs=tuple(look.ordered(found, here.now()))))
+        most = limit or JOBS_MAX
+        found = list(all_jobs(here.client, limit=JOBS_MAX if look.sort else most, **which))
+        echo_json(JobPage(jobs=tuple(look.ordered(found, here.now())[:most])))
         return
     expand = expand or bool(array)
     while True:
@@ -95,11 +96,12 @@ class _Found(NamedTuple):
 
 
 def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, limit: int) -> str:
-    found = _find(here, which, expand=expand, limit=limit)
+    # The rows to show are known only once all jobs are in the wanted order.
+    found = _find(here, which, expand=expand, limit=JOBS_MAX if look.sort else limit)
     if not found.views:
         return _nothing(here, which)
     all_users = not which["user"]
-    views = look.ordered(found.views, here.now())
+    views, more = _first_rows(look.ordered(found.views, here.now()), expand=expand, limit=limit)
     if look.columns:
         text = look.table(views, here.now(), width=here.width, colour=here.colour)
     else:
@@ -109,7 +111,7 @@ def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, 
     if found.uncounted:
         more = several(found.uncounted, "more job is", "more jobs are")
         text += f"\n{more} not counted here; --json lists them"
-    elif found.more:
+    elif more or found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):
         text += f"\n{others:,} more of other users; treadle ps -A lists them"
@@ -126,7 +128,7 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
         size = min(PAGE_MAX, max(PAGE, limit))
         page = here.client.job_page(cursor=cursor, limit=size, **which)  # type: ignore[arg-type]
         for view in page.jobs:
-            row = view.id if expand or not view.array else f"array {view.array}"
+            row = _row(view, expand=expand)
             if len(rows) >= limit and row not in rows:
                 more = True  # Go on: further members of arrays that have a row still count.
                 continue
@@ -137,6 +139,18 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
             return _Found(views, more=more, uncounted=0)
         if len(views) >= max(FETCH_MAX, limit):
             return _Found(views, more=True, uncounted=max(0, (page.total or 0) - len(views)))
+
+
+def _first_rows(views: list[JobView], *, expand: bool, limit: int) -> tuple[list[JobView], bool]:
+    """The jobs of the first rows, and whether there are more rows."""
+    rows = dict.fromkeys(_row(view, expand=expand) for view in views)
+    shown = set(list(rows)[:limit])
+    return [view for view in views if _row(view, expand=expand) in shown], len(rows) > limit
+
+
+def _row(view: JobView, *, expand: bool) -> str:
+    """The row of a job; an array has one row unless it is expanded."""
+    return view.id if expand or not view.array else f"array {view.array}"
 
 
 def _plain(which: dict[str, object]) -> bool:

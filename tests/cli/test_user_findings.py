@@ -1,0 +1,91 @@
+"""Faults that a user found: names that were used before, orders and lists that leave jobs out."""
+
+from dataclasses import replace
+
+from tests.cli.live_session import NOW, ValueClient, job, running, treadle
+
+from treadle.wire.job_orders import JobOutcome, JobsOrder
+from treadle.wire.jobs import State
+
+FAILED = job("116", State.FAILED, name="same", code=1, submitted_at=NOW - 900, ended_at=NOW - 800)
+NEWER = job("117", State.SUCCEEDED, name="same", code=0, submitted_at=NOW - 90, ended_at=NOW - 80)
+
+
+def test_a3_wait_by_name_waits_for_the_newest_job_of_that_name(capsys) -> None:
+    assert treadle(ValueClient(views=[NEWER, FAILED]), "wait", "same") == 0
+    assert "117" in (out := capsys.readouterr().out)
+    assert "116" not in out
+
+
+def test_a3_wait_by_name_waits_for_the_active_jobs_of_that_name(capsys) -> None:
+    both = [running("118", name="same"), running("119", name="same")]
+    client = ValueClient(views=[FAILED, *both, NEWER])
+    assert treadle(client, "wait", "same", "--timeout", "1s") == 101
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2 jobs not ended yet: 118, 119" in err
+
+
+def test_a3_wait_by_name_includes_all_members_of_an_active_array_in_order(capsys) -> None:
+    """A member that failed before the others ended still counts."""
+    member = {"name": "sweep", "array": "7"}
+    views = [
+        running("7_2", index=2, **member),
+        job("7_1", State.SUCCEEDED, index=1, code=0, ended_at=NOW, **member),
+        job("7_0", State.FAILED, index=0, code=3, ended_at=NOW, **member),
+        replace(FAILED, name="sweep"),
+    ]
+    assert treadle(ValueClient(views=views), "wait", "sweep", "--timeout", "1s") == 3
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in shown] == ["7_0", "7_1"]
+
+
+RAN = [
+    job(str(n), State.SUCCEEDED, attempts=1, running_s=float(n), ended_at=NOW) for n in range(60)
+]
+
+
+def _ids(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines()[1:] if line[:1].isdigit()]
+
+
+def test_a4_ps_sorts_all_jobs_and_then_shows_as_many_as_asked(capsys) -> None:
+    client = ValueClient(views=RAN)
+    assert treadle(client, "ps", "-a", "--sort", "-ran", "--limit", "3", "--columns", "id") == 0
+    out = capsys.readouterr().out
+    assert _ids(out) == ["59", "58", "57"]
+    assert out.endswith("more jobs follow; --limit 6 shows more of them\n")
+    assert treadle(client, "ps", "-a", "--sort", "-ran", "--limit", "60", "--columns", "id") == 0
+    assert "more jobs follow" not in capsys.readouterr().out
+
+
+def test_a4_ps_json_sorts_all_jobs_and_then_shows_as_many_as_asked(capsys) -> None:
+    command = ("ps", "-a", "--sort", "-ran", "--limit", "1", "--json")
+    assert treadle(ValueClient(views=RAN), *command) == 0
+    assert '"id": "59"' in capsys.readouterr().out
+
+
+class Refusing(ValueClient):
+    """Refuses every change of some jobs, also when it is only tried."""
+
+    refused: tuple[str, ...] = ("1",)
+
+    def _outcome(self, order: JobsOrder, identity: str) -> JobOutcome:
+        if identity in self.refused:
+            return JobOutcome(id=identity, error="this machine has 4 devices", code="invalid")
+        return super()._outcome(order, identity)
+
+
+def test_a5_an_order_for_mine_that_every_job_refuses_says_why(capsys) -> None:
+    client = Refusing(views=[job("1")])
+    assert treadle(client, "update", "--mine", "-y", "-d", "99") == 2
+    assert capsys.readouterr().err == "treadle: this machine has 4 devices\n"
+    assert [order.dry_run for order in client.requests] == [True]
+
+
+def test_a5_an_order_for_mine_names_the_jobs_that_refuse_it(capsys) -> None:
+    client = Refusing(views=[job("1"), job("2")])
+    assert treadle(client, "update", "--mine", "-y", "-d", "99") == 2
+    out, err = capsys.readouterr()
+    assert out == "job 2 updated\n"
+    assert err == "treadle: this machine has 4 devices\n"
