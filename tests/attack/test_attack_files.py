@@ -184,4 +184,4 @@ def test_no_file_that_root_makes_for_git_is_ever_in_a_folder_of_the_users(
     assert made == [0, 0, 0]
     state = git_state(work, user=ada)
     assert state is not None
-    assert "+two" in state.diff
+    assert "+two" in (state.diff or "")
