@@ -28,6 +28,7 @@ from treadle.testing.builders import job as spec
 NAMES = ("chmod", "chown", "listdir", "mkdir", "remove", "rename", "rmdir", "scandir")
 FILES = ("open", *(f"os.{name}" for name in NAMES))
 ANYWHERE = ("subprocess.Popen",)
+LOOKS = 20
 CGROUPS = "/sys/fs/cgroup"
 NOBODY = pwd.getpwnam("nobody")
 
@@ -186,6 +187,9 @@ def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(tmp_pa
             await bench.order(Start(0, "a", on(0)))
             await bench.until(bench.folder("a").is_dir)
             await bench.order(Stop(1, "a"), Start(2, "b", on(1), after=("a",)))
+            for _ in range(LOOKS):  # In threads, as a launch of b would be.
+                await read(bench, "a", 1)
+            assert not bench.folder("b").exists()
         assert await bench.event() == JobStopped("a", 1, 0.0)
         assert await bench.event() == JobStarted("b", 2, 0.0, 1.0, attempt=1)
 
