@@ -1,4 +1,7 @@
-"""The local engine asks no disk, no directory of users and no other process on the event loop."""
+"""The local engine asks no disk, no directory of users and no other process on the event loop.
+
+What happens while a launch is under way in its thread: its output, later orders, the engine's end.
+"""
 
 import asyncio
 import os
@@ -6,7 +9,7 @@ import pwd
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,14 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.engines.node import attempt_folders
+from treadle.engines.node.fork_client import ForkServer
 from treadle.testing.builders import job as spec
 
 NAMES = ("chmod", "chown", "listdir", "mkdir", "remove", "rename", "rmdir", "scandir")
 FILES = ("open", *(f"os.{name}" for name in NAMES))
 ANYWHERE = ("subprocess.Popen",)
+LOOKS = 20
 CGROUPS = "/sys/fs/cgroup"
 NOBODY = pwd.getpwnam("nobody")
 
@@ -118,5 +124,104 @@ def test_a8_no_file_and_no_user_is_looked_up_on_the_event_loop(
             bench.engine.folders.live()
             tmp_path.stat()
             assert len(audit.found) == 2
+
+    tell(tmp_path, story)
+
+
+@contextmanager
+def busy(server: ForkServer) -> Iterator[None]:
+    """Another thread has the fork server, so that a launch waits after it made its files."""
+    taken, gate = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with server._lock:
+            taken.set()
+            gate.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        gate.set()
+        holder.join()
+
+
+def open_pipes() -> list[str]:
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(str(entry.readlink()))
+    return sorted(name for name in found if name.startswith("pipe:"))
+
+
+def test_the_output_of_an_attempt_that_is_being_launched_can_be_followed(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "echo", "well")
+
+        async def follow() -> bytes:
+            followed = bench.engine.follow(AttemptId("a", 1), 0)
+            return b"".join([piece.data async for piece in followed])
+
+        with busy(bench.engine.fork_server):
+            await bench.order(Start(0, "a", on(0)))
+            await bench.until(bench.folder("a").is_dir)
+            assert await read(bench, "a", 1) == b""
+            whole = asyncio.create_task(follow())
+            await asyncio.wait({whole}, timeout=0.3)  # Several looks, none of which ends it.
+            assert not whole.done()
+        assert await whole == b"well\n"
+
+    tell(tmp_path, story)
+
+
+def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(tmp_path: Path):
+    """1. Job a is being launched. 2. It is to stop, and b is to start after it, elsewhere. 3. Job b
+    starts once a has stopped."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "true")
+        with busy(bench.engine.fork_server):
+            await bench.order(Start(0, "a", on(0)))
+            await bench.until(bench.folder("a").is_dir)
+            await bench.order(Stop(1, "a"), Start(2, "b", on(1), after=("a",)))
+            for _ in range(LOOKS):  # In threads, as a launch of b would be.
+                await read(bench, "a", 1)
+            assert not bench.folder("b").exists()
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert await bench.event() == JobStarted("b", 2, 0.0, 1.0, attempt=1)
+
+    tell(tmp_path, story)
+
+
+def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        engine, server = bench.engine, bench.engine.fork_server
+        server.start()
+        before = open_pipes()
+        live = engine.attempt(Start(0, "a", on(0)), bench.jobs.launch("a", 0, on(0)))
+        with busy(server):
+            launch = asyncio.create_task(engine.launch(live))
+            await bench.until(live.folder.is_dir)
+            launch.cancel()
+            await asyncio.wait({launch})
+        await bench.until(lambda: attempt_folders.read_status(live.folder))
+        await bench.until(lambda: open_pipes() == before)
+
+    tell(tmp_path, story)
+
+
+def test_a_launch_that_comes_after_the_end_of_the_engine_starts_no_fork_server(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "true")
+        live = bench.engine.attempt(Start(0, "a", on(0)), bench.jobs.launch("a", 0, on(0)))
+        await bench.engine.close()
+        with pytest.raises(OSError, match="Cannot send after transport endpoint shutdown"):
+            await bench.engine.launch(live)
+        assert bench.engine.fork_server._process is None
+        assert bench.engine.folders.live() == []
 
     tell(tmp_path, story)
