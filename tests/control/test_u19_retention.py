@@ -19,7 +19,7 @@ from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
 from treadle.study.record import replayed
 from treadle.wire.job_orders import JobsOrder, Verb
-from treadle.wire.jobs import Report, State
+from treadle.wire.jobs import Code, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 from treadle.wire.retention import PruneRequest
@@ -215,5 +215,24 @@ def test_u19_a_job_deleted_right_after_its_end_leaves_no_row(tmp_path: Path) -> 
         await live._retention.look()
         assert live.context.store.output(job) is None
         assert live.context.store.output(other) is not None
+
+    told(story, tmp_path)
+
+
+def test_u19_the_code_of_deleted_jobs_goes_with_the_last_that_names_it(tmp_path: Path) -> None:
+    """1. Two jobs of the same changed code, and one of other code. 2. One is deleted. 3. The other
+    is pruned."""
+
+    async def story(live: LiveService) -> None:
+        same, other = Code(commit="c", diff="+same"), Code(commit="c", diff="+other")
+        first, second = [await done(live, "true", code=same) for _ in range(2)]
+        await live.submit(ME, bash("true", code=other, held=True))
+        folder = tmp_path / "state" / "code"
+        assert len(list(folder.iterdir())) == 2
+        await live.order(ME, JobsOrder(verb=Verb.DELETE, ids=(first,)))
+        assert (await live.job(second)).code == same
+        await live.prune(ME, PruneRequest(older_than_s=1e-6, records=True))
+        (left,) = folder.iterdir()
+        assert left.read_text() == "+other"
 
     told(story, tmp_path)

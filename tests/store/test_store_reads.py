@@ -219,3 +219,11 @@ def test_ids_of_deleted_lines_are_not_given_again(url: str) -> None:
     with Store.open(url) as store:
         assert store.last_line() == 3
         assert store.write(Batch(journal=[line()])) == (4,)
+
+
+def test_it_is_known_whether_a_record_names_a_difference_of_code(store: Store) -> None:
+    named, other = "a" * 64, "b" * 64
+    store.write(Batch(jobs=[JOB._replace(record=f'{{"diff":"{named}"}}'.encode())]))
+    assert (store.names_diff(named), store.names_diff(other)) == (True, False)
+    store.forget_jobs([JOB.id])
+    assert not store.names_diff(named)

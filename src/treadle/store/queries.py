@@ -6,7 +6,19 @@ number beyond 64 bits with an error.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Executable, Float, and_, case, cast, func, or_, select, tuple_
+from sqlalchemy import (
+    Executable,
+    Float,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from treadle.store import schema
@@ -127,6 +139,13 @@ def ended_before(at: float, *, owner: str, limit: int) -> Executable:
     if owner:
         query = query.where(table.c.owner == owner)
     return query.order_by(*_order).limit(bounded(limit))
+
+
+def with_diff(digest: str) -> Executable:
+    """A job whose record names this difference of its code."""
+    table = schema.jobs
+    named = type_coerce(table.c.record, Text).contains(f'"diff":"{digest}"', autoescape=True)
+    return select(table.c.id).where(named).limit(1)
 
 
 def usage(since_at: float, until_at: float | None, *, now_at: float) -> Executable:

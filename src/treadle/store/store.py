@@ -309,6 +309,10 @@ class Store:
         query = queries.ended_before(at, owner=owner, limit=limit)
         return [JobRow._make(row) for row in self._rows(query, owner)]
 
+    def names_diff(self, digest: str) -> bool:
+        """Whether a job's record names this difference of its code; all records are looked at."""
+        return bool(self._rows(queries.with_diff(digest), digest))
+
     def forget_jobs(self, jobs: Sequence[str]) -> int:
         """Delete the records, attempts and journal lines of ended jobs; the count of lines.
 

@@ -17,6 +17,7 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
+from treadle.wire.job_orders import JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
@@ -323,6 +324,37 @@ def test_the_time_limit_of_a_job_that_runs_stays_what_its_processes_were_given(
         assert (await here.live.job(runs)).time_limit_s == 100.0
         await here.live.change(ME, waits, longer)
         assert (await here.live.job(waits)).time_limit_s == 600.0
+
+    play(story, tmp_path)
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_one_order_and_many_find_the_same_jobs_by_name(tmp_path: Path) -> None:
+    """An ended job is found by its name, whichever way it is asked for."""
+
+    async def story(here: Bench) -> None:
+        over = await here.submit("true", name="over")
+        await here.reached(over, DONE)
+        here.live.context.jobs.forget([over])  # Only the store has it now.
+        answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("over", "none")))
+        assert [each.error for each in answer.outcomes] == [
+            "job over has ended already (succeeded)",
+            "there is no job 'none'",
+        ]
+        with pytest.raises(ConflictError, match=r"job over has ended already \(succeeded\)"):
+            await here.live.cancel(ME, "over")
+
+    play(story, tmp_path)
+
+
+def test_the_name_of_an_active_job_is_found_without_the_store(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        await here.submit("forever", name="mine", held=True)
+        here.live.context.reads.close()
+        answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("mine",)))
+        assert (answer.done, answer.refused) == (1, 0)
 
     play(story, tmp_path)
 

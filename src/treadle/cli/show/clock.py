@@ -17,11 +17,6 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def clock_text(moment_at: float) -> str:
-    """The local time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(moment_at))
-
-
 def moment_text(moment_at: float, now: float) -> str:
     """The local time of day, with the date if that is another day than today."""
     then, today = time.localtime(moment_at), time.localtime(now)

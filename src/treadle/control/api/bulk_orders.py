@@ -5,20 +5,19 @@ are then told together, so that they are written in one transaction.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.job_changes import facts_of
 from treadle.control.api.queries import Queries
 from treadle.control.jobs import DEPENDENCY, USER, Fact, JobRecord, record_of
-from treadle.control.loop import Rider, on_disk
+from treadle.control.loop import Rider, check_store, on_disk
 from treadle.core.actions import Stop
 from treadle.core.events import JobCancelled, JobHeld, JobReleased
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped
-from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, JobFilter
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import JobChange, JobView
@@ -27,9 +26,7 @@ from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
-    NotFoundError,
     RequestError,
-    UnavailableError,
     UnsettledError,
 )
 
@@ -49,14 +46,6 @@ class _Planned:
     records: Sequence[JobRecord] = ()
     facts: Sequence[Fact] = ()
     error: RequestError | None = None
-
-
-@dataclass(slots=True)
-class _Known:
-    """Records of the ids in one request, looked up once for all of them."""
-
-    ended: Mapping[str, JobRecord] = field(default_factory=dict)
-    named: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
 
 
 DeleteEnded = Callable[[Who, Sequence[JobRecord]], Awaitable[Mapping[str, RequestError]]]
@@ -98,17 +87,18 @@ class Orders:
         return await self._answer(planned, settled=settled)
 
     async def _delete(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> JobsOrdered:
-        known = await self._known(ids)
+        arrays = {identity: await self._ended_members(identity) for identity in ids}
+        known = await self._queries.members_of_all([each for each in ids if not arrays[each]])
         planned = []
         for identity in ids:
-            try:
-                members = await self._ended_members(identity) or self._members(identity, known)
+            members = arrays[identity] or known[identity]
+            if isinstance(members, RequestError):
+                planned.append(_Planned(identity, error=members))
+            else:
                 planned.append(_Planned(identity, members))
-            except RequestError as error:
-                planned.append(_Planned(identity, error=error))
         records = {record.id: record for each in planned for record in each.records}
         if not order.dry_run:
-            self._check_store()
+            check_store(self._context.condition)
             refused = await self._delete_ended(who, list(records.values()))
             for each in planned:
                 each.error = each.error or next(
@@ -135,12 +125,15 @@ class Orders:
     # -- planning -------------------------------------------------------------------------------
 
     async def _planned(self, who: Who, order: JobsOrder, ids: Sequence[str]) -> list[_Planned]:
-        known = await self._known(ids)
+        known = await self._queries.members_of_all(ids)
         planned = []
         seen: set[str] = set()
         for identity in ids:
+            named = known[identity]
             try:
-                members = [r for r in self._members(identity, known) if r.id not in seen]
+                if isinstance(named, RequestError):
+                    raise named
+                members = [r for r in named if r.id not in seen]
                 if not members:  # It was named before, by another of the ids.
                     continue
                 found = self._plan(who, order.verb, identity, members, order.change)
@@ -149,42 +142,6 @@ class Orders:
                 found = _Planned(identity, error=error)
             planned.append(found)
         return planned
-
-    async def _known(self, ids: Iterable[str]) -> _Known:
-        """Look up what is not at hand: ended jobs by id, off the event loop, and active names."""
-        jobs = self._context.jobs
-        absent = [each for each in ids if each not in jobs.records and each not in jobs.arrays]
-        if not absent:
-            return _Known()
-        wanted = frozenset(absent)
-        named: dict[str, list[JobRecord]] = {}
-        for record in jobs.records.values():
-            if record.name in wanted:
-                named.setdefault(record.name, []).append(record)
-        try:
-            rows = await self._context.reads.ask(lambda store: store.jobs_by_id(absent))
-        except StoreError as error:
-            raise UnavailableError(f"the store cannot be read now: {error}") from None
-        return _Known({row.id: record_of(row) for row in rows}, named)
-
-    def _members(self, identity: str, known: _Known) -> Sequence[JobRecord]:
-        jobs = self._context.jobs
-        if identity in jobs.arrays:
-            return [jobs.records[member] for member in jobs.arrays[identity]]
-        found = jobs.records.get(identity) or known.ended.get(identity)
-        if found is not None:
-            return [found]
-        named = known.named.get(identity, ())
-        if len(named) > 1:
-            listed_ids = ", ".join(record.id for record in named[:5])
-            raise InvalidRequestError(
-                f"{len(named)} jobs are called {identity!r}; give an id ({listed_ids} ...)"
-            )
-        if not named:
-            raise NotFoundError(
-                f"there is no job {identity[:80]!r}", hint="treadle ps -a lists all"
-            )
-        return named
 
     def _plan(
         self,
@@ -195,7 +152,7 @@ class Orders:
         change: JobChange | None,
     ) -> _Planned:
         if verb is not Verb.CANCEL:
-            self._check_store()
+            check_store(self._context.condition)
         for record in records:
             may_touch(who, record)
         alive = [record for record in records if record.id in self._context.scheduler.jobs]
@@ -327,12 +284,6 @@ class Orders:
         )
         refused = sum(1 for each in planned if each.error is not None)
         return JobsOrdered(outcomes=outcomes, done=len(records), refused=refused)
-
-    def _check_store(self) -> None:
-        if error := self._context.condition.store_error:
-            raise UnavailableError(
-                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
-            )
 
 
 def check_priority(who: Who, priority: int) -> None:

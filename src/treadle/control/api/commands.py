@@ -26,7 +26,7 @@ from treadle.control.jobs import (
     prepare,
     stored_states,
 )
-from treadle.control.loop import Rider, on_disk, wall
+from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobSubmitted
 from treadle.core.lifecycle import Phase
@@ -231,14 +231,8 @@ class Commands:
             done &= state.ended and (name not in request.after or state is State.SUCCEEDED)
         return done
 
-    def _check_store(self) -> None:
-        if error := self._context.condition.store_error:
-            raise UnavailableError(
-                f"the store cannot be written now: {error}", hint="nothing was changed; try again"
-            )
-
     def _check_open(self) -> None:
-        self._check_store()
+        check_store(self._context.condition)
         if self._context.condition.draining:
             raise ConflictError("the daemon is draining and takes no jobs")
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_lookup import found
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import InOrder, free_devices
 from treadle.control.api.snapshots import Snapshots
@@ -26,11 +26,15 @@ from treadle.store.store import Store
 from treadle.version import __version__
 from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
 from treadle.wire.machine import PolicyView, Status
-from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
+from treadle.wire.problems import (
+    InvalidRequestError,
+    NotFoundError,
+    RequestError,
+    UnavailableError,
+)
 
 PAGE_MAX = 10_000
 SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
-_IDENTITY = re.compile(r"\d{1,19}(_\d{1,19})?", re.ASCII)
 RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
@@ -235,29 +239,10 @@ class Queries:
 
     async def record(self, identity: str) -> JobRecord:
         """Of a job by its id, or by its name if only one is called that."""
-        found = self._context.jobs.record(identity)
-        if found is not None:
-            return found
-        ask = self._context.reads.ask
-        if _IDENTITY.fullmatch(identity):
-            row = await ask(lambda store: store.job(identity))
-            if row is not None:
-                return record_of(row)
-        named = [
-            record for record in self._context.jobs.records.values() if record.name == identity
-        ]
-        if len(named) == 1:
-            return named[0]
-        if len(named) > 1:
-            ids = ", ".join(record.id for record in named[:5])
-            raise InvalidRequestError(
-                f"{len(named)} jobs are called {identity!r}; give an id ({ids} ...)"
-            )
-        if identity:
-            rows = await ask(lambda store: store.jobs(JobFilter(name=identity), limit=1))
-            if rows:
-                return record_of(rows[0])
-        raise NotFoundError(f"there is no job {identity[:80]!r}", hint="treadle ps -a lists all")
+        answer = (await found(self._context, [identity]))[identity]
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
 
     async def members(self, identity: str) -> list[JobRecord]:
         """A job, or all members of an array that have not ended."""
@@ -265,6 +250,21 @@ class Queries:
         if identity in jobs.arrays:
             return [jobs.records[member] for member in jobs.arrays[identity]]
         return [await self.record(identity)]
+
+    async def members_of_all(
+        self, names: Sequence[str]
+    ) -> dict[str, Sequence[JobRecord] | RequestError]:
+        """The same of many, looked up together; or why there is none."""
+        jobs = self._context.jobs
+        answers: dict[str, Sequence[JobRecord] | RequestError] = {
+            name: [jobs.records[member] for member in jobs.arrays[name]]
+            for name in names
+            if name in jobs.arrays
+        }
+        others = await found(self._context, [name for name in names if name not in answers])
+        for name, answer in others.items():
+            answers[name] = answer if isinstance(answer, RequestError) else [answer]
+        return answers
 
     def _grace_left_s(self, identity: JobId) -> float:
         record, row = self._context.jobs.records.get(identity), self._context.row(identity)

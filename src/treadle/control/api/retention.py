@@ -7,7 +7,7 @@ threads, so that no request waits for it. `treadle prune` does the same at once.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -297,13 +297,26 @@ class Retention:
                     )
                 )
             if chosen and not dry_run:
-                found.journal_lines += await self._forget([row.id for row in chosen])
+                found.journal_lines += await self._forget([record_of(row) for row in chosen])
 
-    async def _forget(self, jobs: Sequence[str]) -> int:
+    async def _forget(self, records: Sequence[JobRecord]) -> int:
+        jobs = [record.id for record in records]
         self._context.jobs.forget(jobs)  # Before: nothing is written about them after that.
         lines = await self._context.commit.aside(lambda: self._context.store.forget_jobs(jobs))
         await self._mark_pruned(self._context.commit.last_line + 1)
+        await self._drop_diffs({record.diff for record in records if record.diff})
         return lines
+
+    async def _drop_diffs(self, digests: Iterable[str]) -> None:
+        """Remove the code of deleted jobs that no other job was submitted with."""
+        context, loop = self._context, asyncio.get_running_loop()
+        for digest in digests:
+            context.diffs.doom(digest)
+            if await context.reads.ask(partial(Store.names_diff, digest=digest)):
+                continue
+            # Jobs that are not in the store yet.
+            if not any(record.diff == digest for record in context.jobs.records.values()):
+                await loop.run_in_executor(self._thread, context.diffs.remove, digest)
 
     async def delete(self, who: Who, records: Sequence[JobRecord]) -> dict[str, RequestError]:
         """Delete ended jobs as a user asks; those that are refused, with why."""
@@ -324,9 +337,9 @@ class Retention:
                         )
                 except RequestError as error:
                     refused[record.id] = error
-            chosen = [record.id for record in records if record.id not in refused]
-            for job in chosen:
-                await self._context.engine.discard(job)
+            chosen = [record for record in records if record.id not in refused]
+            for record in chosen:
+                await self._context.engine.discard(record.id)
             for start in range(0, len(chosen), SLICE):
                 await self._forget(chosen[start : start + SLICE])
         return refused

@@ -14,7 +14,7 @@ from treadle.control.loop.live_policy import (
     belief_on,
 )
 from treadle.control.loop.off_loop import DaemonThreads, StoreReads
-from treadle.control.loop.patience import on_disk
+from treadle.control.loop.patience import check_store, on_disk
 
 __all__ = [
     "DEFAULT",
@@ -34,6 +34,7 @@ __all__ = [
     "Stamp",
     "StoreReads",
     "belief_on",
+    "check_store",
     "date_text",
     "on_disk",
     "wall",

@@ -8,6 +8,7 @@ taking the other threads as well; one at a time is let through to see whether th
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
@@ -41,7 +42,7 @@ class DaemonThreads(Executor):
         self._name = name
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._started = 0
+        self._threads: list[threading.Thread] = []
         self._unfinished = 0
         self._closed = False
         self._start_thread()  # The first is there before anything can be used up.
@@ -66,29 +67,36 @@ class DaemonThreads(Executor):
             if self._closed:
                 raise RuntimeError(f"the threads for {self._name} are closed")
             self._unfinished += 1
-            if self._unfinished > self._started < self._most:
+            if self._unfinished > len(self._threads) < self._most:
                 self._start_thread()
         self._work.put(run)
         return future
 
     def _start_thread(self) -> None:
         """One more; where processes are used up, those that there are go on."""
-        name = f"{self._name} {self._started + 1}"
+        name = f"{self._name} {len(self._threads) + 1}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
         try:
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
+            thread.start()
         except RuntimeError:
-            if not self._started:
+            if not self._threads:
                 raise
         else:
-            self._started += 1
+            self._threads.append(thread)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
         """Let threads end once they have done their work; never waits for them."""
         with self._lock:
             self._closed = True
-            started = self._started
+            started = len(self._threads)
         for _ in range(started):
             self._work.put(None)
+
+    def join(self, within_s: float) -> None:
+        """After `shutdown`: wait until the threads have ended, but no longer than this."""
+        until_s = time.monotonic() + within_s
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:

@@ -5,11 +5,19 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from treadle.control.loop.condition import Condition
-from treadle.wire.problems import UnsettledError
+from treadle.wire.problems import UnavailableError, UnsettledError
 
 PATIENCE_S = 20.0
 
 Answer = TypeVar("Answer")
+
+
+def check_store(condition: Condition) -> None:
+    """Refuse what must be written while the store cannot be."""
+    if error := condition.store_error:
+        raise UnavailableError(
+            f"the store cannot be written now: {error}", hint="nothing was changed; try again"
+        )
 
 
 async def on_disk(
