@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.control.asking import LONG
 from tests.control.living import ME, bash, ended, export, living, until
@@ -10,7 +11,14 @@ from treadle.control.api import LiveService
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import Event, JobCancelled, JobFinished, JobStarted, JobSubmitted
+from treadle.core.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+)
 from treadle.reports.recorder import Recorder
 from treadle.sim.experiment import record_step
 from treadle.store.rows import JobFilter
@@ -20,7 +28,7 @@ from treadle.study.guidelines import Effect
 from treadle.study.record import replayed
 from treadle.study.spells import PolicyFrom, in_turn
 from treadle.testing.builders import job, scheduler
-from treadle.wire.jobs import State
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
 
 FLAKY = 'test "$TREADLE_ATTEMPT" -ge 2 || { echo "NCCL error: unhandled system error"; exit 1; }'
@@ -36,11 +44,13 @@ async def a_day(live: LiveService, folder: Path) -> None:
     """Jobs that end in every way, under three policies."""
     short = [(await live.submit(ME, bash("true", grace_s=0.2))).id for _ in range(6)]
     failing = (await live.submit(ME, bash("exit 3", retries=0))).id
+    missing = (await live.submit(ME, JobRequest(command=("/no/such/command",)))).id
     retried = (await live.submit(ME, bash(FLAKY, retries=3))).id
-    await ended(live, *short, failing, retried)
+    await ended(live, *short, failing, missing, retried)
     await live.set_policy(ME, PolicyChange(policy="fifo"))
     # Some of these have ended by themselves before they are told to stop.
-    quick = [(await live.submit(ME, bash("sleep 0.05", grace_s=0.2))).id for _ in range(8)]
+    bodies = ["sleep 0.05"] * 8 + ["sleep 0.05; exit 4"] * 8
+    quick = [(await live.submit(ME, bash(body, grace_s=0.2))).id for body in bodies]
     await until(live, *State, jobs=tuple(quick))
     long = [(await live.submit(ME, bash(LONG, grace_s=0.2))).id for _ in range(6)]
     await until(live, State.RUNNING, jobs=tuple(long[:1]))
@@ -53,19 +63,33 @@ async def a_day(live: LiveService, folder: Path) -> None:
     await export(live, folder / "live.journal")
 
 
-def analysed(folder: Path) -> tuple[Analysis, Counter[str]]:
-    async def story() -> Counter[str]:
+class Stored(NamedTuple):
+    """What the store has."""
+
+    ends: Counter[str]
+    failed: Counter[str]  # attempts of each job
+
+
+def analysed(folder: Path) -> tuple[Analysis, Stored]:
+    async def story() -> Stored:
         async with living(folder, slots=2) as live:
             await a_day(live, folder)
             rows = live.context.store.jobs(JobFilter(), limit=1000)
-            return Counter(WORDS[State(row.state)] for row in rows)
+            attempts = [each for row in rows for each in live.context.store.attempts(row.id)]
+            return Stored(
+                Counter(WORDS[State(row.state)] for row in rows),
+                Counter(each.job for each in attempts if each.failed),
+            )
 
     stored = asyncio.run(asyncio.wait_for(story(), 60))
     return analyse(replayed(folder / "live.journal", lambda: 0.0)), stored
 
 
 def test_u16_a_live_run_is_counted_as_the_store_counts_it(tmp_path: Path) -> None:
-    analysis, stored = analysed(tmp_path)
+    analysis, (stored, failed) = analysed(tmp_path)
+    assert (analysis.failures.attempts, analysis.failures.jobs) == (failed.total(), len(failed))
+    reasons = {one.name: one.attempts for one in analysis.failures.by_reason}
+    assert (reasons["not-launched"], reasons["time-limit"]) == (1, 1)
     assert {end.status: end.jobs for end in analysis.ends} == stored
     waiting = analysis.waits[0].causes_s
     assert waiting is not None
@@ -97,6 +121,44 @@ def test_u16_a_job_that_finishes_after_the_order_to_stop_it_is_finished() -> Non
         record_step(recorder, now, events, actions, books, {})
     assert recorder.histories["a"].status == "finished"
     assert recorder.histories["a"].ended_at == 3.0
+
+
+def test_a7_an_attempt_that_fails_after_the_order_to_stop_it_has_failed_all_the_same() -> None:
+    """1. The job is cancelled and ordered to stop. 2. It fails by itself: the job is cancelled."""
+    books, recorder = scheduler(cluster="1x1"), Recorder()
+    here = Allocation((Device(books.cluster.nodes[0].name, 0),))
+    steps: list[tuple[float, list[Event], list[Action]]] = [
+        (0.0, [JobSubmitted(job("a"))], [Start(0, "a", here)]),
+        (1.0, [JobStarted("a", 0, 0.0, 1.0)], []),
+        (2.0, [JobCancelled("a")], [Stop(1, "a")]),
+        (3.0, [JobFailed("a", 0, 0.0, "disk-full")], []),
+    ]
+    for now, events, actions in steps:
+        books.replay(events, actions, now, wake_at=None)
+        record_step(recorder, now, events, actions, books, {})
+    assert recorder.histories["a"].status == "cancelled"
+    assert [(one.job, one.reason, one.retried) for one in recorder.failures] == [
+        ("a", "disk-full", False)
+    ]
+
+
+def test_a7_a_failure_that_is_reported_twice_is_one() -> None:
+    books, recorder = scheduler(cluster="1x1"), Recorder()
+    here = Allocation((Device(books.cluster.nodes[0].name, 0),))
+    failed = JobFailed("a", 0, 0.0, "disk-full")
+    steps: list[tuple[float, list[Event], list[Action]]] = [
+        (0.0, [JobSubmitted(job("a", retries=3))], [Start(0, "a", here)]),
+        (1.0, [failed], []),
+        (2.0, [failed], []),
+        (3.0, [], [Start(1, "a", here)]),
+        (4.0, [failed], []),
+        (5.0, [JobFailed("a", 1, 0.0, "disk-full")], []),
+    ]
+    for now, events, actions in steps:
+        books.replay(events, actions, now, wake_at=None)
+        record_step(recorder, now, events, actions, books, {})
+    assert recorder.histories["a"].failures == books.jobs["a"].failures == 2
+    assert [one.at for one in recorder.failures] == [1.0, 5.0]
 
 
 def test_u16_a_pause_before_a_retry_is_no_fragmentation() -> None:

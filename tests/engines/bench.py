@@ -12,7 +12,7 @@ from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event
+from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event, JobStarted
 from treadle.core.launch import Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
@@ -97,11 +97,14 @@ class Story:
     async def event(self) -> Event:
         """The next fact about a job, ends as what they mean to the scheduler.
 
-        Ends that mean nothing to it, since the job goes on in another attempt, are left out.
+        Ends that mean nothing to it, since the job goes on in another attempt, are left out, and
+        so is the moment of a start, which only `jobs.facts` has.
         """
         while True:
             fact = await asyncio.wait_for(self.inbox.get(), WITHIN_S)
             meaning = fact.meaning if isinstance(fact, AttemptEnded) else fact
+            if isinstance(meaning, JobStarted):
+                return replace(meaning, started_at=None)
             if meaning is not None:
                 return meaning
 

@@ -68,6 +68,23 @@ def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(t
     tell(tmp_path, story)
 
 
+def test_a8_a_start_has_the_moment_that_the_supervisor_saw_also_after_a_restart(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        await adopt(bench, row("a", Phase.STARTING, allocation=on(0)))
+        await bench.event()
+        status = folders.read_status(bench.folder("a"))
+        assert status is not None
+        starts = [fact for fact in bench.jobs.facts if isinstance(fact, JobStarted)]
+        assert [start.started_at for start in starts] == [status.started_at] * 2
+        assert status.started_at
+
+    tell(tmp_path, story)
+
+
 def test_a_start_that_was_not_reported_is_reported(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600")

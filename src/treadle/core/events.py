@@ -53,6 +53,7 @@ class JobStarted:
     # "plan", "turn", "host" (core/allocation.py, differences).
     changes: tuple[str, ...] = ()
     attempt: int = 0  # which attempt runs; 0 in engines that do not number them (the simulator)
+    started_at: float | None = None  # seconds since 1970; None: when the fact is taken
 
 
 @value

@@ -230,10 +230,13 @@ class Recorder:
 
     def _failed(self, event: JobFailed, now: float) -> None:
         history = self.histories[event.job]
-        if history.ended_at is not None:
-            return  # Cancelled before the report came in.
+        if event.action < history.attempt or event.action <= history.failed:
+            return  # It was reported before; the scheduler passes over it as well.
+        history.failed = event.action
         if event.job in self._cancelling:
-            self._end(event.job, "cancelled", now)
+            self._failed_cancelled(event, history, now)
+            return
+        if history.ended_at is not None:
             return
         history.failures += 1
         held = history.allocation
@@ -248,6 +251,13 @@ class Recorder:
             self._start_waiting(history, now)
         else:
             self._end(event.job, "failed", now)
+
+    def _failed_cancelled(self, event: JobFailed, history: JobHistory, now: float) -> None:
+        """It failed before the order to stop it arrived: its last attempt failed all the same."""
+        history.failures += 1
+        self._end(event.job, "cancelled", now)
+        held = self.holds[history.last_hold].allocation if history.last_hold >= 0 else None
+        self._note_failure(event, history, now, size=held.size if held else 0, retried=False)
 
     def _finished(self, event: JobFinished, now: float) -> None:
         self._end(event.job, "finished", now)

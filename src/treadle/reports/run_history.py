@@ -23,6 +23,7 @@ class JobHistory:
     service_s = 0.0
     starts = 0
     attempt = -1  # id of the order that began the present hold
+    failed = -1  # id of the order that the last failure answered
     preemptions = 0
     interruptions = 0  # stops forced by a lost node
     resizes = 0

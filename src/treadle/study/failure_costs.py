@@ -1,7 +1,8 @@
 """The cost of failed attempts: by class, by reason, by size.
 
 A reason is a name from the Philly study's table (as in simulated failures), the name of a rule of
-`treadle classify`, or text to match against those rules. A missing reason counts as unknown.
+`treadle classify`, the name of a failure that leaves no log (to launch, of a limit), or text to
+match against those rules. A missing reason counts as unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from treadle.core.retry import FailureClass
 from treadle.failures.classifier import classify
+from treadle.failures.retry import LAUNCHING
 from treadle.failures.rules import RuleTable, shipped
 from treadle.reports.metrics import SIZE_BUCKETS, percentile, size_bucket
 from treadle.reports.run_history import FailedAttempt
@@ -108,6 +110,7 @@ class Judge:
     def __init__(self, rules: RuleTable) -> None:
         self._rules = rules
         self._known: dict[str, tuple[str, FailureClass]] = {
+            **{name: (name, verdict.kind.value) for name, verdict in LAUNCHING.items()},
             **{rule.name: (rule.name, rule.kind.value) for rule in rules.rules},
             **{name: (name, kind) for name, kind in STUDIED.items()},
             "": (NO_REASON, "unknown"),

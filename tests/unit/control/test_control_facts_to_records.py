@@ -81,3 +81,39 @@ def test_an_attempt_that_was_called_off_does_not_count_as_a_start() -> None:
     assert (story.record.attempts, story.record.starts) == (1, 0)
     assert not story.jobs.open
     assert story.record.state is State.PENDING
+
+
+def test_a8_a_start_and_an_end_are_when_they_happened_not_when_they_were_noticed() -> None:
+    """The controller was down when the job started, and again when it ended."""
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(20.0, JobStarted("a", 0, 0.0, 1.0, attempt=1, started_at=105.0))
+    (attempt,) = story.jobs.open_of("a")
+    assert attempt.started_at == story.record.started_at == 105.0
+    assert story.record.began_s == 5.0
+    story.facts(
+        90.0,
+        AttemptEnded("a", 0, 1, How.EXITED, 0, started_at=105.0, ended_at=165.0, ran_s=60.0),
+    )
+    assert (story.record.started_at, story.record.ended_at) == (105.0, 165.0)
+    assert story.record.ran_s == 60.0
+
+
+def test_a8_the_end_of_the_first_attempt_corrects_a_start_that_was_noticed_late() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(20.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    story.facts(
+        90.0,
+        AttemptEnded("a", 0, 1, How.STOPPED, 143, started_at=105.0, ended_at=165.0, ran_s=60.0),
+    )
+    assert story.record.started_at == 105.0
+    assert story.record.ended_at is None
+
+
+def test_a8_a_clock_that_was_set_makes_no_start_before_the_submission_or_in_the_future() -> None:
+    for told, seen in ((-5000.0, 1.0), (5000.0, 120.0)):
+        story = Story()
+        story.order(0.0, Start(0, "a", on(0, 1)))
+        story.facts(20.0, JobStarted("a", 0, 0.0, 1.0, attempt=1, started_at=told))
+        assert story.record.started_at == seen

@@ -90,6 +90,14 @@ def test_a_reason_is_a_name_of_the_study_or_of_a_rule_or_text_that_rules_are_tri
     assert judge("") == ("no reason recorded", "unknown")
 
 
+def test_a7_reasons_that_only_a_live_controller_gives_keep_their_names() -> None:
+    judge = Judge(shipped())
+    assert judge("memory-limit") == ("memory-limit", "resource")
+    assert judge("not-launched") == ("not-launched", "deterministic")
+    assert judge("engine-error") == ("engine-error", "transient")
+    assert judge("time-limit") == ("time-limit", "resource")
+
+
 def test_rules_of_a_user_come_first() -> None:
     own = "- {name: house-rule, class: transient, line: ['it just stopped'], says: Again.}"
     judge = Judge(RuleTable.parse("own.yaml", own))

@@ -108,7 +108,18 @@ class EndCompletion:
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
 
     def _heard(self, ended: AttemptEnded) -> LastProgress | None:
-        return self._learner.progress(ended.job) if ended.attempt else None
+        """Its last progress. What was read only after the end was so at the end."""
+        said = self._learner.progress(ended.job) if ended.attempt else None
+        gauge = self._learner.gauge(ended.job)
+        if said is None or gauge is None or gauge.total is None or ended.ended_at is None:
+            return said
+        end_s = self._clock.now() - max(0.0, self._wall() - ended.ended_at)
+        if gauge.seen_at <= end_s:
+            return said
+        true = gauge.seen_by(end_s)
+        share_per_s = true.share_per_s()
+        per_s = None if share_per_s is None else share_per_s * gauge.total
+        return replace(said, per_s=per_s, share_per_s=share_per_s, measured_s=true.measured_s)
 
     def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
         """The work of a job, as the scheduler will count it when it takes the end."""

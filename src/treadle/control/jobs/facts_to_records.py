@@ -70,7 +70,8 @@ class Reducer:
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
         for record in over if facts else ():
-            self._over(record, self._scheduler.ended[record.id], at)
+            end = facts[ends[record.id]] if record.id in ends else None
+            self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
             self._ordered(action)
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
@@ -142,11 +143,14 @@ class Reducer:
             if row.number > number and row.started_at is None and row.action <= fact.action:
                 self._jobs.put_attempt(called_off(row, at))
         if attempt.started_at is None:
+            # Where the controller was down when it started, the fact comes later than the start.
+            started_at = at if fact.started_at is None else min(at, fact.started_at)
             # A clock that was set back must not make a job start before it was submitted.
-            record.started_at = record.started_at or max(at, record.submitted_at)
-            record.began_s, record.counted_s = now, 0.0
+            started_at = max(started_at, min(at, record.submitted_at))
+            record.started_at = record.started_at or max(started_at, record.submitted_at)
+            record.began_s, record.counted_s = now - (at - started_at), 0.0
             record.starts += 1
-            attempt = started(attempt, at)
+            attempt = started(attempt, started_at)
             self._jobs.put_attempt(attempt)
         self._changed_live(record, attempt, now)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
@@ -189,8 +193,9 @@ class Reducer:
             self._jobs.put_attempt(row)
             if row.started_at is not None:
                 ran_s = fact.ran_s or 0.0
-                record.started_at = record.started_at or max(row.started_at, record.submitted_at)
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
+                if record.started_at is None or record.starts == 1:
+                    record.started_at = max(row.started_at, record.submitted_at)
                 record.ran_s += ran_s
                 record.device_s += max(0.0, ran_s - record.counted_s) * len(attempt.devices)
         elif fact.attempt:
@@ -318,6 +323,12 @@ def job_of(fact: Fact) -> JobId:
 def core_facts(facts: Iterable[Fact]) -> list[Event]:
     """Those that the scheduler takes."""
     return [fact for fact in facts if not isinstance(fact, RecordFact)]
+
+
+def _moment_of(fact: Fact | None, at: float) -> float:
+    """When it happened, which may be long before the controller heard of it, at `at`."""
+    told = fact.ended_at if isinstance(fact, AttemptEnded) else None
+    return at if told is None else told
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

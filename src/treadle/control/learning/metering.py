@@ -5,7 +5,7 @@ size. When the attempt ends, that is what the learner is given
 (`treadle.models.learning.observations.of_end`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.core.job import JobId
 
@@ -35,6 +35,10 @@ class Gauge:
         """Share of the whole work done each second; None while too little was seen."""
         gained = self.seen_share - self.from_share
         return gained / self.measured_s if self.measured_s >= SPAN_S and gained > 0 else None
+
+    def seen_by(self, at: float) -> "Gauge":
+        """The same, if what was seen last was so far no later than at that moment."""
+        return replace(self, seen_at=max(self.from_at, min(self.seen_at, at)))
 
 
 class Meter:

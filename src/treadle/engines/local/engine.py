@@ -296,12 +296,13 @@ class LocalEngine:
 
     async def _make_ready(self, live: LiveAttempt) -> None:
         """Its pipe ended with the earlier engine: its status says when its ranks run."""
-        await self._looks.until(
+        status = await self._looks.until(
             lambda: attempt_folders.read_status(live.folder),
             lambda status: status is not None or live.gone.done(),
             tries=None,
         )
         if not live.gone.done():
+            live.started_at = None if status is None else status.started_at
             live.set_ready(running=True)
 
     # -- the runners' side ----------------------------------------------------------------------

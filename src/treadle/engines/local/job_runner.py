@@ -236,6 +236,7 @@ class JobRunner:
                 launch.iterations_done,
                 launch.iterations_per_s,
                 attempt=live.number,
+                started_at=live.started_at,
             )
         )
 

@@ -55,6 +55,7 @@ class LiveAttempt:
         self.time_limit_s: float | None = None  # what is left of it, from the launch or adoption
         self.launch: Launch | None = None  # None for attempts of an earlier engine
         self.runs = False  # its ranks run
+        self.started_at: float | None = None  # since when, as its supervisor says
         self.process: ProcessId | None = None  # the supervisor
         self.stop_wanted = False
         self.over = False  # it has ended, though its devices may not be clean yet
@@ -170,7 +171,8 @@ class LiveAttempt:
                 self._meet(ProcessId(pid, start))
                 if self.stop_wanted:
                     self.stop()
-            case {"running": _}:
+            case {"running": at}:
+                self.started_at = at
                 self.set_ready(running=True)
             case {"taken": _}:
                 self.taken = True
