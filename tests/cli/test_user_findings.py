@@ -89,3 +89,12 @@ def test_a5_an_order_for_mine_names_the_jobs_that_refuse_it(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "job 2 updated\n"
     assert err == "treadle: this machine has 4 devices\n"
+
+
+def test_b17_down_cancel_without_a_terminal_needs_yes(capsys) -> None:
+    client = ValueClient()
+    assert treadle(client, "down", "--cancel") == 2
+    assert client.asked == []
+    assert "--cancel cancels 18 jobs, and there is no terminal to ask on; give -y" in (
+        capsys.readouterr().err
+    )
