@@ -29,7 +29,9 @@ from treadle.core.wording import (
     span,
     times,
 )
-from treadle.wire.jobs import State, Why
+from treadle.failures.failure_history import Patience
+from treadle.failures.verdict import Kind
+from treadle.wire.jobs import FailureView, State, Why
 
 NAMED_MAX = 4
 _SIGNAL_BASE = 128
@@ -321,9 +323,9 @@ def _ended(record: JobRecord) -> Why:
         how += f": {record.failure.sentence.rstrip('.')}"
         if record.failure.evidence:
             evidence = (record.failure.evidence,)
-        change = record.failure.advice
+        change = _again(record.failure)
         if record.failures > 1:
-            how += f" (it was tried {times(record.failures)})"
+            how += f" (it was tried {times(record.failures)}{_given_up(record)})"
     return Why(
         id=record.id,
         state=record.state,
@@ -332,6 +334,27 @@ def _ended(record: JobRecord) -> Why:
         evidence=evidence,
         change=change,
     )
+
+
+def _again(failure: FailureView) -> str:
+    """What its user can do about a failure."""
+    if not failure.advice.startswith("retry"):
+        return "mend the cause before it is submitted again; it would fail in the same way"
+    _, more, what = failure.advice.partition(" with more ")
+    return f"submit it again{more}{what}"
+
+
+def _given_up(record: JobRecord) -> str:
+    """Why a failure that may pass was retried less often than its user asked for."""
+    assert record.failure is not None, "it failed"
+    patience = Patience()
+    if record.failures > record.retries or record.failure.kind != Kind.TRANSIENT:
+        return ""
+    if record.failures <= patience.transient:
+        why_not = f"the same failure {times(patience.repeats)} in a row is not retried again"
+    else:
+        why_not = f"at most {patience.transient} such failures are retried"
+    return f", although --retries {record.retries} allows more: {why_not}"
 
 
 def _status(code: int | None) -> str:
