@@ -14,7 +14,8 @@ from treadle.wire.machine import EventPage, EventView
 from treadle.wire.notation import duration
 
 # What the scheduler notes for itself; --all shows it.
-HIDDEN = ("Decided", "JobProgressed", "JobAccepted")
+# An update by a user is a JobEdited; a JobUpdated comes with it, and with each new estimate.
+HIDDEN = ("Decided", "JobProgressed", "JobAccepted", "JobUpdated")
 PAGE = 1000
 PAGES_MAX = 200  # lines are looked through this far back
 LIMIT = 50
