@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.cli.live_session import NOW, ValueClient, job, running, treadle
 
 from treadle.wire.job_orders import JobOutcome, JobsOrder
@@ -98,3 +99,12 @@ def test_b17_down_cancel_without_a_terminal_needs_yes(capsys) -> None:
     assert "--cancel cancels 18 jobs, and there is no terminal to ask on; give -y" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("name", ["88", "6_5"])
+@pytest.mark.parametrize("words", [("update", "zz"), ("submit", "--dry-run")])
+def test_b15_a_name_that_looks_like_an_id_is_refused(words, name, capsys) -> None:
+    client = ValueClient(views=[job("1", name="zz")])
+    assert treadle(client, *words, "--name", name, *(["--", "true"] * (words[0] == "submit"))) == 2
+    assert client.requests == []
+    assert f"--name is {name}, which would be taken for a job's id" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from treadle.core.wording import several
 from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import devices as read_devices
-from treadle.wire.notation import duration
+from treadle.wire.notation import duration, job_name
 from treadle.wire.notation import priority as read_priority
 
 mine_option = click.option(
@@ -99,12 +99,14 @@ def update(
     change = JobChange(
         priority=None if level is None else read_priority(level, "--priority"),
         time_limit_s=None if time_limit is None else duration(time_limit, "--time-limit"),
-        name=name,
+        name=None if name is None else job_name(name, "--name"),
         devices=None if devices is None else read_devices(devices, "--devices"),
         tenant=tenant,
     )
     if change == JobChange():
-        raise click.UsageError("nothing to change; give --name, --time-limit, --devices, ...")
+        raise click.UsageError(
+            "nothing to change; give --name, --time-limit, --priority, --devices or --tenant"
+        )
     return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
