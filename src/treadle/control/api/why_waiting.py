@@ -18,6 +18,7 @@ from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fi
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
+from treadle.core.snapshot import Reason
 from treadle.core.wording import (
     are,
     devices,
@@ -31,6 +32,7 @@ from treadle.core.wording import (
 )
 from treadle.failures.failure_history import Patience
 from treadle.failures.verdict import Kind
+from treadle.policies.wrappers.host_requests import host_reason
 from treadle.wire.jobs import FailureView, State, Why
 
 NAMED_MAX = 4
@@ -89,7 +91,16 @@ def brief(context: Context, record: JobRecord, row: Job, place: int | None) -> t
     if place is not None and free < least:
         total = context.cluster.device_count
         return "devices", f"it needs {devices(least)} and {free_of(free, total)}; {line}"
+    if host := _host_reason(context, row):
+        return host.cause, host.sentence
     return "rank", line
+
+
+def _host_reason(context: Context, row: Job) -> Reason | None:
+    """That it waits for host memory or cores; looked up only for jobs that ask for some."""
+    if not (row.spec.host_memory_gib or row.spec.host_cores):
+        return None
+    return host_reason(context.scheduler.snapshot(context.clock.now()), row)
 
 
 def reason(context: Context, record: JobRecord, row: Job) -> Finding:

@@ -82,29 +82,27 @@ class HostRequests(Refusing):
         )
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        row = snapshot.jobs[job]
-        if row.allocation is not None or not self._lacks(snapshot, row):
-            return self.inner.why(snapshot, job)
-        used = _used(snapshot)
-        left = [
-            f"{node.name} has {max(0.0, node.memory_gib - use.memory_gib):.3g} of "
-            f"{node.memory_gib:.3g} GiB and {max(0.0, node.cores - use.cores):g} of "
-            f"{node.cores} cores left"
-            for node in snapshot.cluster.nodes[:3]
-            if (use := used.get(node.name, _Use())) is not None
-        ]
-        return Reason(
-            "host", f"it asks for {_request(row.spec)} of one node, and {', '.join(left)}"
-        )
+        return host_reason(snapshot, snapshot.jobs[job]) or self.inner.why(snapshot, job)
 
-    def _lacks(self, snapshot: Snapshot, row: Job) -> bool:
-        """Whether there are devices for it, and only its request does not fit."""
-        if not _asks(row.spec) or row.spec.sizes[0] > snapshot.free.total:
-            return False
-        used = _used(snapshot)
-        return not any(
-            used.get(node.name, _Use()).plus(row.spec).fits(node) for node in snapshot.cluster.nodes
-        )
+
+def host_reason(snapshot: Snapshot, row: Job) -> Reason | None:
+    """That there are devices for a waiting job, and only its request does not fit; else None."""
+    if row.allocation is not None or not _asks(row.spec):
+        return None
+    if row.spec.sizes[0] > snapshot.free.total:
+        return None
+    used = _used(snapshot)
+    nodes = snapshot.cluster.nodes
+    if any(used.get(node.name, _Use()).plus(row.spec).fits(node) for node in nodes):
+        return None
+    left = [
+        f"{node.name} has {max(0.0, node.memory_gib - use.memory_gib):.3g} of "
+        f"{node.memory_gib:.3g} GiB and {max(0.0, node.cores - use.cores):g} of "
+        f"{node.cores} cores left"
+        for node in nodes[:3]
+        if (use := used.get(node.name, _Use())) is not None
+    ]
+    return Reason("host", f"it asks for {_request(row.spec)} of one node, and {', '.join(left)}")
 
 
 def _asks(spec: JobSpec) -> bool:
