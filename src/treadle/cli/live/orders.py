@@ -205,7 +205,12 @@ def _first(first: TreadleError | None, error: TreadleError, *, alone: bool) -> T
 
 
 def _is_held(here: Session, view: JobView) -> bool:
-    """Held by its user, or because a job that it should start after has failed."""
+    """Held by its user, or because a job that it should start after has failed.
+
+    An ended job counts too: the daemon refuses to release it, as it refuses to hold or cancel it.
+    """
+    if view.state.ended:
+        return True
     if view.cause == "dependency":
         return bool(NeverRuns(here).reason(view))
     # A limit of its array holds it too, and no release ends that.

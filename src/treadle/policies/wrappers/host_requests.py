@@ -14,6 +14,7 @@ from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import gib_text
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Refusing
@@ -125,7 +126,7 @@ def _used(snapshot: Snapshot, without: "list[JobId] | tuple[()]" = ()) -> dict[s
 def _request(spec: JobSpec) -> str:
     parts = []
     if spec.host_memory_gib:
-        parts.append(f"{spec.host_memory_gib:.3g} GiB of host memory")
+        parts.append(f"{gib_text(spec.host_memory_gib)} of host memory")
     if spec.host_cores:
         parts.append(f"{spec.host_cores:g} core{'' if spec.host_cores == 1 else 's'}")
     return " and ".join(parts)
