@@ -202,11 +202,11 @@ def test_what_a_refusal_is_to_a_script(error, code, text, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        ([], ("the daemon stopped; jobs remain (5 still running, 13 waiting), and treadle up "
-             "picks them up again\n")),
+        ([], ("the daemon stopped; jobs remain (5 still running, 12 waiting, 1 held), and "
+             "treadle up picks them up again\n")),
         (["--drain"], ("the daemon starts no more jobs and stops when the running ones have "
                       "ended: 5 running, 12 waiting, 1 held\n")),
-        (["--cancel"], "18 jobs ended, and the daemon stopped\n"),
+        (["--cancel", "-y"], "18 jobs ended, and the daemon stopped\n"),
     ],
 )  # fmt: skip
 def test_down_says_what_becomes_of_the_jobs(words, shown, capsys) -> None:
@@ -255,7 +255,7 @@ LEAVING = (
 
 def test_a11_down_waits_for_jobs_that_are_cancelled_and_says_for_what(capsys) -> None:
     gone = replace(STATUS, pid=1)
-    assert treadle(Leaving(*LEAVING, gone), "down", "--cancel") == 0
+    assert treadle(Leaving(*LEAVING, gone), "down", "--cancel", "-y") == 0
     said = capsys.readouterr()
     assert said.out == "18 jobs ended, and the daemon stopped\n"
     assert said.err == (
@@ -265,7 +265,7 @@ def test_a11_down_waits_for_jobs_that_are_cancelled_and_says_for_what(capsys) ->
 
 
 def test_a11_down_stops_waiting_after_its_timeout_and_claims_nothing(capsys) -> None:
-    assert treadle(Leaving(*LEAVING), "down", "--cancel", "--timeout", "0.001s") == 101
+    assert treadle(Leaving(*LEAVING), "down", "--cancel", "-y", "--timeout", "0.001s") == 101
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1] == (

@@ -1,9 +1,13 @@
 """Faults that a user found: names that were used before, orders and lists that leave jobs out."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from tests.cli.live_session import NOW, ValueClient, job, running, treadle
 
+from treadle.cli.live.run import several_sizes
+from treadle.core.wording import gib_text
 from treadle.wire.job_orders import JobOutcome, JobsOrder
 from treadle.wire.jobs import State
 
@@ -89,3 +93,63 @@ def test_a5_an_order_for_mine_names_the_jobs_that_refuse_it(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "job 2 updated\n"
     assert err == "treadle: this machine has 4 devices\n"
+
+
+def test_b17_down_cancel_without_a_terminal_needs_yes(capsys) -> None:
+    client = ValueClient()
+    assert treadle(client, "down", "--cancel") == 2
+    assert client.asked == []
+    assert "--cancel cancels 18 jobs, and there is no terminal to ask on; give -y" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("name", ["88", "6_5"])
+@pytest.mark.parametrize("words", [("update", "zz"), ("submit", "--dry-run")])
+def test_b15_a_name_that_looks_like_an_id_is_refused(words, name, capsys) -> None:
+    client = ValueClient(views=[job("1", name="zz")])
+    assert treadle(client, *words, "--name", name, *(["--", "true"] * (words[0] == "submit"))) == 2
+    assert client.requests == []
+    assert f"--name is {name}, which would be taken for a job's id" in capsys.readouterr().err
+
+
+def test_an_order_for_an_ended_job_is_refused_whatever_the_verb(capsys) -> None:
+    class Late(ValueClient):
+        def _outcome(self, order: JobsOrder, identity: str) -> JobOutcome:
+            return JobOutcome(id=identity, error=f"job {identity} has ended", code="conflict")
+
+    codes = {treadle(Late(views=[NEWER]), verb, "117") for verb in ("cancel", "hold", "release")}
+    assert codes == {1}
+    assert capsys.readouterr().err == 3 * "treadle: job 117 has ended\n"
+
+
+def test_a_folder_is_not_submitted(tmp_path: Path, capsys) -> None:
+    assert treadle(ValueClient(), "submit", str(tmp_path)) == 2
+    assert f"{tmp_path} is a folder; expected a script" in capsys.readouterr().err
+
+
+def test_events_since_a_later_time_than_until_are_refused(capsys) -> None:
+    assert treadle(ValueClient(), "events", "--since", "5m", "--until", "10m") == 2
+    assert capsys.readouterr().err == "treadle: --since 5m is later than --until 10m\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("1", "1 device"),
+        ("4", "4 devices"),
+        ("1,2", "1 or 2 devices"),
+        ("1,2,4", "1, 2 or 4 devices"),
+        ("1..4", "1 to 4 devices"),
+    ],
+)
+def test_devices_in_words(given: str, text: str) -> None:
+    assert several_sizes(given) == text
+
+
+@pytest.mark.parametrize(
+    ("gib", "text"),
+    [(100 / 1024, "100 MiB"), (1.5, "1.5 GiB"), (512, "512 GiB"), (922_000, "900.4 TiB")],
+)
+def test_memory_in_words(gib: float, text: str) -> None:
+    assert gib_text(gib) == text

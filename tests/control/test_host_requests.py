@@ -33,6 +33,8 @@ def test_jobs_whose_memory_does_not_fit_together_run_one_after_the_other(tmp_pat
         left = f"has {most * 0.4:.3g} of {most:.3g} GiB and "
         assert found.because.startswith(f"it asks for {most * 0.6:.3g} GiB of host memory of one")
         assert left in found.because
+        listed = {view.id: view for view in (await live.jobs()).jobs}  # B14: as `treadle ps`
+        assert (listed[second].cause, listed[second].because) == ("host", found.because)
         await live.cancel(ME, first)
         await until(live, State.RUNNING, jobs=(second,))
         assert (await view_of(live, beside)).state is State.RUNNING

@@ -470,7 +470,7 @@ def test_up_without_a_folder_goes_on_in_the_last_one_of_its_socket(folder: Path)
             assert client.status().state_folder == str(state)
             assert len(client.job_page().jobs) == 1
     finally:
-        assert treadle("down", "--cancel", socket=folder / "s", home=home).returncode == 0
+        assert treadle("down", "--cancel", "-y", socket=folder / "s", home=home).returncode == 0
     until(lambda: not answers(folder / "s"))
 
 

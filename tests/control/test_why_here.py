@@ -338,7 +338,9 @@ def test_how_it_ended(
         assert (why.never, why.position, why.estimate) == (False, None, None)
         if expected is None:
             assert why.because.startswith("it failed with exit code 1: ")
-            assert why.change == "do not retry"
+            assert why.change == (
+                "mend the cause before it is submitted again; it would fail in the same way"
+            )
             assert why.evidence == ("ModuleNotFoundError: No module named numpyy",)
             return
         cause, because, change = expected
@@ -358,3 +360,20 @@ def test_it_was_cancelled(tmp_path: Path) -> None:
         assert (await view_of(live, job)).state is State.CANCELLED
 
     told(story, tmp_path)
+
+
+def test_b10_why_says_that_a_failure_that_repeats_is_not_retried_as_often_as_asked(
+    tmp_path: Path,
+) -> None:
+    async def story(live: LiveService) -> None:
+        body = "echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1"
+        job = await waits(live, body, retries=5)
+        await ended(live, job)
+        why = await live.why(job)
+        assert why.because.endswith(
+            "(it was tried 3 times, although --retries 5 allows more: the same failure 3 times "
+            "in a row is not retried again)"
+        )
+        assert why.change == "submit it again"
+
+    told(story, tmp_path, patience=Patience(wait_s=0.0))

@@ -45,7 +45,7 @@ def sides() -> Iterator[tuple[Side, Side]]:
         try:
             yield server, client
         finally:
-            server.treadle("down", "--cancel")
+            server.treadle("down", "--cancel", "-y")
 
 
 def free_port() -> int:

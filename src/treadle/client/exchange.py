@@ -112,6 +112,11 @@ def unreachable(address: Address, error: BaseException) -> UnreachableError:
         return UnreachableError(
             f"you may not connect to the Treadle server at {address}; ask its owner"
         )
+    if not address.socket:
+        return UnreachableError(
+            f"no Treadle server answers at {address}; check the address, and that the server "
+            "runs there (treadle up --listen)"
+        )
     return UnreachableError(
         f"no Treadle server answers at {address}; start one with `treadle up`, or set TREADLE_URL"
     )

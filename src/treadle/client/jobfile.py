@@ -338,7 +338,7 @@ def _retries(text: str, where: str) -> int:
 
 _LENGTH = "a duration such as 12h"
 _READERS: dict[str, _Reader] = {
-    "name": _field("name", "a name", _plain),
+    "name": _field("name", "a name", values.job_name),
     "run": _run,
     "command": _command,
     "devices": _devices,

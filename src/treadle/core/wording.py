@@ -70,6 +70,15 @@ def named_jobs(names: Sequence[str], most: int) -> str:
     return f"{'job' if len(names) == 1 else 'jobs'} {listed(names, most)}"
 
 
+def gib_text(gib: float) -> str:
+    """Memory in the unit that leaves a number between 1 and 1,023."""
+    if gib < 1.0:
+        return f"{1024 * gib:.3g} MiB"
+    if gib < 1000.0:
+        return f"{gib:.3g} GiB"
+    return f"{gib:,.0f} GiB" if gib < 1024.0 else f"{gib / 1024:,.1f} TiB"
+
+
 def sizes(numbers: Sequence[int]) -> str:
     """1..4 if no number between is missing, otherwise 1,2,4."""
     if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:

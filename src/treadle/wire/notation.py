@@ -18,6 +18,7 @@ PRIORITY_MAX = 1_000_000
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 RANKS = ("auto", "device", "one")
 
+_IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})", re.ASCII)
 _MEMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
@@ -297,3 +298,16 @@ def identities(text: str, what: str) -> tuple[str, ...]:
     if not all(re.fullmatch(r"[\w.\-\[\]]{1,128}", part) for part in parts):
         raise InvalidInputError(f"{what} is {shown(text)}; expected ids of jobs such as 12,13")
     return parts
+
+
+def is_identity(word: str) -> bool:
+    """Whether a word is taken for the id of a job or array: 12, 12_3."""
+    return bool(_IDENTITY.fullmatch(word))
+
+
+def job_name(text: str, what: str) -> str:
+    if is_identity(text):
+        raise InvalidInputError(
+            f"{what} is {text}, which would be taken for a job's id; choose another name"
+        )
+    return text

@@ -2,11 +2,12 @@
 
 import click
 
-from treadle.cli.live.job_selection import is_identity, jobs_argument, own_jobs, yes_option
+from treadle.cli.live.job_selection import jobs_argument, own_jobs, yes_option
 from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
 from treadle.core.wording import several
 from treadle.wire.job_orders import Verb, refusal_of
+from treadle.wire.notation import is_identity
 from treadle.wire.problems import NotFoundError, RequestError
 
 

@@ -9,7 +9,7 @@ from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
-from treadle.core.wording import ago, several, short_span
+from treadle.core.wording import ago, gib_text, several, short_span
 from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
 
 _ATTEMPTS = (
@@ -131,14 +131,14 @@ def _host(detail: JobDetail) -> str:
     """Host memory and cores that it asked for, and the most memory that it used."""
     parts = []
     for name, value, text in (
-        ("memory", detail.memory_gib, f"memory {detail.memory_gib or 0:.3g} GiB"),
+        ("memory", detail.memory_gib, f"memory {gib_text(detail.memory_gib or 0)}"),
         ("cpus", detail.cpus, f"{detail.cpus or 0:g} cores"),
     ):
         if value is not None:
             parts.append(text + ("" if name in detail.enforced else " (not enforced here)"))
     peaks = [run.memory_peak_gib for run in detail.attempts if run.memory_peak_gib is not None]
     if peaks:
-        parts.append(f"peak {max(peaks):.3g} GiB")
+        parts.append(f"peak {gib_text(max(peaks))}")
     return ", ".join(parts)
 
 

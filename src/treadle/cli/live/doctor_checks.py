@@ -15,6 +15,7 @@ from treadle.engines.local.adoption import Found, look
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.store.address import shown
 from treadle.store.bond import (
+    FILE,
     LOCK,
     FolderIdentity,
     folder_identity,
@@ -58,7 +59,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         )
     else:
         yield from _examine_folder(folder)
-    there, finding = _store(patient.store)
+    there, finding = _store(patient)
     yield finding
     if folder.exists():
         yield _bond(patient, there)
@@ -135,13 +136,16 @@ def _attempts(folder: Path) -> Finding:
     return Finding("attempts", ok=True, text=f"{count} folders, all readable")
 
 
-def _store(url: str) -> tuple[Peeked | None, Finding]:
+def _store(patient: Patient) -> tuple[Peeked | None, Finding]:
     name = ""
     try:
-        name = shown(url)
-        there = peek(url)
+        name = shown(patient.store)
+        there = peek(patient.store)
     except TreadleError as error:
         return None, Finding("store", ok=False, text=f"{name or 'the store'}: {error}")
+    if there is None and (patient.folder / FILE).exists():  # The bond says what to do.
+        text = f"{name} does not exist, but the folder belongs to a store"
+        return None, Finding("store", ok=False, text=text)
     if there is None:
         return None, Finding("store", ok=True, text=f"{name} does not exist yet")
     if there.revision > REVISION:

@@ -72,9 +72,15 @@ def down(mode: str | None, yes: bool, timeout: str | None) -> int:
 
 
 def _sure(here: Session, before: Status) -> bool:
+    """Whether the user agrees; a script has no terminal to be asked on and needs -y."""
     jobs = _jobs(before)
-    if not jobs or not here.interactive:
+    if not jobs:
         return True
+    if not here.interactive:
+        raise click.UsageError(
+            f"--cancel cancels {several(jobs, 'job')}, and there is no terminal to ask on; "
+            "give -y to cancel without a question"
+        )
     return click.confirm(f"cancel {several(jobs, 'job')}?")
 
 
@@ -156,8 +162,8 @@ def _gone(before: Status, mode: str | None) -> str:
         return "the daemon stopped; there were no jobs"
     if mode == "cancel":
         return f"{several(jobs, 'job')} ended, and the daemon stopped"
-    running, waiting = before.running + before.stopping, before.waiting + before.held
-    return (
-        f"the daemon stopped; jobs remain ({running:,} still running, {waiting:,} waiting), "
-        "and treadle up picks them up again"
-    )
+    running = before.running + before.stopping
+    left = f"{running:,} still running, {before.waiting:,} waiting"
+    if before.held:
+        left += f", {before.held:,} held"
+    return f"the daemon stopped; jobs remain ({left}), and treadle up picks them up again"

@@ -14,7 +14,8 @@ from treadle.wire.machine import EventPage, EventView
 from treadle.wire.notation import duration
 
 # What the scheduler notes for itself; --all shows it.
-HIDDEN = ("Decided", "JobProgressed", "JobAccepted")
+# An update by a user is a JobEdited; a JobUpdated comes with it, and with each new estimate.
+HIDDEN = ("Decided", "JobProgressed", "JobAccepted", "JobUpdated")
 PAGE = 1000
 PAGES_MAX = 200  # lines are looked through this far back
 LIMIT = 50
@@ -60,6 +61,8 @@ def events(
     """Print events, one per line; with --json one object per line."""
     here = session()
     wanted = Wanted(everything, _moment(since, here, "--since"), _moment(until, here, "--until"))
+    if since and until and (wanted.since_at or 0.0) > (wanted.until_at or 0.0):
+        raise InvalidInputError(f"--since {plain(since)} is later than --until {plain(until)}")
     most = limit or (PAGE if since else LIMIT)
     # Ask for the job first: an unknown id is an error, and not a job without events.
     identity = here.client.job(one_job(here, job)).job.id if job is not None else ""
@@ -86,7 +89,9 @@ def _note_pruned(page: EventPage) -> None:
 def _newest(here: Session, job: str, wanted: Wanted, most: int) -> tuple[list[EventView], int]:
     """The newest events that are wanted, and the id to go on after."""
     page = here.client.events_last(job=job, limit=PAGE)
-    _note_pruned(page)
+    # Events that are missing before the wanted time are not missed.
+    if not (page.events and wanted.since_at is not None and page.events[0].at < wanted.since_at):
+        _note_pruned(page)
     upto, kept = page.next, [event for event in page.events if wanted.shows(event)]
     for older in _older(here, job, page.events, wanted):
         if len(kept) >= most:

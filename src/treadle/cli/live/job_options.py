@@ -224,12 +224,11 @@ def _jobs(words: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 
 def _name(text: str, where: str) -> str:
-    if text.isdigit():
-        raise InvalidInputError(
-            f"{where} is {text}, which would be taken for a job's id; choose another name "
-            "(sbatch's -n, the number of tasks, is --ranks here)"
-        )
-    return text
+    try:
+        return values.job_name(text, where)
+    except InvalidInputError as error:
+        hint = "sbatch's -n, the number of tasks, is --ranks here"
+        raise InvalidInputError(f"{error} ({hint})") from None
 
 
 def _devices(text: str, where: str) -> str:

@@ -122,6 +122,8 @@ def reason_text(view: JobView) -> str:
 def short_reason(view: JobView) -> str:
     if view.state is State.FAILED and view.code is not None:
         return f"exit {view.code}"
+    if view.cause == "host":
+        return "memory or cores"
     return plain(view.cause) or plain(view.because)
 
 

@@ -1,6 +1,5 @@
 """Select jobs by id, name or array; and complete them in the shell."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +12,13 @@ from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
 from treadle.wire.jobs import JobView
+from treadle.wire.notation import is_identity
 from treadle.wire.problems import ConflictError, NotFoundError
 
 PAGE = 500
 JOBS_MAX = 20_000
 FEW = 5  # so many words are looked up one by one
 LISTED = 10_000  # jobs of one page, to look up many words
-_IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
-
-
-def is_identity(word: str) -> bool:
-    return bool(_IDENTITY.fullmatch(word))
 
 
 def all_jobs(client: ClientPort, *, limit: int = JOBS_MAX, **which: object) -> Iterator[JobView]:

@@ -22,7 +22,7 @@ from treadle.core.wording import several
 from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import devices as read_devices
-from treadle.wire.notation import duration
+from treadle.wire.notation import duration, job_name
 from treadle.wire.notation import priority as read_priority
 from treadle.wire.problems import UnavailableError
 
@@ -101,12 +101,14 @@ def update(
     change = JobChange(
         priority=None if level is None else read_priority(level, "--priority"),
         time_limit_s=None if time_limit is None else duration(time_limit, "--time-limit"),
-        name=name,
+        name=None if name is None else job_name(name, "--name"),
         devices=None if devices is None else read_devices(devices, "--devices"),
         tenant=tenant,
     )
     if change == JobChange():
-        raise click.UsageError("nothing to change; give --name, --time-limit, --devices, ...")
+        raise click.UsageError(
+            "nothing to change; give --name, --time-limit, --priority, --devices or --tenant"
+        )
     return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
@@ -211,7 +213,12 @@ def _first(first: TreadleError | None, error: TreadleError, *, alone: bool) -> T
 
 
 def _is_held(here: Session, view: JobView) -> bool:
-    """Held by its user, or because a job that it should start after has failed."""
+    """Held by its user, or because a job that it should start after has failed.
+
+    An ended job counts too: the daemon refuses to release it, as it refuses to hold or cancel it.
+    """
+    if view.state.ended:
+        return True
     if view.cause == "dependency":
         return bool(NeverRuns(here).reason(view))
     # A limit of its array holds it too, and no release ends that.

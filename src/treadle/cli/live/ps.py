@@ -101,7 +101,7 @@ def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, 
     if not found.views:
         return _nothing(here, which)
     all_users = not which["user"]
-    views, more = _first_rows(look.ordered(found.views, here.now()), expand=expand, limit=limit)
+    views, cut = _first_rows(look.ordered(found.views, here.now()), expand=expand, limit=limit)
     if look.columns:
         text = look.table(views, here.now(), width=here.width, colour=here.colour)
     else:
@@ -111,7 +111,7 @@ def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, 
     if found.uncounted:
         more = several(found.uncounted, "more job is", "more jobs are")
         text += f"\n{more} not counted here; --json lists them"
-    elif more or found.more:
+    elif cut or found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
     elif _plain(which) and (others := _others(here, len(found.views))):
         text += f"\n{others:,} more of other users; treadle ps -A lists them"

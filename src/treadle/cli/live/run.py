@@ -39,7 +39,10 @@ def run(context: click.Context, /, source: str | None, no_git: bool, **_options:
 
 
 def several_sizes(devices: str) -> str:
-    return several(int(devices), "device") if devices.isdigit() else f"{devices} devices"
+    if devices.isdigit():
+        return several(int(devices), "device")
+    few, _, last = devices.replace("..", " to ").rpartition(",")
+    return f"{few.replace(',', ', ')} or {last} devices" if few else f"{last} devices"
 
 
 def attended(here: Session, identity: str) -> int:

@@ -21,11 +21,12 @@ from typing import Any
 
 import click
 
-from treadle.cli.live.exit_codes import FAILED, end_sentence, exit_code, never_text
+from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
 from treadle.cli.live.job_options import job_options
 from treadle.cli.live.session import Session, note, remote, session
 from treadle.cli.live.shell_hold import ALIVE, ENVIRONMENT, HELD
 from treadle.cli.live.submit import SubmitCommand, job_request, send
+from treadle.cli.live.wait import until_ended
 from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError
 from treadle.wire.problems import ConflictError, RequestError
@@ -102,7 +103,7 @@ def _inside(
         view = here.client.job(identity).job
         note(end_sentence(view))
         return exit_code(view) or FAILED
-    devices = env.get("TREADLE_DEVICES", "")
+    devices = ", ".join(here.client.job(identity).job.devices)
     note(f"job {plain(identity)} holds {plain(devices)}; exit ends it")
     return _attend(here, identity, wanted, {**os.environ, **env}, workdir, held)
 
@@ -146,7 +147,9 @@ def _attend(
             gone, _, _ = select.select([held], [], [], _LOOK_S)
             if gone and process.poll() is None:
                 _leave(here, identity, process)
-                break
+                process.wait()
+                ended = until_ended(here, [here.client.job(identity).job], limit_s=_GRACE_S)
+                return ended.code or NOT_ENDED
         code = process.wait()
     finally:
         for name, handler in before.items():

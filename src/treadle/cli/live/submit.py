@@ -26,7 +26,7 @@ from treadle.client.gitstate import code_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
-from treadle.core.wording import ordinal, several, sizes
+from treadle.core.wording import gib_text, ordinal, several, sizes
 from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
 from treadle.wire.problems import TooLargeError, UnsettledError
 
@@ -152,6 +152,10 @@ def _is_yaml(path: str) -> bool:
 
 
 def _source(context: click.Context, source: str) -> Draft:
+    if os.path.isdir(source):  # noqa: PTH112  (it never raises)
+        raise InvalidInputError(
+            f"{plain(source)} is a folder; expected a script or a job file, or a command after --"
+        )
     if not os.path.isfile(source):  # noqa: PTH113  (it never raises)
         raise InvalidInputError(
             f"there is no file {plain(source)}; a command goes after --, as in treadle submit -- "
@@ -280,7 +284,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("command", command_text(request.command)),
         ("workdir", plain(request.workdir)),
         ("limit", limit),
-        ("memory", "" if request.memory_gib is None else f"{request.memory_gib:.3g} GiB"),
+        ("memory", "" if request.memory_gib is None else gib_text(request.memory_gib)),
         ("cpus", "" if request.cpus is None else f"{request.cpus:g}"),
         ("secrets", ", ".join(sorted(request.secrets))),
         ("note", "\n".join(plain(line) for line in answer.notes)),

@@ -211,11 +211,11 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
 
 _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes}",
-    "JobCancelled": "job {job} is being cancelled",
+    "JobCancelled": "job {job} was cancelled",
     "JobHeld": "job {job} is held {holder}",
     "JobReleased": "job {job} is no longer held {holder}",
-    "JobUpdated": "job {job} was updated",
-    "ControllerBegan": "the controller began; attempts from here on get nonces of their own",
+    "JobUpdated": "the scheduler's estimate or request of job {job} changed",
+    "ControllerBegan": "the daemon began",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
     "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
@@ -254,7 +254,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     verdict = body.get("verdict")
     rule = verdict["rule"] if isinstance(verdict, dict) else "unknown"
     if how == "stopped":
-        return f"job {job} released its devices"
+        return f"attempt {attempt} of job {job} was stopped and released its devices"
     if how == "machine-error":
         return f"job {job} could not be launched by this machine, and waits again"
     if how == "replaced":

@@ -15,7 +15,7 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import JobEdited
 from treadle.wire.jobs import JobChange
-from treadle.wire.notation import shown, sizes_of
+from treadle.wire.notation import is_identity, shown, sizes_of
 from treadle.wire.problems import ConflictError, InvalidRequestError
 
 
@@ -41,6 +41,8 @@ def _check(record: JobRecord, row: Job, change: JobChange) -> None:
         0 < len(change.name) <= NAME_MAX and change.name.isprintable()
     ):
         raise InvalidRequestError(f"name must be 1 to {NAME_MAX} printable characters")
+    if change.name is not None and is_identity(change.name):
+        raise InvalidRequestError(f"name is {change.name}, which would be taken for a job's id")
     if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
         raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
     if change.tenant is not None and not TENANT.fullmatch(change.tenant):

@@ -70,8 +70,8 @@ class _Sum:
         self.jobs[job.id] = job
 
     @property
-    def anything(self) -> bool:
-        return bool(self.logs or self.records or self.checkpoint_folders)
+    def anything(self) -> bool:  # that users may miss
+        return bool(self.logs or self.records)
 
 
 class Retention:

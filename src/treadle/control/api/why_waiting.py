@@ -18,6 +18,7 @@ from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fi
 from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
+from treadle.core.snapshot import Reason
 from treadle.core.wording import (
     are,
     devices,
@@ -29,7 +30,10 @@ from treadle.core.wording import (
     span,
     times,
 )
-from treadle.wire.jobs import State, Why
+from treadle.failures.failure_history import Patience
+from treadle.failures.verdict import Kind
+from treadle.policies.wrappers.host_requests import host_reason
+from treadle.wire.jobs import FailureView, State, Why
 
 NAMED_MAX = 4
 _SIGNAL_BASE = 128
@@ -87,7 +91,16 @@ def brief(context: Context, record: JobRecord, row: Job, place: int | None) -> t
     if place is not None and free < least:
         total = context.cluster.device_count
         return "devices", f"it needs {devices(least)} and {free_of(free, total)}; {line}"
+    if host := _host_reason(context, row):
+        return host.cause, host.sentence
     return "rank", line
+
+
+def _host_reason(context: Context, row: Job) -> Reason | None:
+    """That it waits for host memory or cores; looked up only for jobs that ask for some."""
+    if not (row.spec.host_memory_gib or row.spec.host_cores):
+        return None
+    return host_reason(context.scheduler.snapshot(context.clock.now()), row)
 
 
 def reason(context: Context, record: JobRecord, row: Job) -> Finding:
@@ -316,9 +329,9 @@ def _ended(record: JobRecord) -> Why:
         how += f": {record.failure.sentence.rstrip('.')}"
         if record.failure.evidence:
             evidence = (record.failure.evidence,)
-        change = record.failure.advice
+        change = _again(record.failure)
         if record.failures > 1:
-            how += f" (it was tried {times(record.failures)})"
+            how += f" (it was tried {times(record.failures)}{_given_up(record)})"
     return Why(
         id=record.id,
         state=record.state,
@@ -327,6 +340,27 @@ def _ended(record: JobRecord) -> Why:
         evidence=evidence,
         change=change,
     )
+
+
+def _again(failure: FailureView) -> str:
+    """What its user can do about a failure."""
+    if not failure.advice.startswith("retry"):
+        return "mend the cause before it is submitted again; it would fail in the same way"
+    _, more, what = failure.advice.partition(" with more ")
+    return f"submit it again{more}{what}"
+
+
+def _given_up(record: JobRecord) -> str:
+    """Why a failure that may pass was retried less often than its user asked for."""
+    assert record.failure is not None, "it failed"
+    patience = Patience()
+    if record.failures > record.retries or record.failure.kind != Kind.TRANSIENT:
+        return ""
+    if record.failures <= patience.transient:
+        why_not = f"the same failure {times(patience.repeats)} in a row is not retried again"
+    else:
+        why_not = f"at most {patience.transient} such failures are retried"
+    return f", although --retries {record.retries} allows more: {why_not}"
 
 
 def _status(code: int | None) -> str:

@@ -14,6 +14,7 @@ from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import gib_text
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Refusing
@@ -82,29 +83,27 @@ class HostRequests(Refusing):
         )
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        row = snapshot.jobs[job]
-        if row.allocation is not None or not self._lacks(snapshot, row):
-            return self.inner.why(snapshot, job)
-        used = _used(snapshot)
-        left = [
-            f"{node.name} has {max(0.0, node.memory_gib - use.memory_gib):.3g} of "
-            f"{node.memory_gib:.3g} GiB and {max(0.0, node.cores - use.cores):g} of "
-            f"{node.cores} cores left"
-            for node in snapshot.cluster.nodes[:3]
-            if (use := used.get(node.name, _Use())) is not None
-        ]
-        return Reason(
-            "host", f"it asks for {_request(row.spec)} of one node, and {', '.join(left)}"
-        )
+        return host_reason(snapshot, snapshot.jobs[job]) or self.inner.why(snapshot, job)
 
-    def _lacks(self, snapshot: Snapshot, row: Job) -> bool:
-        """Whether there are devices for it, and only its request does not fit."""
-        if not _asks(row.spec) or row.spec.sizes[0] > snapshot.free.total:
-            return False
-        used = _used(snapshot)
-        return not any(
-            used.get(node.name, _Use()).plus(row.spec).fits(node) for node in snapshot.cluster.nodes
-        )
+
+def host_reason(snapshot: Snapshot, row: Job) -> Reason | None:
+    """That there are devices for a waiting job, and only its request does not fit; else None."""
+    if row.allocation is not None or not _asks(row.spec):
+        return None
+    if row.spec.sizes[0] > snapshot.free.total:
+        return None
+    used = _used(snapshot)
+    nodes = snapshot.cluster.nodes
+    if any(used.get(node.name, _Use()).plus(row.spec).fits(node) for node in nodes):
+        return None
+    left = [
+        f"{node.name} has {max(0.0, node.memory_gib - use.memory_gib):.3g} of "
+        f"{node.memory_gib:.3g} GiB and {max(0.0, node.cores - use.cores):g} of "
+        f"{node.cores} cores left"
+        for node in nodes[:3]
+        if (use := used.get(node.name, _Use())) is not None
+    ]
+    return Reason("host", f"it asks for {_request(row.spec)} of one node, and {', '.join(left)}")
 
 
 def _asks(spec: JobSpec) -> bool:
@@ -127,7 +126,7 @@ def _used(snapshot: Snapshot, without: "list[JobId] | tuple[()]" = ()) -> dict[s
 def _request(spec: JobSpec) -> str:
     parts = []
     if spec.host_memory_gib:
-        parts.append(f"{spec.host_memory_gib:.3g} GiB of host memory")
+        parts.append(f"{gib_text(spec.host_memory_gib)} of host memory")
     if spec.host_cores:
         parts.append(f"{spec.host_cores:g} core{'' if spec.host_cores == 1 else 's'}")
     return " and ".join(parts)

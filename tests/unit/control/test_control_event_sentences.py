@@ -1,0 +1,34 @@
+"""What `treadle events` says of lines of the journal."""
+
+import pytest
+
+from treadle.cli.live.events import Wanted
+from treadle.control.api.history import sentence
+from treadle.wire.machine import EventView
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("JobCancelled", {}, "job 7 was cancelled"),
+        (
+            "AttemptEnded",
+            {"how": "stopped", "attempt": 2},
+            "attempt 2 of job 7 was stopped and released its devices",
+        ),
+        ("ControllerBegan", {}, "the daemon began"),
+        ("JobEdited", {}, "job 7 was edited"),
+    ],
+)
+def test_b11_events_in_words(kind: str, body: dict[str, object], text: str) -> None:
+    assert sentence(kind, "7", body) == text
+
+
+def test_b11_an_update_that_no_user_made_is_not_shown() -> None:
+    wanted = Wanted(everything=False, since_at=None, until_at=None)
+    shown = [
+        kind
+        for kind in ("JobEdited", "JobUpdated")
+        if wanted.shows(EventView(id=1, at=0.0, kind=kind, job="7", text=""))
+    ]
+    assert shown == ["JobEdited"]
