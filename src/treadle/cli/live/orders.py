@@ -9,7 +9,6 @@ from treadle.cli.live.job_selection import (
     Listing,
     complete_jobs,
     confirm,
-    is_identity,
     jobs_argument,
     whole,
     yes_option,
