@@ -21,7 +21,7 @@ from treadle.core.wording import several
 from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.notation import devices as read_devices
-from treadle.wire.notation import duration, job_name
+from treadle.wire.notation import duration, is_identity, job_name
 from treadle.wire.notation import priority as read_priority
 from treadle.wire.problems import UnavailableError
 
