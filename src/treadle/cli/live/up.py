@@ -4,8 +4,11 @@ For the background the same command is started again with --foreground, detached
 with its output in daemon.log; this one returns when the daemon answers.
 """
 
+import logging
 import os
 import re
+import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -277,7 +280,16 @@ def _run_here(options: Mapping[str, Any]) -> int:
         remember_state(state_folder(), settings.socket.absolute(), settings.state)
 
     asyncio.run(run_daemon(settings, ready))
+    _end_with_stuck_threads()
     return 0
+
+
+def _end_with_stuck_threads() -> None:
+    """A thread may wait for a store that does not answer: the interpreter must not end under it."""
+    if threading.active_count() > 1:
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _socket(options: Mapping[str, Any]) -> Path:
