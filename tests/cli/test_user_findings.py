@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.live_session import NOW, ValueClient, job, running, treadle
+from tests.cli.live_session import NOW, ValueClient, detail, job, running, treadle
 
 from treadle.cli.live.run import several_sizes
 from treadle.core.wording import gib_text
 from treadle.wire.job_orders import JobOutcome, JobsOrder
-from treadle.wire.jobs import State
+from treadle.wire.jobs import JobDetail, State, Why
 
 FAILED = job("116", State.FAILED, name="same", code=1, submitted_at=NOW - 900, ended_at=NOW - 800)
 NEWER = job("117", State.SUCCEEDED, name="same", code=0, submitted_at=NOW - 90, ended_at=NOW - 80)
@@ -153,3 +153,38 @@ def test_devices_in_words(given: str, text: str) -> None:
 )
 def test_memory_in_words(gib: float, text: str) -> None:
     assert gib_text(gib) == text
+
+
+def test_b16_logs_as_json_say_that_they_are_only_the_end(capsys) -> None:
+    long = ValueClient(views=[running("9")], logs={(1, 0): "x" * 3 * 2**16})
+    assert treadle(long, "logs", "9", "--json") == 0
+    assert capsys.readouterr().err == (
+        "treadle: rank 0: only the last 64KiB of 192KiB; without --json all of it is printed\n"
+    )
+    short = ValueClient(views=[running("9")], logs={(1, 0): "x"})
+    assert treadle(short, "logs", "9", "--json") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_b18_a_job_that_is_followed_says_that_it_waits_for_its_retry(capsys) -> None:
+    class Retrying(ValueClient):
+        """Backs off for a few looks, and then ends."""
+
+        looks = 0
+
+        def job(self, identity: str) -> JobDetail:
+            self.looks += 1
+            ran = detail(running(identity)).attempts
+            if self.looks > 8:
+                return detail(job(identity, State.SUCCEEDED, code=0), attempts=ran)
+            left = f"it failed once and is tried again in {30 - self.looks} s"
+            return detail(job(identity, cause="backing off", because=left), attempts=ran)
+
+        def why(self, identity: str) -> Why:
+            return Why(id=identity, state=State.PENDING, cause="backing off", because="")
+
+    client = Retrying(views=[job("9")], logs={(1, 0): "out\n"})
+    assert treadle(client, "logs", "-f", "9") == 0
+    out, err = capsys.readouterr()
+    assert out == "out\n"
+    assert err.count("job 9 waits: it failed once and is tried again in ") == 1

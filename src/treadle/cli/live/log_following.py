@@ -246,6 +246,8 @@ class Follower:
             note(f"attempt {self._attempt} of job {plain(self._identity)}")
             self._pause_s = SHORTEST_S
             return None
+        if not self._only:
+            self._say_between(detail)
         return detail if detail.job.state.ended or newest > self._attempt else None
 
     def _print(self, detail: JobDetail) -> bool:
@@ -286,6 +288,16 @@ class Follower:
         if reason != self._shown and not detail.job.state.ended:
             note(f"job {plain(self._identity)} has not started: {reason}")
             self._shown = reason
+
+    def _say_between(self, detail: JobDetail) -> None:
+        """Say once after each attempt why the job does not run, such as the delay of a retry."""
+        job = detail.job
+        waits = job.state in (State.PENDING, State.HELD) and job.cause not in ("", "running")
+        moment = f"{self._attempt} {job.cause}"  # The sentence counts seconds and changes.
+        if waits and moment != self._shown:
+            self._printer.finish()
+            note(f"job {plain(self._identity)} waits: {plain(job.because)}")
+            self._shown = moment
 
     def _idle(self) -> None:
         sys.stdout.flush()

@@ -13,6 +13,7 @@ from treadle.core.wording import ago, several, short_span
 from treadle.wire.jobs import JobDetail
 from treadle.wire.notation import duration
 from treadle.wire.problems import NotFoundError
+from treadle.wire.retention import size_text
 
 
 @click.command()
@@ -119,3 +120,9 @@ def _print_json(here: Session, identity: str, attempt: int, ranks: list[int]) ->
         for rank in ranks
     ]
     as_json_text(pieces)
+    for piece in pieces:
+        if piece.offset > 0:
+            note(
+                f"rank {piece.rank}: only the last {size_text(piece.next - piece.offset)} of "
+                f"{size_text(piece.size)}; without --json all of it is printed"
+            )
