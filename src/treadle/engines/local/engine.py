@@ -296,8 +296,7 @@ class LocalEngine:
             tries=None,
         )
         if not live.gone.done():
-            live.started_at = None if status is None else status.started_at
-            live.set_ready(running=True)
+            live.set_ready(running=True, started_at=status.started_at if status else None)
 
     def _unused(self) -> Allocation:
         """For attempts that ended before they held a device."""
