@@ -448,36 +448,6 @@ def test_a_wall_clock_that_jumps_changes_no_duration(
     told(story, tmp_path)
 
 
-def test_a8_a_job_that_ended_while_the_daemon_was_down_ended_when_it_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the wall clock, the daemon is down for an hour."""
-    body = f"until test -e {tmp_path}/go; do sleep 0.01; done; exit 9"
-
-    async def before() -> tuple[str, Path]:
-        async with living(tmp_path) as live:
-            job = await runs(live, body, retries=0)
-            return job, _folder(live, job)
-
-    async def after(job: str, folder: Path) -> None:
-        (tmp_path / "go").touch()
-        while (status := folders.read_status(folder)) is None or not status.ended:
-            await asyncio.sleep(0.01)
-        later = SimpleNamespace(**vars(time))
-        later.time = lambda: time.time() + 3600.0
-        monkeypatch.setattr(clock, "time", later)
-        async with living(tmp_path) as live:
-            (view,) = await ended(live, job)
-            (attempt,) = (await live.job(job)).attempts
-            assert view.code == 9
-            assert view.ended_at == attempt.ended_at == status.ended_at
-            assert view.started_at == attempt.started_at
-        monkeypatch.undo()
-
-    job, folder = asyncio.run(asyncio.wait_for(before(), 60))
-    asyncio.run(asyncio.wait_for(after(job, folder), 60))
-
-
 def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> None:
     """Jobs are retried by class: what is lost with its machine was not the job's fault."""
 

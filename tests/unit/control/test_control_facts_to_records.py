@@ -1,10 +1,11 @@
 """Facts and orders become records: sequences that no engine of ours gives today, one by one."""
 
 from treadle.control.jobs import JobRecord, JobTable, Reducer, accepted
+from treadle.control.jobs.records import attempt_of
 from treadle.control.learning import JobLearner
 from treadle.core.actions import Action, Change, Start
 from treadle.core.allocation import Allocation
-from treadle.core.attempt import How
+from treadle.core.attempt import How, Verdict
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import AttemptEnded, JobStarted, JobSubmitted
 from treadle.core.launch import AttemptId
@@ -72,6 +73,18 @@ def test_a_repeated_end_changes_nothing() -> None:
     story.facts(5.0, stopped)
     again = (story.record.ran_s, story.record.device_s, story.record.safe, story.record.starts)
     assert again == once == (3.0, 6.0, 0.5, 1)
+
+
+def test_a7_an_attempt_that_could_not_be_launched_has_failed_and_is_not_called_off() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    verdict = Verdict("transient", "engine-error", "It could not be launched.", "retry")
+    story.facts(1.0, AttemptEnded("a", 0, 0, How.ENGINE_ERROR, 126, verdict=verdict))
+    assert not story.jobs.open
+    (row,) = story.jobs.take_changed_attempts()
+    assert (row.number, row.failed, row.started_at) == (1, True, None)
+    assert attempt_of(row.body).told == "engine-error"
+    assert (story.record.failures, story.record.starts) == (1, 0)
 
 
 def test_an_attempt_that_was_called_off_does_not_count_as_a_start() -> None:

@@ -1,15 +1,14 @@
 """The whole controller on an engine in memory: gates, reasons, ends, learning, adoption."""
 
-from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from tests.unit.control.memory import ME, OTHER, PATIENCE, Bench, play, play_on
-from treadle.control.jobs import CodeCheck, EndCompletion, Rebuilt, first_cluster, record_of
+from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.loop import PLACEMENT, PolicyInCharge
-from treadle.core.attempt import How, LastProgress
+from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobFinished, JobProgressed
@@ -18,7 +17,6 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
-from treadle.testing.clocks import ManualClock
 from treadle.wire.job_orders import JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobRequest, Report, State
 from treadle.wire.machine import Role, Who
@@ -529,39 +527,5 @@ def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
         await here.settle()
         assert here.state(job) is State.PENDING
         assert (await here.live.why(job)).cause == "never fits"
-
-    play(story, tmp_path)
-
-
-def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(tmp_path: Path) -> None:
-    """60 steps in 60 s; the controller was down at the end and read the last one 20 s later."""
-
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, RUNS)
-        context, clock = here.live.context, ManualClock(1080.0)
-        context.learner.begin(job, 0, 1, share=0.0, now=1000.0)
-        context.learner.meter.see(job, 10, 60, 1010.0)
-        gauge = context.learner.meter.see(job, 60, 60, 1080.0)
-        assert gauge is not None
-        context.learner.hear(job, LastProgress(60, 60, 50 / 70, None, "log"))
-        completion = EndCompletion(
-            context.jobs,
-            context.learner,
-            context.scheduler,
-            engine=here.memory,
-            rules=shipped(),
-            clock=clock,
-            wall=lambda: 9080.0,
-            code=CodeCheck(lambda _: None),
-        )
-        end = AttemptEnded(job, 0, 1, How.EXITED, 0, started_at=9000.0, ended_at=9060.0, ran_s=60.0)
-        said = (await completion.complete(end)).progress
-        assert said is not None
-        assert said.per_s == pytest.approx(1.0)
-        assert said.measured_s == pytest.approx(50.0)
-        both_late = (await completion.complete(replace(end, ended_at=9005.0))).progress
-        assert both_late is not None
-        assert both_late.per_s is None
 
     play(story, tmp_path)

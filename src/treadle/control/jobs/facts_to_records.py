@@ -181,10 +181,14 @@ class Reducer:
 
     def _ended(self, record: JobRecord, fact: AttemptEnded, at: float) -> None:
         """An attempt is over. A repeated report changes nothing."""
+        failed = isinstance(fact.meaning, JobFailed)
         key = AttemptKey(record.id, fact.attempt)
         attempt = self._jobs.open.get(key)
+        if failed and not fact.attempt:  # Nothing was launched: what was ordered has failed.
+            ordered = AttemptKey(record.id, record.launched.get(fact.action, 0))
+            row = self._jobs.open.get(ordered)
+            attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-        failed = isinstance(fact.meaning, JobFailed)
         view = _failure(fact, retried=failed and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))

@@ -302,8 +302,7 @@ class LocalEngine:
             tries=None,
         )
         if not live.gone.done():
-            live.started_at = None if status is None else status.started_at
-            live.set_ready(running=True)
+            live.set_ready(running=True, started_at=status.started_at if status else None)
 
     # -- the runners' side ----------------------------------------------------------------------
 

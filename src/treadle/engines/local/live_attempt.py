@@ -138,7 +138,8 @@ class LiveAttempt:
             if self.stop_wanted:
                 self.stop()
 
-    def set_ready(self, *, running: bool) -> None:
+    def set_ready(self, *, running: bool, started_at: float | None = None) -> None:
+        self.started_at = self.started_at or started_at
         if running and self.launch is not None and not self.ready.done():
             self.since = self._loop.time()
         self.runs = self.runs or running
@@ -172,8 +173,7 @@ class LiveAttempt:
                 if self.stop_wanted:
                     self.stop()
             case {"running": at}:
-                self.started_at = at
-                self.set_ready(running=True)
+                self.set_ready(running=True, started_at=at)
             case {"taken": _}:
                 self.taken = True
             case {"failed": sentence}:
