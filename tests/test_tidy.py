@@ -75,6 +75,7 @@ CLOCK_READERS |= {
     "engines/node/supervisor.py",
     "engines/node/output_capture.py",
     "store/deadline.py",
+    "control/loop/off_loop.py",
 }
 CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.

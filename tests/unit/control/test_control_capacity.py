@@ -1,0 +1,36 @@
+"""U13: jobs that can never fit, and those that may wait for capacity."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import Bench, play
+from treadle.wire.jobs import State
+from treadle.wire.problems import InvalidRequestError
+
+
+def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", devices="5")
+        assert str(refused.value) == (
+            "the job can never run here: it asks for 5 devices and the cluster has 4"
+        )
+        assert refused.value.hint == (
+            "submit it with --devices 4 or fewer, or with --wait-for-capacity to queue it until "
+            "it fits"
+        )
+        assert (await here.live.jobs(ended=True)).jobs == ()
+        assert await here.submit("true") == "1"
+
+    play(story, tmp_path)
+
+
+def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("true", devices="5", wait_for_capacity=True)
+        await here.settle()
+        assert here.state(job) is State.PENDING
+        assert (await here.live.why(job)).cause == "never fits"
+
+    play(story, tmp_path)
