@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from treadle.wire.job_orders import JobsOrder, Verb
+from treadle.wire.jobs import State
 from treadle.wire.problems import ConflictError
 
 
@@ -14,7 +15,7 @@ def test_one_order_and_many_find_the_same_jobs_by_name(tmp_path: Path) -> None:
 
     async def story(here: Bench) -> None:
         over = await here.submit("true", name="over")
-        await here.reached(over, DONE)
+        await here.reached(over, State.SUCCEEDED)
         here.live.context.jobs.forget([over])  # Only the store has it now.
         answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("over", "none")))
         assert [each.error for each in answer.outcomes] == [
