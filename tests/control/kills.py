@@ -233,11 +233,12 @@ class Run:
 
 
 def children(pid: int) -> list[ProcessId]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [_identity(int(word)) for word in text.split()]
+    """Of all its threads: a child belongs to the thread that made it."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [_identity(int(word)) for word in path.read_text().split()]
+    return found
 
 
 def _identity(pid: int) -> ProcessId:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.control.daemons import Daemon
+from tests.control.kills import children
 from treadle.client.client import Client
 from treadle.wire.jobs import JobRequest, State
 
@@ -154,9 +155,9 @@ KINDS: dict[str, tuple[str, Storm]] = {
 
 def fork_server(daemon: Daemon) -> int:
     """The pid of the daemon's fork server."""
-    for pid in Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split():
-        if b"fork_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return int(pid)
+    for child in children(daemon.pid):
+        if b"fork_server.py" in Path(f"/proc/{child.pid}/cmdline").read_bytes():
+            return child.pid
     raise AssertionError("the daemon has no fork server")
 
 
