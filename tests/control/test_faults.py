@@ -405,6 +405,8 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
     async def story() -> None:
         async with living(tmp_path, store_patience_s=0.2) as live:
             job = await runs(live)
+            while live.context.commit.writing or not live.context.inbox.empty():
+                await asyncio.sleep(0.01)
             lock = locked(tmp_path / "treadle.db")
             await lock.__aenter__()
         await lock.__aexit__(None, None, None)
