@@ -75,7 +75,7 @@ def test_a_rank_sees_none_of_the_daemons_environment(machine: Machine) -> None:
 def test_a_job_cannot_get_more_rights_than_its_owner_has(machine: Machine) -> None:
     text = machine.prints(
         machine.ada,
-        "cat /etc/shadow 2>&1 >/dev/null; mkdir /root/x 2>&1; kill -0 1 2>&1; "
+        "cat /etc/shadow 2>&1 >/dev/null; mkdir /etc/x 2>&1; kill -0 1 2>&1; "
         "echo > /proc/sys/kernel/hostname; mount -t tmpfs x /mnt 2>&1; echo done",
     )
     assert text.count("ermission denied") + text.count("not permitted") >= 3

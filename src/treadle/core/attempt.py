@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from treadle.core.value import value
 
+NOT_LAUNCHED_CODE = 126  # exit code of a command that could not be run, as shells write it
+
 
 class How(StrEnum):
     """What ended an attempt."""

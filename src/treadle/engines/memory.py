@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.attempt import How
+from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import (
@@ -42,7 +42,7 @@ from treadle.engines.registry import EngineContext
 DEVICES = 4
 FOLLOW_BYTES = 1 << 16  # of one piece
 NO_SUCH_COMMAND = "no-such-command"
-NOT_FOUND_CODE, NOT_LAUNCHED_CODE = 127, 126  # as shells write them
+NOT_FOUND_CODE = 127  # as shells write it
 ORDERED_CAUSES = ("avoided", "quarantined")  # closed until ordered otherwise, also over a restart
 _GOES_ON = (How.STOPPED, How.REPLACED)
 

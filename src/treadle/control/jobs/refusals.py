@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from treadle.core.attempt import How
+from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.events import AttemptEnded, JobHeld, JobReleased, JobStarted
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -20,7 +20,6 @@ PAUSE_MAX_S = 60.0
 # In a row, over about a quarter of an hour: then it is taken for a fault of the job's own program
 # or folder, whose errors cannot be told from the machine's, and counts as a failure.
 REFUSALS_MAX = 20
-NOT_LAUNCHED_CODE = 126  # as shells write it
 _HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from treadle.core.actions import Start
-from treadle.core.attempt import How
+from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.engines.local.adoption import Found
-from treadle.engines.local.job_runner import NOT_LAUNCHED_CODE
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import KILLED_CODE
 

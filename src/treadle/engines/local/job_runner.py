@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from treadle.core.actions import Action, Change, Start, Stop
-from treadle.core.attempt import How
+from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
@@ -27,8 +27,6 @@ from treadle.engines.local.machine_pause import TROUBLE, is_lack
 from treadle.engines.node.machine_probe import sentence
 
 AGAIN_S = 0.5  # after an error of the machine
-NOT_LAUNCHED_CODE = 126  # exit code of a command that could not be run, as shells write it
-
 Launching = Start | Change
 
 
