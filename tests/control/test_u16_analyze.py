@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from treadle.study.spells import PolicyFrom, in_turn
 from treadle.testing.builders import job, scheduler
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
+from treadle.wire.problems import ConflictError
 
 FLAKY = 'test "$TREADLE_ATTEMPT" -ge 2 || { echo "NCCL error: unhandled system error"; exit 1; }'
 WORDS = {
@@ -57,7 +59,8 @@ async def a_day(live: LiveService, folder: Path) -> None:
     await live.set_policy(ME, PolicyChange(policy="afs"))
     await live.set_policy(ME, PolicyChange(policy="afs"))
     for view in (await live.jobs(limit=100)).jobs:
-        await live.cancel(ME, view.id)
+        with suppress(ConflictError):  # it has ended since it was listed
+            await live.cancel(ME, view.id)
     timed = (await live.submit(ME, bash(LONG, time_limit_s=0.2, grace_s=0.2))).id
     await ended(live, *quick, *long, timed)
     await export(live, folder / "live.journal")
