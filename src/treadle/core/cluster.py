@@ -35,6 +35,7 @@ class Node:
     cores: int = 0  # 0 means unknown
     memory_gib: float = 0.0  # 0 means unknown
     rack: str = ""
+    device_memory_gib: float = 0.0  # of each device; 0 means unknown
 
     def __post_init__(self) -> None:
         if not self.name:

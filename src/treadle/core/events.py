@@ -7,6 +7,7 @@ earlier attempt from a report of this one.
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId, JobSpec
+from treadle.core.sighting import Sighting
 from treadle.core.value import value
 
 
@@ -118,6 +119,7 @@ class AttemptEnded:
     verdict: Verdict | None = None  # why it failed
     progress: LastProgress | None = None
     busy: float | None = None  # mean share of time in which its devices worked
+    seen: Sighting | None = None  # what was measured of it from outside
     changed: tuple[str, ...] = ()  # what of its code was not as submitted
 
     @property

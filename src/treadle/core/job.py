@@ -31,11 +31,15 @@ class Profile:
     size: int = 1  # the stage times were taken on so many devices
     serial: float = 0.0  # share of the work that more devices do not speed up
     restart_s: float = 0.0
-    memory_gib: float = 0.0
+    memory_gib: float = 0.0  # of each device, at its peak; 0: not known
     model: str = ""  # the network's name, where it is known
     # Measured (size, seconds of one iteration), ascending; empty where only the serial share is
     # known. Only ratios are used: the stage times above say how long an iteration takes.
     curve: tuple[tuple[int, float], ...] = ()
+    # Measured while it ran alone, as shares of time: its devices worked, their memory was used.
+    # None: it was not seen alone.
+    busy: float | None = None
+    memory_busy: float | None = None
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]
@@ -77,6 +81,8 @@ class JobSpec:
     # Of each node that it runs on, all its processes there together; 0: it does not say.
     host_memory_gib: float = 0.0
     host_cores: float = 0.0
+    device_memory_gib: float = 0.0  # of each device, as its user says; 0: it does not say
+    exclusive: bool = False  # it shares its devices with no other job
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -9,6 +9,7 @@ from treadle.core.cluster import Device, Node
 from treadle.core.events import DeviceClosed
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
+from treadle.core.sighting import Load
 
 
 class DeviceOrder(StrEnum):
@@ -40,6 +41,10 @@ class Measurement(NamedTuple):
 
     attempt: AttemptId
     busy: float | None = None  # share of the last second in which its devices worked, 0 to 1
+    load: Load = Load()  # since the measurement before
+    at: float = 0.0  # when it was taken, by the run's own clock
+    energy_j: float | None = None  # of its devices, since it began
+    alone: bool = True  # no other job was on its devices
 
     @property
     def job(self) -> JobId:
