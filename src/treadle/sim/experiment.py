@@ -148,8 +148,12 @@ def prepare(
     *,
     stopwatch: Stopwatch,
     observers: Sequence[Observer] = (),
+    made: Policy | None = None,
 ) -> Experiment:
-    """Build scheduler, engine and recorder; invalid settings raise here."""
+    """Build scheduler, engine and recorder; invalid settings raise here.
+
+    made: a policy that no name stands for; `settings.policy` is then only what it is called.
+    """
     times = StageTimes(settings.seed)
     truth = sharing(settings.sharing, base_model(cluster, settings), times)
     plans = plan_belief(cluster, settings, times)
@@ -159,7 +163,7 @@ def prepare(
     if settings.lengths != "known":
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
-    chosen = policy(_policy_text(settings), placement(settings.placement), belief)
+    chosen = made or policy(_policy_text(settings), placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
     if kind is None:

@@ -21,12 +21,18 @@ from treadle.core.events import (
     JobUpdated,
 )
 from treadle.core.job import JobId, JobSpec, Profile
+from treadle.core.ports import Policy
 from treadle.journal.journal import Journal
+from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.rules import LIVE
 from treadle.models.learning.speeds import Speeds
 from treadle.sim.experiment import Stopwatch, prepare
 from treadle.sim.settings import Settings
+from treadle.study.own_orders import AsOrdered
 from treadle.traces.workload import Workload
+
+# What was seen varies as it does live; sizes that were not seen follow a fitted curve.
+RULES = replace(LIVE, curve=FittedCurve.through)
 
 
 @dataclass(slots=True)
@@ -38,7 +44,7 @@ class Seen:
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
-    lengths: Speeds = field(default_factory=partial(Speeds, LIVE))  # by its progress
+    lengths: Speeds = field(default_factory=partial(Speeds, RULES))  # by its progress
     ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
     ended_at: float | None = None
     finished: bool = False
@@ -64,7 +70,9 @@ def workload_of(journal: Journal, name: str = "recorded") -> Workload:
     return Workload.of(name, jobs)
 
 
-def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[JobId, float]:
+def completion_s(
+    journal: Journal, policy: str, stopwatch: Stopwatch, made: Policy | None = None
+) -> dict[JobId, float]:
     """Seconds from submission to end of each finished job, simulated under that policy."""
     workload = workload_of(journal)
     settings = Settings(policy=policy, restart_cost="profile", restart_charge="starts")
@@ -73,13 +81,18 @@ def completion_s(journal: Journal, policy: str, stopwatch: Stopwatch) -> dict[Jo
         journal.opened.cluster,
         nodes=tuple(replace(node, device_type="gpu") for node in journal.opened.cluster.nodes),
     )
-    experiment = prepare(workload, cluster, settings, stopwatch=stopwatch)
+    experiment = prepare(workload, cluster, settings, stopwatch=stopwatch, made=made)
     experiment.finish()
     return {
         name: history.ended_at - history.submitted_at
         for name, history in experiment.recorder.histories.items()
         if history.ended_at is not None
     }
+
+
+def own_orders_s(journal: Journal, stopwatch: Stopwatch) -> dict[JobId, float]:
+    """The same under the orders of the run itself, which says how true the model is."""
+    return completion_s(journal, "as recorded", stopwatch, AsOrdered(journal))
 
 
 def recorded_s(journal: Journal) -> dict[JobId, float]:
@@ -98,12 +111,10 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
         case JobUpdated(spec):
             seen[spec.id].spec = spec
         case JobStarted(name):
+            _started(seen[name], event)
             seen[name].begun_at = now
-        case JobProgressed(name, _, done, speed):
-            job = seen[name]
-            job.share = done / job.spec.iterations
-            if speed > 0:
-                job.lengths.add(job.size, job.spec.iterations / speed)
+        case JobProgressed(name):
+            _progressed(seen[name], event)
         case JobStopped(name, _, done):
             job = seen[name]
             _close(job, now, done / job.spec.iterations)
@@ -117,6 +128,31 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             job.ended_at, job.finished = now, True
         case _:
             pass
+
+
+def _started(job: Seen, event: JobStarted) -> None:
+    """A simulated attempt says how far the job is and how fast it goes; a live one assumes it."""
+    if event.attempt:
+        return
+    job.share = event.iterations_done / job.spec.iterations
+    if job.ran:
+        size, seconds, _ = job.ran[-1]
+        before = sum(part for _, _, part in job.ran[:-1])
+        job.ran[-1] = (size, seconds, max(0.0, job.share - before))
+    if event.iterations_per_s > 0:
+        job.lengths.add(job.size, job.spec.iterations / event.iterations_per_s)
+
+
+def _progressed(job: Seen, event: JobProgressed) -> None:
+    """How long the whole job takes at this size, if that was measured.
+
+    Live, a report whose job has not said enough carries the speed that was assumed of it.
+    """
+    said = event.progress
+    job.share = event.iterations_done / job.spec.iterations if said is None else said.share
+    per_s = event.iterations_per_s / job.spec.iterations if said is None else said.share_per_s
+    if per_s:
+        job.lengths.add(job.size, 1.0 / per_s)
 
 
 def _close(job: Seen, now: float, share: float) -> None:
@@ -134,7 +170,7 @@ def _spec(job: Seen) -> JobSpec:
     sizes = {size for size, _, _ in job.ran}
     lengths, restart_s = job.lengths, 0.0
     if len(job.ran) == 1 or not lengths.by_size:
-        lengths = Speeds(LIVE)
+        lengths = Speeds(RULES)
         by_size: dict[int, float] = defaultdict(float)
         for size, seconds, _ in job.ran:
             by_size[size] += seconds
@@ -147,10 +183,10 @@ def _spec(job: Seen) -> JobSpec:
         restart_s = max(0.0, spent_s - needed_s) / len(job.ran)
     profile = Profile(
         size=spec.asked,
-        serial=LIVE.serial,
+        serial=RULES.serial,
         restart_s=restart_s,
         model=spec.profile.model,
-        curve=lengths.points,
+        curve=lengths.curve.carried((spec.asked, *spec.sizes)),
     )
     return replace(
         spec, iterations=lengths.seconds(spec.asked), profile=profile, submit_at=job.submitted_at

@@ -10,7 +10,14 @@ from treadle.core.job import JobSpec, Profile
 from treadle.journal.journal import Journal, read
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
-from treadle.study.whatif import completion_s, observed, recorded_s, workload_of
+from treadle.study.own_orders import CLOSE, error
+from treadle.study.whatif import (
+    completion_s,
+    observed,
+    own_orders_s,
+    recorded_s,
+    workload_of,
+)
 from treadle.traces.workload import Workload
 
 
@@ -38,6 +45,22 @@ def test_the_policy_of_then_gives_what_was(tmp_path: Path, policy: str) -> None:
     record. 3. The same policy again gives the same ends."""
     journal = recorded(tmp_path / "j", policy, RIGID)
     assert completion_s(journal, policy, lambda: 0.0) == pytest.approx(recorded_s(journal))
+
+
+@pytest.mark.parametrize("policy", ["fifo", "backfill", "srtf", "las"])
+def test_u11_the_orders_of_then_give_the_times_of_then(tmp_path: Path, policy: str) -> None:
+    journal = recorded(tmp_path / "j", policy, RIGID)
+    assert own_orders_s(journal, lambda: 0.0) == pytest.approx(recorded_s(journal))
+
+
+def test_u11_the_orders_of_resized_jobs_give_about_the_times_of_then(tmp_path: Path) -> None:
+    profile = Profile(size=4, curve=((1, 4.0), (2, 2.5), (4, 1.0)))
+    jobs = [
+        JobSpec("a", 60.0, (1, 2, 4), asked=4, profile=profile),
+        JobSpec("b", 30.0, (1, 2, 4), asked=4, profile=profile, submit_at=20.0),
+    ]
+    journal = recorded(tmp_path / "j", "max-min", jobs, restart_cost="3", restart_charge="starts")
+    assert 0 < error(recorded_s(journal), own_orders_s(journal, lambda: 0.0)) <= CLOSE
 
 
 def test_another_policy_gives_the_same_result_as_its_own_run(tmp_path: Path) -> None:
