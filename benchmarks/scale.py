@@ -87,6 +87,7 @@ def measure(daemon: "Daemon", options: argparse.Namespace) -> dict[str, float]:
         lambda: fill(daemon.url, done, waiting, ended=options.ended, queued=options.queued)
     )
     found["start s"] = daemon.start()
+    found["start, CPU s"] = daemon.cpu_s()  # this one does not depend on what else runs
     found["memory after start MB"] = daemon.memory_mb()
     found["ps s"] = timed(lambda: daemon.verb("ps"))
     found["ps --all -a 1000 s"] = timed(lambda: daemon.verb("ps", "-a", "--all", "--limit", "1000"))
@@ -338,6 +339,12 @@ class Daemon:
             check=check,
             stdout=subprocess.DEVNULL,
         )
+
+    def cpu_s(self) -> float:
+        """The CPU time that it has used so far."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_mb(self) -> float:
         """The most that was ever resident."""
