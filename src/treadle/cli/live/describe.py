@@ -116,6 +116,8 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
         ("host", _host(detail)),
+        ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
+        ("sharing", _sharing(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -140,6 +142,12 @@ def _host(detail: JobDetail) -> str:
     if peaks:
         parts.append(f"peak {gib_text(max(peaks))}")
     return ", ".join(parts)
+
+
+def _sharing(detail: JobDetail) -> str:
+    if detail.alone_because:
+        return f"none: {plain(detail.alone_because)}"
+    return "none: exclusive" if detail.exclusive else ""
 
 
 def _code(detail: JobDetail) -> str:
