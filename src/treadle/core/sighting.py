@@ -23,6 +23,7 @@ class Load(NamedTuple):
     read_mb_s: float | None = None  # from storage
     written_mb_s: float | None = None
     network_mb_s: float | None = None  # both ways; None where a node cannot tell jobs apart
+    bandwidth: float | None = None  # share of the device memory's bandwidth that was used
 
 
 @value
