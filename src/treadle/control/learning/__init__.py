@@ -4,6 +4,7 @@ from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
+from treadle.control.learning.sightings import company_of
 
 __all__ = [
     "PROFILES_MAX",
@@ -11,6 +12,7 @@ __all__ = [
     "JobLearner",
     "Profiles",
     "ProgressWatch",
+    "company_of",
     "keys_of",
     "output_tail",
 ]
