@@ -43,6 +43,7 @@ from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
+from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.registry import EngineContext
@@ -98,15 +99,22 @@ class LocalEngine:
             TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
         )
         self.observer = Observer(
-            devices, context.clock, lambda: watched(self._holders.by_slot, self._node)
+            devices, context.clock, lambda: watched(self._holders.by_slot, self._node, self.mps)
         )
         self._checkpoints = CheckpointFolders(context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._coming)
         around = around or Surroundings.here()
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
+        self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
         self._launch = AttemptLaunch(
-            self.folders, self.groups, self._checkpoints, self.fork_server, devices.uuids, around
+            self.folders,
+            self.groups,
+            self._checkpoints,
+            self.fork_server,
+            devices.uuids,
+            around,
+            self.mps,
         )
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
@@ -140,6 +148,7 @@ class LocalEngine:
         self.device_watch.restore(closed)
         self.device_watch.begin()
         self.observer.begin()
+        self._keep(self.mps.watch(self._clock))
         plan = await self._plan(list(jobs), attempts)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
@@ -296,6 +305,7 @@ class LocalEngine:
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
+            await asyncio.to_thread(self.mps.adopt, live.id, live.folder)
             self._holders.hold(live)
             self._keep(self._make_ready(live))
             self._guard(live)
@@ -388,6 +398,8 @@ class LocalEngine:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         if live.marked:
             await asyncio.to_thread(self._forget, live)
+        if self.mps.is_client(live.id):
+            await asyncio.to_thread(self.mps.leave, live.id)
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:

@@ -8,6 +8,7 @@ from treadle.core.machine import DeviceView, NodeView
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.device_watch import DeviceWatch
+from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Watched
 
 Holders = Mapping[tuple[int, int], LiveAttempt]  # by (device, turn)
@@ -36,7 +37,7 @@ def node_view(
     )
 
 
-def watched(holders: Holders, node: Node) -> list[Watched]:
+def watched(holders: Holders, node: Node, mps: Mps) -> list[Watched]:
     """The attempts that run, for the observer."""
     running = {live.id: live for live in holders.values() if live.runs}
     return [
@@ -45,6 +46,7 @@ def watched(holders: Holders, node: Node) -> list[Watched]:
             live.scope,
             tuple(number for number, _ in live.slots),
             node.cores * len(live.slots) / node.device_count,
+            mps.is_client(identity),
         )
         for identity, live in running.items()
     ]

@@ -31,6 +31,7 @@ class Watched(NamedTuple):
     scope: Scope
     devices: tuple[int, ...]
     cores: float  # that lie beside its devices
+    mps: bool = False  # it runs under CUDA MPS
 
 
 class _Last(NamedTuple):
@@ -159,7 +160,7 @@ class Observer:
         else:
             busy = _slot_busy(load, watched)
             load = load._replace(busy=busy)
-        return Measurement(watched.id, busy, load, now, seen.energy_j, alone)
+        return Measurement(watched.id, busy, load, now, seen.energy_j, alone, watched.mps)
 
 
 def _of_host(host: HostUse | None, last: _Last | None, passed_s: float) -> Load:
