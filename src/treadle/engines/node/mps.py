@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ANSWER_WITHIN_S = 5.0
 START_WITHIN_S = 15.0
+GONE_WITHIN_S = 5.0  # a process that was killed
 CHECK_EVERY_S = 15.0
 PATH_BYTES_MAX = 90  # the daemon makes sockets there, whose paths may have 107 bytes
 MARK = "mps"  # a file in the folder of an attempt that was launched under MPS
@@ -113,7 +115,9 @@ class MpsDaemon:
 
     def kill(self) -> None:
         """Kill the daemon and its servers, and remove its folder."""
-        processes.kill_tagged(TAG, self._tag)
+        give_up_at = time.monotonic() + GONE_WITHIN_S
+        while processes.kill_tagged(TAG, self._tag) and time.monotonic() < give_up_at:
+            time.sleep(0.02)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _call(self, given: str, within_s: float) -> "subprocess.CompletedProcess[str]":
