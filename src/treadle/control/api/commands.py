@@ -25,6 +25,7 @@ from treadle.control.jobs import (
     not_enforced,
     prepare,
     stored_states,
+    too_little_device_memory,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
@@ -281,7 +282,7 @@ def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
     twin = context.scheduler.fork()
     twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
     first = wanted.specs[0]
-    never = twin.unfit.get(first.id, "")
+    never = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
     starts = False
     if not never:
         try:

@@ -1,16 +1,22 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
+from treadle.control.learning.history import History, Point, unpacked
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
+from treadle.control.learning.sightings import company_of
 
 __all__ = [
     "PROFILES_MAX",
     "Expectation",
+    "History",
     "JobLearner",
+    "Point",
     "Profiles",
     "ProgressWatch",
+    "company_of",
     "keys_of",
     "output_tail",
+    "unpacked",
 ]

@@ -5,14 +5,15 @@ It learns from facts alone, so that replaying the journal gives the same profile
 
 from collections.abc import Iterable, Sequence
 
-from treadle.control.learning.device_use import DeviceUse
+from treadle.control.learning.history import packed
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.metering import Gauge, Meter
+from treadle.control.learning.sightings import Sightings
 from treadle.core.attempt import How, LastProgress
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.models.learning.observations import of_end
-from treadle.store.rows import ProfileRow
+from treadle.store.rows import HistoryRow, ProfileRow
 
 
 class JobLearner:
@@ -21,7 +22,7 @@ class JobLearner:
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         self.profiles = Profiles(rows)
         self.meter = Meter()
-        self.device_use = DeviceUse()
+        self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
 
     def progress(self, job: JobId) -> LastProgress | None:
@@ -31,9 +32,22 @@ class JobLearner:
     def hear(self, job: JobId, progress: LastProgress) -> None:
         self._heard[job] = progress
 
+    def histories(self, *, running: bool = False) -> list[HistoryRow]:
+        """Rows to write of attempts that have ended, each once; or of all that run."""
+        found = self.seen.running() if running else self.seen.over()
+        return [
+            HistoryRow(attempt.job, attempt.number, history.started_at, packed(history.points()))
+            for attempt, history in found
+        ]
+
+    def steps(self) -> dict[JobId, float]:
+        """How far running jobs are, of those that say it."""
+        return {job: said.step for job, said in self._heard.items()}
+
     def begin(self, job: JobId, action: int, size: int, *, share: float, now: float) -> None:
         """An attempt begins with so much of the work done."""
         self.meter.begin(job, action, size, share, now)
+        self.seen.began(job, now)
 
     def end(self, job: JobId) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""
