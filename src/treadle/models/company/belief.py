@@ -4,15 +4,16 @@ A job that was not seen alone shares with no job, and one whose device memory is
 where devices say how much they have. Nothing is drawn or assumed.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import needed_gib, no_company, smallest_device_gib
-from treadle.core.job import JobSpec
+from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, predict
-from treadle.models.company.record import CompanyRecord
+from treadle.models.company.record import WEIGHT, CompanyRecord
 from treadle.models.learning.kinds import by_command, by_model
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
@@ -45,6 +46,8 @@ class CompanyBelief:
         self.record = CompanyRecord() if record is None else record
         self.mps = mps
         self._allowed = allowed
+        self._watch = CompanyWatch(floor=FLOOR)
+        self._parting: set[frozenset[JobId]] = set()
         self._known: dict[tuple[Hashable, ...], tuple[float, ...]] = {}
         self._known_at = self.revision
 
@@ -104,6 +107,43 @@ class CompanyBelief:
                 f"below {floor:.2f}"
             )
         return None
+
+    # -- what became of it ----------------------------------------------------------------------
+
+    def measured(self, group: Mapping[JobId, tuple[JobSpec, float]], now: float) -> str | None:
+        """Jobs that share were seen to keep these shares of their speeds alone.
+
+        Answers why they are to be parted, once they were worse than they may be for a while. That
+        is remembered of their kinds. Call it every few seconds for every group whose speeds are
+        known; what it learns is about company and says nothing of speeds alone.
+        """
+        specs = [spec for spec, _ in group.values()]
+        shares = dict(zip(group, self.relative(specs), strict=True))
+        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, self.mps)
+        wrong = self._watch.part(outcome, now)
+        names = frozenset(group)
+        if wrong is not None and names not in self._parting:
+            self._parting.add(names)
+            self.ended(group, weight=1.0)  # It was bad for a while: no noise.
+        return wrong
+
+    def ended(
+        self, group: Mapping[JobId, tuple[JobSpec, float]], *, weight: float = WEIGHT
+    ) -> None:
+        """The company is over, or is to be: learn from what each kept on average."""
+        specs = [spec for spec, _ in group.values()]
+        together = sum(share for _, share in group.values())
+        kinds = [kind_of(spec) for spec in specs]
+        self.record.observe(kinds, sum(self.relative(specs)), together, mps=self.mps, weight=weight)
+
+    def to_part(self, jobs: Iterable[JobId]) -> bool:
+        """Whether these jobs share and are to be parted."""
+        return frozenset(jobs) in self._parting
+
+    def present(self, groups: Sequence[frozenset[JobId]]) -> None:
+        """Only these groups are still together; forget the others."""
+        self._parting &= set(groups)
+        self._watch.forget(groups)
 
     # -- how fast -------------------------------------------------------------------------------
 

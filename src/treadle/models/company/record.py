@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 PAIRS_MAX = 2000
-_WEIGHT = 0.5  # of the newest observation
+WEIGHT = 0.5  # of the newest observation
 _FACTORS = (0.2, 1.25)  # one bad measurement decides nothing for ever, a good one promises little
 _FAULTY = "faulty"
 
@@ -23,7 +23,13 @@ class CompanyRecord:
         self._faulty: dict[str, None] = {}
 
     def observe(
-        self, kinds: Sequence[str], predicted: float, measured: float, *, mps: bool
+        self,
+        kinds: Sequence[str],
+        predicted: float,
+        measured: float,
+        *,
+        mps: bool,
+        weight: float = WEIGHT,
     ) -> None:
         """A group of these kinds got `measured` done where `predicted` was expected (sums)."""
         if not (predicted > 0 and measured >= 0):
@@ -34,7 +40,7 @@ class CompanyRecord:
             known = self._factors.pop(key, 1.0)
             # The prediction had the factor in it: what is left to correct is its ratio.
             aim = min(max(known * measured / predicted, low), high)
-            self._factors[key] = known + _WEIGHT * (aim - known)
+            self._factors[key] = known + weight * (aim - known)
         while len(self._factors) > PAIRS_MAX:
             del self._factors[next(iter(self._factors))]
         self.revision += 1

@@ -21,6 +21,8 @@ class SharingBelief(Protocol):
 
     def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]: ...
 
+    def to_part(self, jobs: Iterable[JobId]) -> bool: ...
+
 
 def device_gib(cluster: Cluster, devices: Iterable[Device]) -> float:
     """The least memory of these devices; 0 if one does not say."""

@@ -39,6 +39,8 @@ class Orderable(Protocol):
 class Muri(Policy):
     """Groups that interleave, chosen by rank and by how well they fit together."""
 
+    shares = True
+
     def __init__(
         self,
         placement: Placement,

@@ -62,6 +62,8 @@ def antman(
 class AntMan(Policy):
     """Two kinds of jobs, one in each turn."""
 
+    shares = True
+
     def __init__(
         self,
         placement: Placement,

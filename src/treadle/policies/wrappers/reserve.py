@@ -2,19 +2,19 @@
 
 Policies that pass over jobs that do not fit keep devices busy, and small jobs then take every
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
-most so many jobs that arrived later, or waits at most so long; then devices are kept for it: those
-that are expected to be free together first. They stay its own:
+most so many jobs that arrived later, or waits at most so long. Then it is promised devices, those
+that are expected to be free together first, and the moment at which they are. Neither is put off
+again, so that wrong guesses cannot keep it waiting:
 
-- jobs that run on them run on to their end, and the inner policy sees neither them nor the devices;
-- once one is free, only a job that is expected to end before the gang's expected start may use it;
-  that moment is fixed when the devices are chosen, so that wrong guesses cannot put it off again
-  and again;
+- up to that moment only jobs that are expected to end before it start on them, or that can resume
+  and run for five minutes at least;
+- then those that can resume make way, and the others run on to their end, with no job after them;
 - it starts when all of them are free, or as soon as enough others are.
 
-Reservations are served in the order in which they were made, and one at a time keeps devices. The
-gang therefore starts once the jobs have ended that run on its devices when they are chosen, and
-those that were let in before its expected start. While a job of higher priority waits, no device is
-kept.
+Reservations are served in the order in which they were made, one at a time has devices. A gang
+therefore waits from then on for the promised moment, and after it for the jobs on its devices that
+cannot resume: they ran there already or were expected to be gone. While a job of higher priority
+waits, no devices are kept. A gang that has once run is the policy's to preempt.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
 memory: after a restart counting begins again.
@@ -28,6 +28,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, span, times
@@ -36,27 +37,39 @@ from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, plain, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper
 
+_WORTH_S = 300.0  # a job is not started to be stopped again sooner
+
 
 def reserve(
     inner: Policy,
     placement: Placement,
     belief: PerformanceModel,
     *,
-    overtakes: int = 8,
+    overtakes: float = 2.0,
     wait_s: float = 14_400.0,
+    lengths: float = 2.0,
 ) -> Wrapper:
     """A job of several devices that others overtook gets a reservation.
 
-    overtakes: so many jobs that came later may start first. wait_s: so long it waits at most
-    without a reservation.
+    overtakes: so many jobs that came later may start first, for each device of the cluster.
+    wait_s, lengths: it waits at most so long, and so many times as long as it is expected to take.
     """
-    if overtakes < 0:
-        raise InvalidInputError(f"reserve overtakes must be 0 or more, not {overtakes}")
-    if not wait_s >= 0:
-        raise InvalidInputError(f"reserve wait_s must be 0 or more, not {wait_s:g}")
+    if not overtakes >= 0:
+        raise InvalidInputError(f"reserve overtakes must be 0 or more, not {overtakes:g}")
+    for name, value in (("wait_s", wait_s), ("lengths", lengths)):
+        if not value >= 0:
+            raise InvalidInputError(f"reserve {name} must be 0 or more, not {value:g}")
     if _in_order(inner):
         return Wrapper(inner)
-    return Reserve(inner, placement, belief, overtakes, wait_s)
+    return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths))
+
+
+class Bounds(NamedTuple):
+    """Up to when a gang waits without a reservation."""
+
+    overtakes: float  # for each device
+    wait_s: float
+    lengths: float
 
 
 class Reservation(NamedTuple):
@@ -83,14 +96,12 @@ class Reserve(Remembering):
         inner: Policy,
         placement: Placement,
         belief: PerformanceModel,
-        overtakes: int,
-        wait_s: float,
+        bounds: Bounds,
     ) -> None:
         super().__init__(inner)
         self._placement = placement
         self._belief = belief
-        self._overtakes = overtakes
-        self._wait_s = wait_s
+        self._bounds = bounds
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         gangs = [job for job in snapshot.waiting() if _gang(job)]
@@ -109,14 +120,15 @@ class Reserve(Remembering):
             late = {
                 name: count
                 for name, count in after.items()
-                if count > self._overtakes and name not in known and changes.get(name) is None
+                if count > self._most(snapshot) and name not in known and changes.get(name) is None
             }
             if not late:
                 break
             self._add(reserved, snapshot, gangs, {**counted, **late})
         waiting = {name: count for name, count in after.items() if changes.get(name) is None}
         left = tuple(entry for entry in kept if changes.get(entry.job) is None)
-        until = min(schedule.valid_until, self._next_at(snapshot, gangs, left))
+        moments = [entry.by_at for entry in left if entry.by_at > snapshot.now]
+        until = min(schedule.valid_until, self._next_at(snapshot, gangs, left), *moments)
         return Schedule(changes, until, Note(Lines(waiting, left), schedule.memory))
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
@@ -142,12 +154,12 @@ class Reserve(Remembering):
         if row.spec.sizes[0] > free:
             return inner
         takes_s, left_s = alone_s(row, self._belief, snapshot.now), head.by_at - snapshot.now
-        until = f"that end within {span(left_s)}" if left_s > 0 else "that were let in before"
+        may = f"only jobs that are gone within {span(left_s)} may use them, and it"
         return Reason(
             "order",
             f"{free} free {'device is' if free == 1 else 'devices are'} kept for job {head.job}, "
             f"which needs {len(head.devices)} and was overtaken "
-            f"{times(lines.overtaken.get(head.job, 0))}; only jobs {until} may use them, and it "
+            f"{times(lines.overtaken.get(head.job, 0))}; {may if left_s > 0 else 'it'} "
             f"is expected to take {span(takes_s)}",
         )
 
@@ -175,10 +187,51 @@ class Reserve(Remembering):
             schedule = self.inner.decide(seen)
             return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
         kept = [head if entry.job == head.job else _without(entry) for entry in kept]
-        view = _without_devices(seen, head.devices)
-        schedule = self.inner.decide(view)
-        short = self._let_in(seen, view, head, schedule.changes)
+        held = _holders(seen, head.devices)
+        if seen.now >= head.by_at and all(_makes_way(job) for job in held):
+            changes |= {job.id: None for job in held}
+            changes[head.job] = Allocation(head.devices)
+            view = _frozen(seen, head.devices).hiding([head.job])
+            schedule = self.inner.decide(view)
+            return {**schedule.changes, **changes}, schedule, kept
+        return self._around(seen, head, changes, kept)
+
+    def _around(
+        self,
+        seen: Snapshot,
+        head: Reservation,
+        changes: dict[JobId, Allocation | None],
+        kept: list[Reservation],
+    ) -> tuple[dict[JobId, Allocation | None], Schedule, list[Reservation]]:
+        """What else happens while devices are kept for a gang."""
+        frozen = _frozen(seen, head.devices)
+        if seen.now >= head.by_at:
+            schedule = self.inner.decide(frozen)
+            return {**schedule.changes, **changes}, schedule, kept
+        free = [device for device in head.devices if seen.free.holds((device,))]
+        schedule = self.inner.decide(seen.withholding(free))
+        if not self._harmless(seen, head, schedule.changes):
+            schedule = self.inner.decide(frozen)
+        short = self._let_in(seen, head, schedule.changes)
         return {**schedule.changes, **changes, **short}, schedule, kept
+
+    def _harmless(self, seen: Snapshot, head: Reservation, changes: Changes) -> bool:
+        """Whether no job that could not make way in time gets one of the devices kept."""
+        kept = set(head.devices)
+        return all(
+            new is None
+            or kept.isdisjoint(new.devices)
+            or self._gone_by(seen.jobs[name], head, seen.now)
+            for name, new in changes.items()
+            if name != head.job
+        )
+
+    def _gone_by(self, job: Job, head: Reservation, now: float) -> bool:
+        """Whether it would leave the devices of a gang when their moment comes, for a gain."""
+        room_s = head.by_at - now
+        if job.spec.resumable and room_s >= _WORTH_S:
+            return True
+        return alone_s(job, self._belief, now) <= room_s
 
     def _with_devices(self, seen: Snapshot, entry: Reservation) -> Reservation | None:
         """The reservation with devices: those it has, or those that are free together first."""
@@ -193,28 +246,23 @@ class Reserve(Remembering):
                     return entry._replace(by_at=seen.now + release.in_s, devices=found)
         return None
 
-    def _let_in(
-        self, seen: Snapshot, view: Snapshot, head: Reservation, changes: Changes
-    ) -> Changes:
-        """Starts of short jobs on devices that are kept, as the inner policy chooses them."""
-        room_s = head.by_at - seen.now
+    def _let_in(self, seen: Snapshot, head: Reservation, changes: Changes) -> Changes:
+        """Starts on free devices that are kept, as the inner policy chooses."""
         free = [device for device in head.devices if seen.free.holds((device,))]
-        if not free or room_s <= 0:
-            return {}
-        short = {
+        waiting = [job for job in seen.waiting() if changes.get(job.id) is None]
+        may = {
             job.id
-            for job in view.waiting()
-            if changes.get(job.id) is None
-            and job.id != head.job
+            for job in waiting
+            if job.id != head.job
             and job.spec.sizes[0] <= len(free)
-            and alone_s(job, self._belief, seen.now) <= room_s
+            and self._gone_by(job, head, seen.now)
         }
-        if not short:
+        if not may:
             return {}
         kept = set(free)
         others = [device for device in seen.free if device not in kept]
         only = seen.keeping(list(seen.holding())).withholding(others)
-        only = only.hiding([job.id for job in seen.waiting() if job.id not in short])
+        only = only.hiding([job.id for job in seen.waiting() if job.id not in may])
         return starts(seen, self.inner.decide(only).changes)
 
     # -- who is next ----------------------------------------------------------------------------
@@ -228,10 +276,10 @@ class Reserve(Remembering):
     ) -> None:
         """Reservations for those that were overtaken or waited long enough; the longest first."""
         known = {entry.job for entry in reserved}
-        now = snapshot.now
+        now, most = snapshot.now, max(self._most(snapshot), 1)
         for job in sorted(gangs, key=lambda job: job.sequence):
-            long = now >= job.since_at + self._wait_s
-            if job.id not in known and (long or overtaken[job.id] >= max(self._overtakes, 1)):
+            often = overtaken[job.id] >= most
+            if job.id not in known and (often or now >= self._waits_until(job, now)):
                 reserved.append(Reservation(job.id, now))
 
     def _next_at(
@@ -239,8 +287,18 @@ class Reserve(Remembering):
     ) -> float:
         """When the next job has waited long enough."""
         known = {entry.job for entry in reserved}
-        moments = [job.since_at + self._wait_s for job in gangs if job.id not in known]
-        return min((at for at in moments if at > snapshot.now), default=inf)
+        now = snapshot.now
+        moments = [self._waits_until(job, now) for job in gangs if job.id not in known]
+        return min((at for at in moments if at > now), default=inf)
+
+    def _most(self, snapshot: Snapshot) -> int:
+        """How many may overtake a gang."""
+        return int(self._bounds.overtakes * snapshot.cluster.device_count)
+
+    def _waits_until(self, job: Job, now: float) -> float:
+        """When it has waited long enough whatever overtook it."""
+        length_s = alone_s(job, self._belief, now) if self._bounds.lengths else 0.0
+        return job.since_at + self._bounds.wait_s + self._bounds.lengths * length_s
 
     def _lines(self, snapshot: Snapshot) -> Lines:
         known = self.remembered(snapshot)
@@ -255,7 +313,8 @@ def _in_order(policy: Policy) -> bool:
 
 
 def _gang(job: Job) -> bool:
-    return job.spec.sizes[0] > 1 and plain(job.spec)
+    """Whether it needs several devices at once and never had them; later the policy preempts."""
+    return job.spec.sizes[0] > 1 and not job.starts and plain(job.spec)
 
 
 def _ready(job: Job, now: float) -> bool:
@@ -275,10 +334,18 @@ def _here(snapshot: Snapshot, device: Device) -> bool:
     return device in snapshot.tenants or snapshot.free.holds((device,))
 
 
-def _without_devices(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
+def _holders(seen: Snapshot, kept: Sequence[Device]) -> list[Job]:
+    names = {job for device in kept for job in seen.tenants.get(device, {}).values()}
+    return [seen.jobs[name] for name in sorted(names)]
+
+
+def _makes_way(job: Job) -> bool:
+    return job.spec.resumable and job.phase is Phase.RUNNING
+
+
+def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
     """Without these devices and without the jobs on them."""
-    on_them = {job for device in kept for job in seen.tenants.get(device, {}).values()}
-    view = seen.keeping([seen.jobs[name] for name in sorted(on_them)])
+    view = seen.keeping(_holders(seen, kept))
     return view.withholding([device for device in kept if device not in seen.tenants])
 
 

@@ -10,6 +10,10 @@ stops and restarts no job and needs nothing of them. All of this must hold:
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
 - the node has a core for each job on it (the wrapper `host` sees to what jobs ask for beyond that).
 
+A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
+stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
+itself sees no jobs that share; if a job of higher priority waits, it sees the first of each group.
+
 Waiting jobs choose in the policy's order, each the company that gains most, so a job never loses
 its place to one behind it. A member keeps at least `floor` of its speed, so a job that waits for
 the devices of one waits at most 1 / `floor` times as long.
@@ -87,12 +91,18 @@ class Share(Wrapper):
         self._terms = terms
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        schedule = self.inner.decide(snapshot)
-        joins = self._joins(snapshot, schedule.changes)
-        if not joins:
-            return schedule
-        changes = {**schedule.changes, **joins}
+        shown, guests = (snapshot, {}) if self.inner.shares else _apart(snapshot)
+        schedule = self.inner.decide(shown)
+        changes = dict(schedule.changes)
+        for host, others in guests.items():
+            if host in changes:
+                changes |= dict.fromkeys(others)
+        changes |= self._partings(snapshot, changes)
+        changes |= self._joins(snapshot, changes)
         return Schedule(changes, schedule.valid_until, schedule.memory)
+
+    def inside(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot if self.inner.shares else _apart(snapshot)[0]
 
     def why_alone(self, snapshot: Snapshot, identity: JobId) -> str | None:
         """Why a job has no company, in words; None if it has some or could join a job now."""
@@ -105,6 +115,17 @@ class Share(Wrapper):
         if len(reasons) < len(groups):
             return None
         return reasons[0] if reasons else "no job runs that it could join"
+
+    def _partings(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, None]:
+        """The newest of each group that turned out badly, if it can resume."""
+        found: dict[JobId, None] = {}
+        for group in _groups(snapshot, changes):
+            members = group.members.values()
+            if len(members) > 1 and self._belief.to_part(job.id for job in members):
+                newest = max(members, key=lambda job: (job.begun_at, job.sequence))
+                if newest.spec.resumable:
+                    found[newest.id] = None
+        return found
 
     def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
         waiting = [job for job in snapshot.waiting() if changes.get(job.id) is None]
@@ -151,6 +172,8 @@ class Share(Wrapper):
         members = list(group.members.values())
         if not job.spec.runs_on(len(group.devices)):
             return f"job {members[0].id} holds {len(group.devices)} devices, and it needs others"
+        if self._belief.to_part(member.id for member in members):
+            return "the jobs there are to be parted"
         if len(members) >= self._terms.most:
             return f"{len(members)} jobs share those devices already"
         for member in members:
@@ -191,6 +214,41 @@ def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
             for member in members.values()
         ):
             yield _Group(devices, members)
+
+
+def _apart(snapshot: Snapshot) -> tuple[Snapshot, dict[JobId, list[JobId]]]:
+    """What a policy that does not share is shown, and for each host there the guests to stop.
+
+    It sees no jobs that share, and not their devices. Where a job of higher priority waits, it sees
+    the first of each group, if the others can resume: they make way if that one has to.
+    """
+    groups: dict[tuple[Device, ...], list[Job]] = {}
+    for job in snapshot.holding():
+        assert job.allocation is not None, "it holds devices"
+        if any(len(snapshot.tenants.get(d, ())) > 1 for d in job.allocation.devices):
+            groups.setdefault(job.allocation.devices, []).append(job)
+    if not groups:
+        return snapshot, {}
+    highest = max((job.spec.priority for job in snapshot.waiting()), default=None)
+    hidden: list[Job] = []
+    guests: dict[JobId, list[JobId]] = {}
+    tenants = dict(snapshot.tenants)
+    for devices, jobs in groups.items():
+        host, *others = sorted(jobs, key=lambda job: (job.begun_at, job.sequence))
+        outranked = highest is not None and all(highest > job.spec.priority for job in jobs)
+        whole = all(len(snapshot.tenants[device]) == len(jobs) for device in devices)
+        if outranked and whole and all(job.spec.resumable for job in others):
+            guests[host.id] = [job.id for job in others]
+            assert host.allocation is not None, "it holds devices"
+            tenants |= {device: {host.allocation.turn: host.id} for device in devices}
+        else:
+            hidden += jobs
+    shown = snapshot.keeping(hidden)
+    if guests:
+        names = [name for others in guests.values() for name in others]
+        seen = {device: own for device, own in tenants.items() if device in shown.tenants}
+        shown = shown._replace(tenants=seen).hiding(names)
+    return shown, guests
 
 
 def _stays(job: Job, devices: tuple[Device, ...]) -> bool:
