@@ -125,7 +125,7 @@ def arrivals(draw: st.DrawFn) -> list[JobSpec]:
 
 
 @pytest.mark.parametrize("inner", ["backfill", "srtf", "las", "afs", "muri-l"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(jobs=arrivals())
 def test_u12_the_wait_of_a_gang_is_bounded_under_any_arrivals(
     inner: str, jobs: list[JobSpec]

@@ -217,7 +217,7 @@ def workloads_with_memory(draw: st.DrawFn) -> list[JobSpec]:
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 @pytest.mark.parametrize("measured", [False, True], ids=["assumed", "measured"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_s5_no_policy_gives_a_device_more_than_its_memory(
     name: str, measured: bool, data: st.DataObject

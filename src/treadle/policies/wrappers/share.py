@@ -209,7 +209,8 @@ def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
         turns = snapshot.tenants.get(devices[0], {})
         members = {turn: snapshot.jobs[identity] for turn, identity in turns.items()}
         seen.update(turns.values())
-        if given.isdisjoint(devices) and all(
+        alike = all(snapshot.tenants.get(device) == turns for device in devices)
+        if alike and given.isdisjoint(devices) and all(
             member.id in visible and member.id not in changes and _stays(member, devices)
             for member in members.values()
         ):
