@@ -1,9 +1,10 @@
 """Twelve unmodified training jobs of six kinds through one GPU, under several policies.
 
-    python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1.0] [--json FILE]
+    python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1] [--json FILE]
 
-Real processes, a real daemon in a temporary folder, the GPU of this machine. The jobs arrive over
-two minutes (times `--scale`); two of them are too large to share. One daemon runs all policies in
+Real processes, a real daemon in a temporary folder, the GPU of this machine. The jobs and their
+arrivals over two minutes are in jobs/twelve.json (both times `--scale`); two are too large to
+share. One daemon runs all policies in
 turn, so that what the first run shows of each kind alone is known to the next: jobs that were not
 seen alone do not share. The report has, for each policy, the time from the first submission to the
 last end, jobs that died of memory, energy a job, and the predicted sums of groups beside the
@@ -22,53 +23,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treadle.models.company.predictor import predict
-
 from treadle.client.client import Client
 from treadle.core.actions import Stop
 from treadle.core.events import AttemptEnded, JobProgressed, JobStarted
 from treadle.journal.journal import Journal, read
+from treadle.models.company.predictor import predict
 from treadle.wire.jobs import JobRequest, JobView, State
-from treadle.wire.machine import PolicyChange
 
 JOBS = Path(__file__).with_name("jobs")
 POLICIES = "fifo?share=off,afs,muri-l"
 SPELL_MIN_S = 8.0  # a group is compared if it stayed together for so long
 GAP_S = 2.0  # after a change of company, before speeds are compared
-
-
-class Kind(NamedTuple):
-    """One of the scripts, and the steps that take about 20 seconds alone."""
-
-    script: str
-    steps: int
-    words: tuple[str, ...] = ()
-
-
-KINDS = {
-    "transformer": Kind("transformer.py", 500),
-    "tiny": Kind("tiny.py", 1200),
-    "lstm": Kind("lstm.py", 1200),
-    "augment": Kind("augment.py", 100),
-    "storage": Kind("storage.py", 90),
-    "resnet": Kind("resnet.py", 500),
-    "large": Kind("large.py", 60),
-}
-# What arrives, evenly over two minutes.
-ARRIVALS = (
-    "transformer",
-    "augment",
-    "lstm",
-    "large",
-    "resnet",
-    "storage",
-    "tiny",
-    "transformer",
-    "large",
-    "augment",
-    "resnet",
-    "lstm",
-)
 
 
 class Spell(NamedTuple):
@@ -83,15 +48,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on steps and arrivals")
-    parser.add_argument("--spread-s", type=float, default=120.0, help="all arrive within this")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report: dict[str, Any] = {}
     alone: dict[str, tuple[float, float]] = {}  # by kind: steps a second, busy share
     with daemon() as client:
         for policy in options.policies.split(","):
-            client.set_policy(PolicyChange(policy=policy))
-            found = batch(client, options.scale, options.spread_s)
+            client.set_policy(policy)
+            found = batch(client, options.scale)
             report[policy] = measured(client, found, alone)
             print(json.dumps({policy: report[policy]}, indent=1), flush=True)
             if options.json:
@@ -131,17 +95,22 @@ class Batch(NamedTuple):
     views: dict[str, JobView]
 
 
-def batch(client: Client, scale: float, spread_s: float) -> Batch:
+def batch(client: Client, scale: float) -> Batch:
     begun = time.monotonic()
     kinds: dict[str, str] = {}
-    for number, name in enumerate(ARRIVALS):
-        due = begun + number * spread_s * scale / (len(ARRIVALS) - 1)
-        time.sleep(max(0.0, due - time.monotonic()))
-        kind = KINDS[name]
-        steps = str(max(10, round(kind.steps * scale)))
-        command = (sys.executable, str(JOBS / kind.script), "--steps", steps, *kind.words)
-        request = JobRequest(command=command, name=name, workdir=str(JOBS), retries=0)
-        kinds[client.submit(request).id] = name
+    for one in json.loads((JOBS / "twelve.json").read_text()):
+        time.sleep(max(0.0, begun + one["at_s"] * scale - time.monotonic()))
+        script, word, steps, *words = one["command"]
+        assert word == "--steps", "the number of steps comes first"
+        many = str(max(10, round(int(steps) * scale)))
+        request = JobRequest(
+            command=(sys.executable, str(JOBS / script), word, many, *words),
+            name=one["name"],
+            workdir=str(JOBS),
+            retries=0,
+            gpu_memory_gib=one.get("gpu_memory_gib"),
+        )
+        kinds[client.submit(request).id] = one["kind"]
     views: dict[str, JobView] = {}
     while len(views) < len(kinds):
         time.sleep(0.25)

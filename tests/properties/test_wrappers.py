@@ -27,6 +27,8 @@ WORN = (
     "priority",
     "steady?run_s=2&rest_s=3",
     "host",
+    "reserve?overtakes=0.2",
+    "share",
 )
 TOGETHER = (
     "backfill+locality?share=0.3+overtaking+defrag",
@@ -46,6 +48,9 @@ TOGETHER = (
     "srtf+priority+elsewhere+steady?run_s=1&rest_s=1",
     "afs+priority+elsewhere+steady?run_s=5&rest_s=2+host",
     "muri-l+priority+steady?run_s=0&rest_s=0",
+    "afs+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+host",
+    "las+priority+steady?run_s=1&rest_s=1+reserve?wait_s=5&lengths=0.5+share+host",
+    "antman+reserve?overtakes=0+share",
     "antman+priority+elsewhere+steady?run_s=2",
     "rubick+priority+steady?run_s=3",
     "tiresias?limits=4:9+priority+steady",

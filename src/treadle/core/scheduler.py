@@ -17,6 +17,7 @@ from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.apply import apply
 from treadle.core.cluster import Cluster, Device
+from treadle.core.company import impossible
 from treadle.core.difference import difference
 from treadle.core.errors import PolicyError
 from treadle.core.events import Event
@@ -149,6 +150,7 @@ class Scheduler:
                 state.rows, state.tenancy.tenants, schedule.changes, state.next_action
             )
             self._check_devices(actions)
+            self._check_company(actions)
             if state.leaving:
                 actions = [self._behind_leavers(action) for action in actions]
             state.order(actions, now)
@@ -268,6 +270,28 @@ class Scheduler:
             if closed and any(device in closed for device in devices):
                 device = next(d for d in devices if d in closed)
                 raise PolicyError(f"job {action.job} was given device {device}, which is closed")
+
+    def _check_company(self, actions: Iterable[Action]) -> None:
+        """No exclusive job gets company, and known device memories fit where jobs share."""
+        rows, moved = self.state.rows, {action.job for action in actions}
+        nodes = {node.name: node.device_memory_gib for node in self.cluster.nodes}
+        tenants = self.tenancy.tenants
+        given: dict[Device, list[JobId]] = {}
+        for action in actions:
+            if not isinstance(action, Stop):
+                for device in action.allocation.devices:
+                    given.setdefault(device, []).append(action.job)
+        for device, newcomers in given.items():
+            stay = [job for job in tenants.get(device, {}).values() if job not in moved]
+            if len(stay) + len(newcomers) < 2:
+                continue
+            names = (*stay, *newcomers)
+            specs = [rows[name].spec for name in names]
+            wrong = impossible(specs, nodes.get(device.node, 0.0))
+            if wrong is not None:
+                raise PolicyError(
+                    f"jobs {', '.join(names)} were given device {device} together: {wrong}"
+                )
 
     def _being_left(self) -> list[Device]:
         """Devices that a job was ordered off and has not reported to have left."""

@@ -66,6 +66,8 @@ WRAPPERS: Mapping[str, str] = {
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
     "priority": "treadle.policies.wrappers.priority:priority",
     "steady": "treadle.policies.wrappers.steady:steady",
+    "reserve": "treadle.policies.wrappers.reserve:reserve",
+    "share": "treadle.policies.wrappers.share:share",
     "host": "treadle.policies.wrappers.host_requests:host",
 }
 

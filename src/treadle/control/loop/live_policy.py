@@ -8,9 +8,8 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.models.company.belief import CompanyBelief
 from treadle.models.scaling import ScalingModel
-from treadle.models.stages import StageTimes
-from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import parts, policy
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -18,9 +17,11 @@ from treadle.policies.wrappers.wrapper import Wrapper
 DEFAULT = "afs"
 PLACEMENT = "consolidate"
 # Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no
-# thrashing; host memory and cores of all that would start. A job that backs off must see which jobs
-# of lower priority would overtake it, so `elsewhere` comes outside of `priority`.
-AROUND = ("priority", "elsewhere", "steady", "host")
+# thrashing; gangs in turn; joining running jobs; host memory and cores of all that would start. A
+# job that backs off must see which jobs of lower priority would overtake it, so `elsewhere` comes
+# outside of `priority`. `steady` hides running jobs, which `reserve` and `share` must see.
+AROUND = ("priority", "elsewhere", "steady", "reserve", "share", "host")
+_SHARE_OFF = "share=off"
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class PolicyInCharge:
 
     def prepare(self, text: str, place: str, belief: InterleavingModel) -> Policy:
         """The policy of that name, not yet in charge."""
+        if not _shares(text) and isinstance(belief, CompanyBelief):
+            belief = belief.apart()
         return Guarded(policy(wrapped(text), placement(place), belief), self)
 
     def take_over(self, text: str, place: str) -> None:
@@ -67,19 +70,29 @@ def wrapped(text: str) -> str:
     """The policy's name with the wrappers that it has live.
 
     Wrappers that the user named keep their parameters. Those of AROUND come outside of all others,
-    in their order, so that the order of words cannot cost a job its work.
+    in their order, so that the order of words cannot cost a job its work. `share=off` behind the
+    policy's name is for all policies, and not one's own parameter.
     """
     first, *wrappers = parts(text)
+    name, _, query = first.partition("?")
+    own = [pair for pair in query.split("&") if pair and pair != _SHARE_OFF]
+    first = f"{name}?{'&'.join(own)}" if own else name
     named = {wrapper.partition("?")[0]: wrapper for wrapper in wrappers}
     if len(named) < len(wrappers):
         return text  # One is named twice, which is refused when the policy is made.
     others = [wrapper for name, wrapper in named.items() if name not in AROUND]
-    return "+".join([first, *others, *(named.get(name, name) for name in AROUND)])
+    around = [name for name in AROUND if name != "share" or _shares(text)]
+    return "+".join([first, *others, *(named.get(name, name) for name in around)])
 
 
-def belief_on(cluster: Cluster) -> InterleavingModel:
-    """How fast jobs would run, by their own profiles."""
-    return TokenModel(ScalingModel.on(cluster), StageTimes())
+def _shares(text: str) -> bool:
+    """Whether jobs may share devices under the policy of this name."""
+    return _SHARE_OFF not in parts(text)[0].partition("?")[2].split("&")
+
+
+def belief_on(cluster: Cluster) -> CompanyBelief:
+    """How fast jobs would run alone and together, by what was measured of them."""
+    return CompanyBelief(ScalingModel.on(cluster), cluster)
 
 
 class Guarded(Wrapper):

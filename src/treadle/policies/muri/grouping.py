@@ -8,6 +8,7 @@ while there are more jobs than devices; sharing is a means, not an end.
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.policies.muri.matching import Weights, pair_counts
@@ -39,12 +40,25 @@ class Grouping:
         self._weights: dict[tuple[_Kind, _Kind], int] = {}
         self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
         self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
+        # What the tables are written for: the devices' memory and the state of the belief.
+        self._for: tuple[float, object] = (0.0, None)
 
-    def form(self, buckets: Sequence[Sequence[JobSpec]], devices: int, home: Home) -> list[Group]:
+    def form(
+        self,
+        buckets: Sequence[Sequence[JobSpec]],
+        devices: int,
+        home: Home,
+        device_gib: float = 0.0,
+    ) -> list[Group]:
         """Groups of every bucket, merged until they fit the devices or can be merged no more.
 
-        Of jobs that are alike, those are matched that share a device already.
+        Of jobs that are alike, those are matched that share a device already. device_gib: the
+        memory of the smallest device that a group could be given; 0: not known.
         """
+        present = (device_gib, getattr(self._model, "revision", None))
+        if present != self._for:
+            self._forget()
+            self._for = present
         demand = sum([spec.asked for bucket in buckets for spec in bucket])
         if not self._matching:
             return self._in_blocks(buckets, demand - devices)
@@ -143,15 +157,22 @@ class Grouping:
             if len(self._weights) >= _WEIGHTS_MAX:
                 self._weights.clear()
                 self._tables.clear()
-            known = round(_SCALE * self._model.efficiency(examples[one] + examples[other]))
+            known = self._worth(examples[one] + examples[other])
             self._weights[one, other] = self._weights[other, one] = known
         return known
+
+    def _worth(self, group: Group) -> int:
+        """The weight of a group; 0 if its members may not share a device."""
+        if no_company(group, self._for[0]) is not None:
+            return 0
+        return round(_SCALE * self._model.efficiency(group))
 
     def _alone(self, spec: JobSpec) -> _Known:
         """A group of one; its kind is a small number."""
         known = self._of_job.get(spec.id)
-        if known is None:
-            number = self._numbers.setdefault(self._model.kind(spec), len(self._numbers))
+        if known is None or known[1][0] is not spec:
+            kind = (self._model.kind(spec), needed_gib(spec), spec.exclusive)
+            number = self._numbers.setdefault(kind, len(self._numbers))
             known = self._of_job[spec.id] = ((number,), (spec,))
         return known
 
@@ -168,7 +189,7 @@ class Grouping:
                 head, *others = bucket[start : start + self.largest]
                 block: Group = (head,)
                 for spec in others:
-                    if excess > 0:
+                    if excess > 0 and self._worth((*block, spec)):
                         block += (spec,)
                         excess -= spec.asked
                     else:

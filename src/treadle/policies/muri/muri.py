@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
+from treadle.core.company import smallest_device_gib
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
@@ -38,7 +39,7 @@ class Orderable(Protocol):
 class Muri(Policy):
     """Groups that interleave, chosen by rank and by how well they fit together."""
 
-    may_share = True
+    shares = True
 
     def __init__(
         self,
@@ -72,7 +73,8 @@ class Muri(Policy):
             allocation = snapshot.jobs[identity].allocation
             return None if allocation is None else allocation.devices[0]
 
-        groups = self._grouping.form(buckets, snapshot.supply, home)
+        smallest_gib = smallest_device_gib(snapshot.cluster)
+        groups = self._grouping.form(buckets, snapshot.supply, home, smallest_gib)
         if self._autopack:
             values = {job.spec.id: value for value, job in ranked}
             groups = self._pack(snapshot, groups, values)

@@ -27,6 +27,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, too_large
+from treadle.policies.base.companions import Companions
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
@@ -46,7 +47,7 @@ class Memory(NamedTuple):
 
 def antman(
     placement: Placement,
-    belief: PerformanceModel,  # noqa: ARG001
+    belief: PerformanceModel,
     *,
     quotas: str = "",
 ) -> "AntMan":
@@ -55,16 +56,22 @@ def antman(
     quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
     have none. Opportunistic jobs need no quota.
     """
-    return AntMan(placement, parse_quotas("antman", quotas))
+    return AntMan(placement, parse_quotas("antman", quotas), belief)
 
 
 class AntMan(Policy):
     """Two kinds of jobs, one in each turn."""
 
-    may_share = True
+    shares = True
 
-    def __init__(self, placement: Placement, quotas: Quotas | None = None) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        quotas: Quotas | None = None,
+        belief: PerformanceModel | None = None,
+    ) -> None:
         self._placement = placement
+        self._belief = belief
         self._quotas = quotas
         self._fit = Fit(placement)
 
@@ -85,7 +92,7 @@ class AntMan(Policy):
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        decision = _Decision(snapshot, self._placement)
+        decision = _Decision(snapshot, self._placement, Companions(snapshot, self._belief))
         left = self._left(snapshot)
         for job in snapshot.waiting():
             if not job.spec.guaranteed:
@@ -137,8 +144,9 @@ class AntMan(Policy):
 class _Decision:
     """One decision: devices that are open to either kind, and what was given out."""
 
-    def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
+    def __init__(self, snapshot: Snapshot, placement: Placement, companions: Companions) -> None:
         before = _memory(snapshot)
+        self._companions = companions
         self.changes: dict[JobId, Allocation | None] = {}
         self._snapshot = snapshot
         self._placement = placement
@@ -166,7 +174,15 @@ class _Decision:
         if not own and not self._open.total:
             return
         asked = job.spec.asked
+        unsuited = self._companions.unsuited(job.spec, [*self._open, *own])
+        if unsuited.intersection(own):
+            own = self._disown(job.id, own, unsuited)
+        closed = [device for device in self._open if device in unsuited]
+        if closed:
+            self._open.take(closed)
         devices = self._gathered(own, asked)
+        if closed:
+            self._open.give(closed)
         if own:
             self._open.give(own)
             self._aside.difference_update(own)
@@ -174,20 +190,35 @@ class _Decision:
             return
         self._open.take(devices)
         if len(devices) == asked:
+            self._companions.give(job.id, devices)
             self.changes[job.id] = Allocation(devices, turn=GUARANTEED)
             self._guaranteed.update(devices)
         else:
             self._hoards[job.id] = devices
             self._aside.update(devices)
 
+    def _disown(
+        self, job: JobId, own: tuple[Device, ...], unsuited: set[Device]
+    ) -> tuple[Device, ...]:
+        """Let go of devices set aside on which there is a job now that it cannot be beside."""
+        lost = [device for device in own if device in unsuited]
+        self._open.give(lost)
+        self._aside.difference_update(lost)
+        self._earlier[job] = kept = tuple(device for device in own if device not in unsuited)
+        return kept
+
     def squeeze_in(self, job: Job) -> None:
         """Start an opportunistic job if enough devices have room for it, wherever they are."""
         if self._with_room is None:
             self._with_room = self._best_first()
         asked = job.spec.asked
-        if asked <= len(self._with_room):
-            devices = tuple(self._with_room[:asked])
-            del self._with_room[:asked]
+        unsuited = self._companions.unsuited(job.spec, self._with_room)
+        suited = [device for device in self._with_room if device not in unsuited]
+        if asked <= len(suited):
+            devices = tuple(suited[:asked])
+            taken = set(devices)
+            self._with_room = [device for device in self._with_room if device not in taken]
+            self._companions.give(job.id, devices)
             self.changes[job.id] = Allocation(devices, turn=OPPORTUNISTIC)
             self._shared.update(devices)
 

@@ -8,12 +8,12 @@ predicted to end before that one is estimated to start, from the predicted ends 
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, free_after, starts
 from treadle.policies.wrappers.wrapper import Refusing
 
@@ -88,28 +88,12 @@ class Overtaking(Refusing):
 
     def starts_at(self, snapshot: Snapshot, job: Job, changes: Changes) -> float:
         """When a job could start if these changes were made and no job arrived."""
-        free, size, now = free_after(snapshot, changes), job.spec.asked, snapshot.now
-        holders: dict[Device, int] = {}
-        ends: list[tuple[float, int, tuple[Device, ...]]] = []
-        for other in snapshot.jobs.values():
-            allocation = changes.get(other.id, other.allocation)
-            if allocation is None:
-                continue
-            for device in allocation.devices:
-                holders[device] = holders.get(device, 0) + 1
-            speed = other.iterations_per_s or self._belief.alone(other.spec, allocation.size)
-            ends.append((other.remaining_at(now) / speed, other.sequence, allocation.devices))
-        if self._placement.place(free, size) is not None:
-            return now
-        for in_s, _, devices in sorted(ends):
-            for device in devices:
-                holders[device] -= 1
-            given = [device for device in devices if not holders[device]]
-            if given:
-                free.give(given)
+        size = job.spec.asked
+        for release in releases(snapshot, self._belief, changes):
+            free = release.free
             if free.total >= size and self._placement.place(free, size) is not None:
-                return now + in_s
+                return snapshot.now + release.in_s
         return inf
 
     def _alone_s(self, job: Job, now: float) -> float:
-        return job.remaining_at(now) / self._belief.alone(job.spec, job.spec.asked)
+        return alone_s(job, self._belief, now)

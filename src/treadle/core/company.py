@@ -1,0 +1,61 @@
+"""Which jobs may hold one device together: what no policy may decide otherwise.
+
+An exclusive job has its devices to itself. The device memory that jobs are known to need, measured
+or as their users say, must fit the device. A job that does not say counts nothing here: a live
+policy gives it no company (models/company), and in traces it is taken to fit.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec
+
+# Left free on a device that is shared: peaks that were not seen, and the allocators' slack. The
+# context of each process is in what was measured.
+MARGIN_SHARE = 0.05
+MARGIN_GIB = 1.0
+
+
+def needed_gib(spec: JobSpec) -> float:
+    """What the job needs of each of its devices' memory; 0: not known."""
+    return max(spec.device_memory_gib, spec.profile.memory_gib)
+
+
+def room_gib(device_gib: float) -> float:
+    """How much of a device's memory jobs that share it may need together."""
+    return device_gib * (1.0 - MARGIN_SHARE) - MARGIN_GIB
+
+
+def smallest_device_gib(cluster: Cluster) -> float:
+    """The least memory of a device that says it; 0: none does."""
+    known = [node.device_memory_gib for node in cluster.nodes if node.device_memory_gib]
+    return min(known, default=0.0)
+
+
+def no_company(specs: Sequence[JobSpec], device_gib: float) -> str | None:
+    """Why these jobs may not share a device of so much memory (0: unknown), or None."""
+    return _exclusive(specs) or _too_large(specs, device_gib, room_gib(device_gib))
+
+
+def impossible(specs: Sequence[JobSpec], device_gib: float) -> str | None:
+    """The same without a margin: such a schedule is refused like a double booking."""
+    return _exclusive(specs) or _too_large(specs, device_gib, device_gib)
+
+
+def _exclusive(specs: Iterable[JobSpec]) -> str | None:
+    for spec in specs:
+        if spec.exclusive:
+            return f"job {spec.id} is exclusive"
+    return None
+
+
+def _too_large(specs: Sequence[JobSpec], device_gib: float, room: float) -> str | None:
+    if not device_gib:
+        return None
+    needs = [needed_gib(spec) for spec in specs]
+    if sum(needs) <= room:
+        return None
+    return (
+        f"they need {' + '.join(f'{need:.3g}' for need in needs)} GiB of device memory, and "
+        f"{max(room, 0.0):.3g} of the device's {device_gib:.3g} GiB can be shared"
+    )

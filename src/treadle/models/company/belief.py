@@ -1,0 +1,209 @@
+"""The live belief about sharing: measured profiles only, memory, and what became of company.
+
+A job that was not seen alone shares with no job, and one whose device memory is not known does not
+where devices say how much they have. Nothing is drawn or assumed.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.company import needed_gib, no_company, smallest_device_gib
+from treadle.core.job import JobId, JobSpec
+from treadle.core.ports import PerformanceModel
+from treadle.models.company.outcomes import CompanyWatch, Outcome
+from treadle.models.company.predictor import MEMBERS_MAX, predict
+from treadle.models.company.record import WEIGHT, CompanyRecord
+from treadle.models.learning.kinds import by_command, by_model
+
+SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
+FLOOR = 0.5  # no member is to keep less of its speed alone
+_REMEMBERED_MAX = 10_000  # groups
+
+
+def kind_of(spec: JobSpec) -> str:
+    """The kind by which company is remembered."""
+    if not spec.command:
+        return by_model(spec)[-1]
+    return by_command(spec.owner, spec.profile.model, spec.command)[-1]
+
+
+class CompanyBelief:
+    """Speeds alone as `base` says, speeds together by the predictor."""
+
+    def __init__(
+        self,
+        base: PerformanceModel,
+        cluster: Cluster,
+        *,
+        record: CompanyRecord | None = None,
+        mps: bool = False,
+        allowed: bool = True,
+    ) -> None:
+        self._base = base
+        self._cluster = cluster
+        self._device_gib = smallest_device_gib(cluster)
+        self.record = CompanyRecord() if record is None else record
+        self.mps = mps
+        self._allowed = allowed
+        self._watch = CompanyWatch(floor=FLOOR)
+        self._parting: set[frozenset[JobId]] = set()
+        self._known: dict[tuple[Hashable, ...], tuple[float, ...]] = {}
+        self._known_at = self.revision
+
+    def apart(self) -> "CompanyBelief":
+        """The same where sharing is switched off."""
+        twin = CompanyBelief(self._base, self._cluster, record=self.record, allowed=False)
+        twin.mps = self.mps
+        return twin
+
+    @property
+    def revision(self) -> tuple[int, bool]:
+        """Changes when answers about the same jobs may have changed."""
+        return self.record.revision, self.mps
+
+    # -- whether --------------------------------------------------------------------------------
+
+    def may_share(self, spec: JobSpec) -> str | None:
+        """Why this job shares with no other, or None if it may."""
+        if not self._allowed:
+            return "sharing is switched off (share=off)"
+        if spec.exclusive:
+            return "it is exclusive (--exclusive)"
+        if spec.profile.busy is None:
+            return "it was not seen alone yet"
+        if self._device_gib and not needed_gib(spec):
+            return "its GPU memory is not known: --gpu-memory says it"
+        if self.record.faulty(kind_of(spec)):
+            return "a job of its kind ended the jobs that it shared with"
+        return None
+
+    def refuses(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        device_gib: float | None = None,
+        sum_min: float = SUM_MIN,
+        floor: float = FLOOR,
+    ) -> str | None:
+        """Why these jobs are not to share, or None.
+
+        device_gib: of the devices meant; None: of the smallest there are.
+        """
+        for spec in specs:
+            wrong = self.may_share(spec)
+            if wrong is not None:
+                return wrong if spec is specs[0] else f"of job {spec.id}: {wrong}"
+        wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
+        if wrong is not None:
+            return wrong
+        shares = self.relative(specs)
+        if sum(shares) < sum_min:
+            return f"the sum of {sum(shares):.2f} is below {sum_min:.2f}"
+        least = min(range(len(shares)), key=shares.__getitem__)
+        if shares[least] < floor:
+            return (
+                f"job {specs[least].id} would keep {shares[least]:.2f} of its speed alone, "
+                f"below {floor:.2f}"
+            )
+        return None
+
+    # -- what became of it ----------------------------------------------------------------------
+
+    def measured(self, group: Mapping[JobId, tuple[JobSpec, float]], now: float) -> str | None:
+        """Jobs that share were seen to keep these shares of their speeds alone.
+
+        Answers why they are to be parted, once they were worse than they may be for a while. That
+        is remembered of their kinds. Call it every few seconds for every group whose speeds are
+        known; what it learns is about company and says nothing of speeds alone.
+        """
+        specs = [spec for spec, _ in group.values()]
+        shares = dict(zip(group, self.relative(specs), strict=True))
+        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, self.mps)
+        wrong = self._watch.part(outcome, now)
+        names = frozenset(group)
+        if wrong is not None and names not in self._parting:
+            self._parting.add(names)
+            self.ended(group, weight=1.0)  # It was bad for a while: no noise.
+        return wrong
+
+    def ended(
+        self, group: Mapping[JobId, tuple[JobSpec, float]], *, weight: float = WEIGHT
+    ) -> None:
+        """The company is over, or is to be: learn from what each kept on average."""
+        specs = [spec for spec, _ in group.values()]
+        together = sum(share for _, share in group.values())
+        kinds = [kind_of(spec) for spec in specs]
+        self.record.observe(kinds, sum(self.relative(specs)), together, mps=self.mps, weight=weight)
+
+    def to_part(self, jobs: Iterable[JobId]) -> bool:
+        """Whether these jobs share and are to be parted."""
+        return frozenset(jobs) in self._parting
+
+    def present(self, groups: Sequence[frozenset[JobId]]) -> None:
+        """Only these groups are still together; forget the others."""
+        self._parting &= set(groups)
+        self._watch.forget(groups)
+
+    # -- how fast -------------------------------------------------------------------------------
+
+    def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        """The share of its speed alone that each job would keep."""
+        if len(specs) < 2:
+            return (1.0,) * len(specs)
+        if self._known_at != self.revision or len(self._known) >= _REMEMBERED_MAX:
+            self._known.clear()
+            self._known_at = self.revision
+        key = tuple(self.kind(spec) for spec in specs)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._relative(specs)
+        return known
+
+    def _relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        if len(specs) > MEMBERS_MAX:
+            return (1.0 / len(specs),) * len(specs)
+        loads = [(s.profile.busy, s.profile.memory_busy, needed_gib(s)) for s in specs]
+        kinds = [kind_of(spec) for spec in specs]
+        return tuple(
+            share
+            * min(
+                self.record.factor(kinds[member], other, mps=self.mps)
+                for place, other in enumerate(kinds)
+                if place != member
+            )
+            for member, share in enumerate(predict(loads, self.mps))
+        )
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        return self._base.alone(spec, size)
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        speed = self._base.iterations_per_s(spec, allocation, ring)
+        if not ring:
+            return speed
+        return speed * self.relative([spec, *(other for other, _ in ring)])[0]
+
+    def kind(self, spec: JobSpec) -> Hashable:
+        profile = spec.profile
+        return (
+            kind_of(spec),
+            profile.busy,
+            profile.memory_busy,
+            needed_gib(spec),
+            spec.exclusive,
+        )
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        return tuple(
+            self._base.alone(spec, spec.asked) * share
+            for spec, share in zip(specs, self.relative(specs), strict=True)
+        )
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        """The sum of speeds relative to alone; 0 for jobs that are not to share."""
+        if len(specs) > 1 and self.refuses(specs) is not None:
+            return 0.0
+        return sum(self.relative(specs))

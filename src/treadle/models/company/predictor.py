@@ -1,0 +1,108 @@
+"""How much of its speed alone each job of a group keeps, from what was measured of each alone.
+
+A job alone keeps its device busy for a share of the time, as NVML says from outside. In company a
+device serves one process at a time. What a job loses lies between two extremes:
+
+- It hides every wait. Its host runs ahead and queues work, so it slows only when the device has no
+  time left for it. The device's time is then shared out fairly: no job gets more than it needs, and
+  what one does not need goes to the others.
+- It hides no wait. Its host waits for each result, so each time that it finds the device taken
+  costs it that time (mean value analysis: the busy share of the others, as they would be without
+  it, times its own).
+
+A real job hides some. Two numbers say it (`benchmarks/company.py`): `hidden`, the share of the
+waits that are hidden, and `capacity`, how much busy time of jobs alone fits into one second. The
+H200's table is fitted best by 0.5 and 0.9, and within a per cent as well by a capacity up to 1.1.
+The highest is taken: other GPUs get 1.0 to 1.3 done with two saturating jobs where the H200 gets
+0.93, and a model that expects 1.0 is known to be too cautious there. A busy device is not a full
+one. With MPS kernels of several processes run at the same time, which raises the capacity, and
+waits for whole turns of others vanish.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treadle.core.sighting import Load
+
+MEMBERS_MAX = 8  # turns of a device; the work doubles with each
+
+# A job alone as (busy, memory_busy, memory_gib), or what the engine measured.
+Alone = Load | tuple[float | None, float | None, float | None]
+
+
+class Sharing(NamedTuple):
+    """How a device is shared, in two fitted numbers."""
+
+    capacity: float  # busy seconds of jobs alone that fit into one second
+    hidden: float  # share of the waits that jobs hide, 0 to 1
+
+
+class Doubt(NamedTuple):
+    """How wrong a prediction is: the mean error that the same groups have left out of the fit."""
+
+    member: float  # of a member's share of its speed alone
+    sum_share: float  # of the sum, as a share of it
+
+
+TIME_SLICED = Sharing(capacity=1.1, hidden=0.5)
+MPS = Sharing(capacity=1.33, hidden=1.0)
+
+_DOUBTS = {False: Doubt(member=0.08, sum_share=0.07), True: Doubt(member=0.15, sum_share=0.08)}
+
+
+def predict(loads: Sequence[Alone], mps: bool = False) -> tuple[float, ...]:
+    """The share of its speed alone that each job keeps in this group, from 0 to 1.
+
+    A job whose busy share is not known is taken to keep its device busy all the time.
+    """
+    return shares([_busy(load) for load in loads], MPS if mps else TIME_SLICED)
+
+
+def doubt(*, mps: bool) -> Doubt:
+    return _DOUBTS[mps]
+
+
+def shares(busy: Sequence[float], sharing: Sharing) -> tuple[float, ...]:
+    """The same from busy shares alone, for any two numbers."""
+    assert len(busy) <= MEMBERS_MAX, f"at most {MEMBERS_MAX} jobs share a device, not {len(busy)}"
+    if len(busy) < 2:
+        return (1.0,) * len(busy)
+    hiding = _hiding(busy, sharing.capacity)
+    waiting = _waiting(busy) if sharing.hidden < 1 else hiding
+    return tuple(
+        1.0 / (sharing.hidden / best + (1.0 - sharing.hidden) / worst)
+        for best, worst in zip(hiding, waiting, strict=True)
+    )
+
+
+def _busy(load: Alone) -> float:
+    busy = load.busy if isinstance(load, Load) else load[0]
+    return 1.0 if busy is None else min(max(busy, 0.0), 1.0)
+
+
+def _hiding(busy: Sequence[float], capacity: float) -> list[float]:
+    """Shares of a device's time, none above need, for jobs that never wait for a result."""
+    found = [1.0] * len(busy)
+    left, users = capacity, len(busy)
+    for member in sorted(range(len(busy)), key=busy.__getitem__):
+        given = min(busy[member], left / users)
+        left, users = left - given, users - 1
+        if busy[member] > 0:
+            found[member] = given / busy[member]
+    return found
+
+
+def _waiting(busy: Sequence[float]) -> list[float]:
+    """Mean value analysis with one resource and short turns; a group is a bit mask."""
+    members = range(len(busy))
+    presence: list[list[float]] = [[0.0] * len(busy)]  # of each member, by group
+    times = [1.0] * len(busy)
+    for group in range(1, 1 << len(busy)):
+        there = [0.0] * len(busy)
+        for member in members:
+            if group >> member & 1:
+                wait = busy[member] * sum(presence[group ^ 1 << member])
+                times[member] = 1.0 + wait
+                there[member] = (busy[member] + wait) / times[member]
+        presence.append(there)
+    return [1.0 / time for time in times]

@@ -1,0 +1,84 @@
+"""What became of jobs that shared: how much less, or more, they got done than was predicted.
+
+For every two kinds of jobs that were seen together, with and without MPS apart, a factor on later
+predictions. Plain numbers, so that it can be stored. A kind whose fault ended its company shares no
+more. Speeds in company never become speeds alone: they end here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+PAIRS_MAX = 2000
+WEIGHT = 0.5  # of the newest observation
+_FACTORS = (0.2, 1.25)  # one bad measurement decides nothing for ever, a good one promises little
+_FAULTY = "faulty"
+
+
+class CompanyRecord:
+    """Factors by two kinds of jobs, and kinds that get no company."""
+
+    def __init__(self) -> None:
+        self.revision = 0  # counts changes, for those who keep what they computed
+        self._factors: dict[str, float] = {}  # the oldest first
+        self._faulty: dict[str, None] = {}
+
+    def observe(
+        self,
+        kinds: Sequence[str],
+        predicted: float,
+        measured: float,
+        *,
+        mps: bool,
+        weight: float = WEIGHT,
+    ) -> None:
+        """A group of these kinds got `measured` done where `predicted` was expected (sums)."""
+        if not (predicted > 0 and measured >= 0):
+            return
+        low, high = _FACTORS
+        for one, other in combinations(sorted(kinds), 2):
+            key = _key(one, other, mps=mps)
+            known = self._factors.pop(key, 1.0)
+            # The prediction had the factor in it: what is left to correct is its ratio.
+            aim = min(max(known * measured / predicted, low), high)
+            self._factors[key] = known + weight * (aim - known)
+        while len(self._factors) > PAIRS_MAX:
+            del self._factors[next(iter(self._factors))]
+        self.revision += 1
+
+    def fault(self, kind: str) -> None:
+        """A job of this kind ended its company by a fault of its own."""
+        self._faulty[kind] = None
+        while len(self._faulty) > PAIRS_MAX:
+            del self._faulty[next(iter(self._faulty))]
+        self.revision += 1
+
+    def faulty(self, kind: str) -> bool:
+        return kind in self._faulty
+
+    def factor(self, one: str, other: str, *, mps: bool) -> float:
+        """What to multiply predictions for these two kinds with; 1 if they were never seen."""
+        return self._factors.get(_key(*sorted((one, other)), mps=mps), 1.0)
+
+    def stored(self) -> dict[str, float]:
+        """All of it as plain numbers by name."""
+        return {**self._factors, **{f"{_FAULTY}\t{kind}": 1.0 for kind in self._faulty}}
+
+    @classmethod
+    def restored(cls, numbers: Mapping[str, float]) -> "CompanyRecord":
+        """What `stored` gave; names it does not know are left out."""
+        record = cls()
+        for key, number in _newest(numbers.items()):
+            parts = key.split("\t")
+            if len(parts) == 2 and parts[0] == _FAULTY:
+                record._faulty[parts[1]] = None
+            elif len(parts) == 3 and 0 < number < 10:
+                record._factors[key] = float(number)
+        return record
+
+
+def _key(one: str, other: str, *, mps: bool) -> str:
+    return f"{one}\t{other}\t{'mps' if mps else 'turns'}"
+
+
+def _newest(rows: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    return list(rows)[-2 * PAIRS_MAX :]

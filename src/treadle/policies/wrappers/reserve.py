@@ -1,0 +1,365 @@
+"""Gangs wait in turn: a job of several devices that was overtaken often gets a reservation.
+
+Policies that pass over jobs that do not fit keep devices busy, and small jobs then take every
+device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
+most so many jobs that arrived later, or waits at most so long. Then it is promised devices, those
+that are expected to be free together first, and the moment at which they are. Neither is put off
+again, so that wrong guesses cannot keep it waiting:
+
+- up to that moment only jobs that are expected to end before it start on them, or that can resume
+  and run for five minutes at least;
+- then those that can resume make way, and the others run on to their end, with no job after them;
+- it starts when all of them are free, or as soon as enough others are.
+
+Reservations are served in the order in which they were made, one at a time has devices. A gang
+therefore waits from then on for the promised moment, and after it for the jobs on its devices that
+cannot resume: they ran there already or were expected to be gone. While a job of higher priority
+waits, no devices are kept. A gang that has once run is the policy's to preempt.
+
+Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
+memory: after a restart counting begins again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.wording import are, devices, span, times
+from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.expected import alone_s, releases
+from treadle.policies.wrappers.views import Changes, plain, starts
+from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper
+
+_WORTH_S = 300.0  # a job is not started to be stopped again sooner
+
+
+def reserve(
+    inner: Policy,
+    placement: Placement,
+    belief: PerformanceModel,
+    *,
+    overtakes: float = 2.0,
+    wait_s: float = 14_400.0,
+    lengths: float = 2.0,
+) -> Wrapper:
+    """A job of several devices that others overtook gets a reservation.
+
+    overtakes: so many jobs that came later may start first, for each device of the cluster.
+    wait_s, lengths: it waits at most so long, and so many times as long as it is expected to take.
+    """
+    if not overtakes >= 0:
+        raise InvalidInputError(f"reserve overtakes must be 0 or more, not {overtakes:g}")
+    for name, value in (("wait_s", wait_s), ("lengths", lengths)):
+        if not value >= 0:
+            raise InvalidInputError(f"reserve {name} must be 0 or more, not {value:g}")
+    if _in_order(inner):
+        return Wrapper(inner)
+    return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths))
+
+
+class Bounds(NamedTuple):
+    """Up to when a gang waits without a reservation."""
+
+    overtakes: float  # for each device
+    wait_s: float
+    lengths: float
+
+
+class Reservation(NamedTuple):
+    """Devices that are kept for a job; none yet while others are before it."""
+
+    job: JobId
+    since_at: float
+    by_at: float = inf  # when it was expected to start when its devices were chosen
+    devices: tuple[Device, ...] = ()
+
+
+class Lines(NamedTuple):
+    """What one decision tells the next."""
+
+    overtaken: Mapping[JobId, int] = {}  # jobs of several devices that wait
+    reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
+
+
+class Reserve(Remembering):
+    """Counts who is overtaken, and keeps devices for those that were often enough."""
+
+    def __init__(
+        self,
+        inner: Policy,
+        placement: Placement,
+        belief: PerformanceModel,
+        bounds: Bounds,
+    ) -> None:
+        super().__init__(inner)
+        self._placement = placement
+        self._belief = belief
+        self._bounds = bounds
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        gangs = [job for job in snapshot.waiting() if _gang(job)]
+        if not gangs:
+            schedule = self.inner.decide(self.inside(snapshot))
+            return Schedule(schedule.changes, schedule.valid_until, Note(Lines(), schedule.memory))
+        before = self._lines(snapshot)
+        names = {job.id for job in gangs}
+        reserved = [entry for entry in before.reserved if entry.job in names]
+        counted = {job.id: before.overtaken.get(job.id, 0) for job in gangs}
+        self._add(reserved, snapshot, gangs, counted)
+        while True:
+            changes, schedule, kept = self._decided(snapshot, reserved)
+            after = _overtaken(snapshot, gangs, counted, changes)
+            known = {entry.job for entry in kept}
+            late = {
+                name: count
+                for name, count in after.items()
+                if count > self._most(snapshot) and name not in known and changes.get(name) is None
+            }
+            if not late:
+                break
+            self._add(reserved, snapshot, gangs, {**counted, **late})
+        waiting = {name: count for name, count in after.items() if changes.get(name) is None}
+        left = tuple(entry for entry in kept if changes.get(entry.job) is None)
+        moments = [entry.by_at for entry in left if entry.by_at > snapshot.now]
+        until = min(schedule.valid_until, self._next_at(snapshot, gangs, left), *moments)
+        return Schedule(changes, until, Note(Lines(waiting, left), schedule.memory))
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row, lines = snapshot.jobs[job], self._lines(snapshot)
+        head = next((entry for entry in lines.reserved if entry.devices), None)
+        inner = self.inner.why(self.inside(snapshot), job)
+        if row.allocation is not None or head is None or head.job not in snapshot.jobs:
+            return inner
+        free = sum(snapshot.free.knows((d,)) and snapshot.free.holds((d,)) for d in head.devices)
+        ago = span(snapshot.now - head.since_at)
+        if job == head.job:
+            left_s = head.by_at - snapshot.now
+            start = f"; it is expected to start in {span(left_s)}" if 0 < left_s < inf else ""
+            return Reason(
+                "devices",
+                f"{devices(len(head.devices))} are being kept for it since {ago} ago; "
+                f"{free} of {len(head.devices)} {are(free)} free{start}",
+            )
+        if any(entry.job == job for entry in lines.reserved):
+            return Reason(
+                "order", f"it has a reservation, and devices are kept for job {head.job} before it"
+            )
+        if row.spec.sizes[0] > free:
+            return inner
+        takes_s, left_s = alone_s(row, self._belief, snapshot.now), head.by_at - snapshot.now
+        may = f"only jobs that are gone within {span(left_s)} may use them, and it"
+        return Reason(
+            "order",
+            f"{free} free {'device is' if free == 1 else 'devices are'} kept for job {head.job}, "
+            f"which needs {len(head.devices)} and was overtaken "
+            f"{times(lines.overtaken.get(head.job, 0))}; {may if left_s > 0 else 'it'} "
+            f"is expected to take {span(takes_s)}",
+        )
+
+    # -- one decision ---------------------------------------------------------------------------
+
+    def _decided(
+        self, snapshot: Snapshot, reserved: Sequence[Reservation]
+    ) -> tuple[dict[JobId, Allocation | None], Schedule, list[Reservation]]:
+        """All changes, the inner policy's answer, and the reservations as they then are."""
+        changes: dict[JobId, Allocation | None] = {}
+        seen, kept = self.inside(snapshot), list(reserved)
+        head: Reservation | None = None
+        for entry in reserved:
+            job = snapshot.jobs[entry.job]
+            if not _ready(job, snapshot.now) or _outranked(snapshot, job):
+                continue
+            found = self._placement.place(seen.free, job.spec.sizes[0])
+            if found is None:
+                head = self._with_devices(seen, entry)
+                break
+            changes[job.id] = Allocation(found)
+            seen = seen.hiding([job.id]).withholding(found)
+            kept.remove(entry)
+        if head is None:
+            schedule = self.inner.decide(seen)
+            return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
+        kept = [head if entry.job == head.job else _without(entry) for entry in kept]
+        held = _holders(seen, head.devices)
+        if seen.now >= head.by_at and all(_makes_way(job) for job in held):
+            changes |= {job.id: None for job in held}
+            changes[head.job] = Allocation(head.devices)
+            view = _frozen(seen, head.devices).hiding([head.job])
+            schedule = self.inner.decide(view)
+            return {**schedule.changes, **changes}, schedule, kept
+        return self._around(seen, head, changes, kept)
+
+    def _around(
+        self,
+        seen: Snapshot,
+        head: Reservation,
+        changes: dict[JobId, Allocation | None],
+        kept: list[Reservation],
+    ) -> tuple[dict[JobId, Allocation | None], Schedule, list[Reservation]]:
+        """What else happens while devices are kept for a gang."""
+        frozen = _frozen(seen, head.devices)
+        if seen.now >= head.by_at:
+            schedule = self.inner.decide(frozen)
+            return {**schedule.changes, **changes}, schedule, kept
+        free = [device for device in head.devices if seen.free.holds((device,))]
+        schedule = self.inner.decide(seen.withholding(free))
+        if not self._harmless(seen, head, schedule.changes):
+            schedule = self.inner.decide(frozen)
+        short = self._let_in(seen, head, schedule.changes)
+        return {**schedule.changes, **changes, **short}, schedule, kept
+
+    def _harmless(self, seen: Snapshot, head: Reservation, changes: Changes) -> bool:
+        """Whether no job that could not make way in time gets one of the devices kept."""
+        kept = set(head.devices)
+        return all(
+            new is None
+            or kept.isdisjoint(new.devices)
+            or self._gone_by(seen.jobs[name], head, seen.now)
+            for name, new in changes.items()
+            if name != head.job
+        )
+
+    def _gone_by(self, job: Job, head: Reservation, now: float) -> bool:
+        """Whether it would leave the devices of a gang when their moment comes, for a gain."""
+        room_s = head.by_at - now
+        if job.spec.resumable and room_s >= _WORTH_S:
+            return True
+        return alone_s(job, self._belief, now) <= room_s
+
+    def _with_devices(self, seen: Snapshot, entry: Reservation) -> Reservation | None:
+        """The reservation with devices: those it has, or those that are free together first."""
+        known = seen.free.knows(entry.devices)
+        if entry.devices and known and all(_here(seen, device) for device in entry.devices):
+            return entry
+        size = seen.jobs[entry.job].spec.sizes[0]
+        for release in releases(seen, self._belief, {}):
+            if release.free.total >= size:
+                found = self._placement.place(release.free, size)
+                if found is not None:
+                    return entry._replace(by_at=seen.now + release.in_s, devices=found)
+        return None
+
+    def _let_in(self, seen: Snapshot, head: Reservation, changes: Changes) -> Changes:
+        """Starts on free devices that are kept, as the inner policy chooses."""
+        free = [device for device in head.devices if seen.free.holds((device,))]
+        waiting = [job for job in seen.waiting() if changes.get(job.id) is None]
+        may = {
+            job.id
+            for job in waiting
+            if job.id != head.job
+            and job.spec.sizes[0] <= len(free)
+            and self._gone_by(job, head, seen.now)
+        }
+        if not may:
+            return {}
+        kept = set(free)
+        others = [device for device in seen.free if device not in kept]
+        only = seen.keeping(list(seen.holding())).withholding(others)
+        only = only.hiding([job.id for job in seen.waiting() if job.id not in may])
+        return starts(seen, self.inner.decide(only).changes)
+
+    # -- who is next ----------------------------------------------------------------------------
+
+    def _add(
+        self,
+        reserved: list[Reservation],
+        snapshot: Snapshot,
+        gangs: Iterable[Job],
+        overtaken: Mapping[JobId, int],
+    ) -> None:
+        """Reservations for those that were overtaken or waited long enough; the longest first."""
+        known = {entry.job for entry in reserved}
+        now, most = snapshot.now, max(self._most(snapshot), 1)
+        for job in sorted(gangs, key=lambda job: job.sequence):
+            often = overtaken[job.id] >= most
+            if job.id not in known and (often or now >= self._waits_until(job, now)):
+                reserved.append(Reservation(job.id, now))
+
+    def _next_at(
+        self, snapshot: Snapshot, gangs: Iterable[Job], reserved: Sequence[Reservation]
+    ) -> float:
+        """When the next job has waited long enough."""
+        known = {entry.job for entry in reserved}
+        now = snapshot.now
+        moments = [self._waits_until(job, now) for job in gangs if job.id not in known]
+        return min((at for at in moments if at > now), default=inf)
+
+    def _most(self, snapshot: Snapshot) -> int:
+        """How many may overtake a gang."""
+        return int(self._bounds.overtakes * snapshot.cluster.device_count)
+
+    def _waits_until(self, job: Job, now: float) -> float:
+        """When it has waited long enough whatever overtook it."""
+        length_s = alone_s(job, self._belief, now) if self._bounds.lengths else 0.0
+        return job.since_at + self._bounds.wait_s + self._bounds.lengths * length_s
+
+    def _lines(self, snapshot: Snapshot) -> Lines:
+        known = self.remembered(snapshot)
+        return known if isinstance(known, Lines) else Lines()
+
+
+def _in_order(policy: Policy) -> bool:
+    """Whether the policy inside all wrappers lets no job overtake."""
+    while isinstance(policy, Wrapper):
+        policy = policy.inner
+    return policy.in_order
+
+
+def _gang(job: Job) -> bool:
+    """Whether it needs several devices at once and never had them; later the policy preempts."""
+    return job.spec.sizes[0] > 1 and not job.starts and plain(job.spec)
+
+
+def _ready(job: Job, now: float) -> bool:
+    return job.ready_at <= now and not job.avoid
+
+
+def _outranked(snapshot: Snapshot, job: Job) -> bool:
+    own = job.spec.priority
+    return any(other.spec.priority > own for other in snapshot.waiting())
+
+
+def _without(entry: Reservation) -> Reservation:
+    return entry._replace(by_at=inf, devices=()) if entry.devices else entry
+
+
+def _here(snapshot: Snapshot, device: Device) -> bool:
+    return device in snapshot.tenants or snapshot.free.holds((device,))
+
+
+def _holders(seen: Snapshot, kept: Sequence[Device]) -> list[Job]:
+    names = {job for device in kept for job in seen.tenants.get(device, {}).values()}
+    return [seen.jobs[name] for name in sorted(names)]
+
+
+def _makes_way(job: Job) -> bool:
+    return job.spec.resumable and job.phase is Phase.RUNNING
+
+
+def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
+    """Without these devices and without the jobs on them."""
+    view = seen.keeping(_holders(seen, kept))
+    return view.withholding([device for device in kept if device not in seen.tenants])
+
+
+def _overtaken(
+    snapshot: Snapshot, gangs: Iterable[Job], counted: Mapping[JobId, int], changes: Changes
+) -> dict[JobId, int]:
+    """How often each gang was overtaken once these changes are made."""
+    begun = [snapshot.jobs[name] for name in starts(snapshot, changes)]
+    first = [job for job in begun if not job.starts]
+    return {
+        gang.id: counted[gang.id]
+        + sum(
+            other.sequence > gang.sequence and other.spec.priority <= gang.spec.priority
+            for other in first
+        )
+        for gang in gangs
+    }

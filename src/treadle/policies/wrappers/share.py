@@ -1,0 +1,268 @@
+"""A job that finds no free devices joins a running one, if both are known to lose little by it.
+
+The inner policy decides first. A waiting job that it could not start may then be started on the
+very devices of a running job, or of a group of up to four, in another turn: a plain start, which
+stops and restarts no job and needs nothing of them. All of this must hold:
+
+- the belief knows every member from a time alone, its device memory included, and predicts that
+  together they get at least `sum` done and that no one keeps less than `floor` of its speed alone;
+- none is exclusive, and their device memories fit with a margin;
+- no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
+- the node has a core for each job on it (the wrapper `host` sees to what jobs ask for beyond that).
+
+A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
+stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
+itself sees no jobs that share; if a job of higher priority waits, it sees the first of each group.
+
+Waiting jobs choose in the policy's order, each the company that gains most, so a job never loses
+its place to one behind it. A member keeps at least `floor` of its speed, so a job that waits for
+the devices of one waits at most 1 / `floor` times as long.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.base.companions import SharingBelief, device_gib
+from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.views import Changes, plain
+from treadle.policies.wrappers.wrapper import Wrapper
+
+TURNS = 8
+GROUP_MAX = 4
+
+
+def share(
+    inner: Policy,
+    placement: Placement,  # noqa: ARG001
+    belief: PerformanceModel,
+    *,
+    sum_: float = 1.15,
+    floor: float = 0.5,
+    most: int = GROUP_MAX,
+) -> Wrapper:
+    """A job that finds no free devices joins running ones that it suits, and stops none.
+
+    sum: what they must get done together, where 1 is one after the other. floor: what each must
+    keep of its speed alone. most: jobs on one device.
+    """
+    if not sum_ >= 1:
+        raise InvalidInputError(f"share sum must be 1 or more, not {sum_:g}")
+    if not 0 <= floor <= 1:
+        raise InvalidInputError(f"share floor must be 0 to 1, not {floor:g}")
+    if not 1 <= most <= TURNS:
+        raise InvalidInputError(f"share most must be 1 to {TURNS}, not {most}")
+    if not isinstance(belief, SharingBelief):
+        return Wrapper(inner)  # It knows no job from a time alone, so none may share.
+    return Share(inner, belief, Terms(sum_, floor, most))
+
+
+class Terms(NamedTuple):
+    """Below what a group is not formed, and how large it may be."""
+
+    sum_min: float
+    floor: float
+    most: int
+
+
+class _Group(NamedTuple):
+    """Jobs that hold exactly the same devices, in these turns."""
+
+    devices: tuple[Device, ...]
+    members: dict[int, Job]  # by turn
+
+    def free_turn(self) -> int:
+        return next(turn for turn in range(TURNS) if turn not in self.members)
+
+
+class Share(Wrapper):
+    """Adds starts beside running jobs to what the inner policy decides."""
+
+    def __init__(self, inner: Policy, belief: SharingBelief, terms: Terms) -> None:
+        super().__init__(inner)
+        self.in_order = False  # A job that arrives may find company at once.
+        self.shares = True
+        self._belief = belief
+        self._terms = terms
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        shown, guests = (snapshot, {}) if self.inner.shares else _apart(snapshot)
+        schedule = self.inner.decide(shown)
+        changes = dict(schedule.changes)
+        for host, others in guests.items():
+            if host in changes:
+                changes |= dict.fromkeys(others)
+        changes |= self._partings(snapshot, changes)
+        changes |= self._joins(snapshot, changes)
+        return Schedule(changes, schedule.valid_until, schedule.memory)
+
+    def inside(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot if self.inner.shares else _apart(snapshot)[0]
+
+    def why_alone(self, snapshot: Snapshot, identity: JobId) -> str | None:
+        """Why a job has no company, in words; None if it has some or could join a job now."""
+        job = snapshot.jobs[identity]
+        wrong = self._belief.may_share(job.spec)
+        if wrong is not None or job.allocation is not None:
+            return wrong
+        groups = list(_groups(snapshot, {}))
+        reasons = [wrong for group in groups if (wrong := self._against(snapshot, job, group))]
+        if len(reasons) < len(groups):
+            return None
+        return reasons[0] if reasons else "no job runs that it could join"
+
+    def _partings(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, None]:
+        """The newest of each group that turned out badly, if it can resume."""
+        found: dict[JobId, None] = {}
+        for group in _groups(snapshot, changes):
+            members = group.members.values()
+            if len(members) > 1 and self._belief.to_part(job.id for job in members):
+                newest = max(members, key=lambda job: (job.begun_at, job.sequence))
+                if newest.spec.resumable:
+                    found[newest.id] = None
+        return found
+
+    def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
+        waiting = [job for job in snapshot.waiting() if changes.get(job.id) is None]
+        able = [job for job in waiting if self._able(snapshot, job)]
+        if not able:
+            return {}
+        groups = {group.devices: group for group in _groups(snapshot, changes)}
+        used = _jobs_by_node(snapshot, changes)
+        cores = {node.name: node.cores for node in snapshot.cluster.nodes}
+        joins: dict[JobId, Allocation] = {}
+        for job in able:
+            group = self._best(snapshot, job, groups.values())
+            if group is None:
+                continue
+            nodes = list(dict.fromkeys(device.node for device in group.devices))
+            if any(cores.get(node) and used[node] + 1 > cores[node] for node in nodes):
+                continue
+            for node in nodes:
+                used[node] += 1
+            turn = group.free_turn()
+            joins[job.id] = Allocation(group.devices, turn=turn)
+            members = {**group.members, turn: job}
+            groups[group.devices] = _Group(group.devices, members)
+        return joins
+
+    def _able(self, snapshot: Snapshot, job: Job) -> bool:
+        late = job.ready_at > snapshot.now or bool(job.avoid)
+        return not late and plain(job.spec) and self._belief.may_share(job.spec) is None
+
+    def _best(self, snapshot: Snapshot, job: Job, groups: Iterable[_Group]) -> _Group | None:
+        best, most = None, 0.0
+        for group in groups:
+            if self._against(snapshot, job, group) is not None:
+                continue
+            specs = [member.spec for member in group.members.values()]
+            together = sum(self._belief.relative([job.spec, *specs]))
+            gain = together - sum(self._belief.relative(specs))
+            if gain > most:
+                best, most = group, gain
+        return best
+
+    def _against(self, snapshot: Snapshot, job: Job, group: _Group) -> str | None:
+        """Why the job may not join this group, or None."""
+        members = list(group.members.values())
+        if not job.spec.runs_on(len(group.devices)):
+            return f"job {members[0].id} holds {len(group.devices)} devices, and it needs others"
+        if self._belief.to_part(member.id for member in members):
+            return "the jobs there are to be parted"
+        if len(members) >= self._terms.most:
+            return f"{len(members)} jobs share those devices already"
+        for member in members:
+            if member.spec.priority > job.spec.priority:
+                return f"job {member.id} has a higher priority"
+        return self._belief.refuses(
+            [job.spec, *(member.spec for member in members)],
+            device_gib=device_gib(snapshot.cluster, group.devices),
+            sum_min=self._terms.sum_min,
+            floor=self._terms.floor,
+        )
+
+
+def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
+    """Why a job shares with no other under a policy, for the page that explains; None: it may."""
+    while isinstance(policy, Wrapper):
+        if isinstance(policy, Share):
+            return policy.why_alone(snapshot, identity)
+        policy = policy.inner
+    return None
+
+
+def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
+    """Jobs that run on and share all their devices, or have them to themselves."""
+    seen: set[JobId] = set()
+    given = {d for new in changes.values() if new is not None for d in new.devices}
+    visible = {job.id for job in snapshot.holding()}
+    for first in sorted(visible):
+        job = snapshot.jobs[first]
+        if first in seen or job.allocation is None:
+            continue
+        devices = job.allocation.devices
+        turns = snapshot.tenants.get(devices[0], {})
+        members = {turn: snapshot.jobs[identity] for turn, identity in turns.items()}
+        seen.update(turns.values())
+        alike = all(snapshot.tenants.get(device) == turns for device in devices)
+        if alike and given.isdisjoint(devices) and all(
+            member.id in visible and member.id not in changes and _stays(member, devices)
+            for member in members.values()
+        ):
+            yield _Group(devices, members)
+
+
+def _apart(snapshot: Snapshot) -> tuple[Snapshot, dict[JobId, list[JobId]]]:
+    """What a policy that does not share is shown, and for each host there the guests to stop.
+
+    It sees no jobs that share, and not their devices. Where a job of higher priority waits, it sees
+    the first of each group, if the others can resume: they make way if that one has to.
+    """
+    groups: dict[tuple[Device, ...], list[Job]] = {}
+    for job in snapshot.holding():
+        assert job.allocation is not None, "it holds devices"
+        if any(len(snapshot.tenants.get(d, ())) > 1 for d in job.allocation.devices):
+            groups.setdefault(job.allocation.devices, []).append(job)
+    if not groups:
+        return snapshot, {}
+    highest = max((job.spec.priority for job in snapshot.waiting()), default=None)
+    hidden: list[Job] = []
+    guests: dict[JobId, list[JobId]] = {}
+    tenants = dict(snapshot.tenants)
+    for devices, jobs in groups.items():
+        host, *others = sorted(jobs, key=lambda job: (job.begun_at, job.sequence))
+        outranked = highest is not None and all(highest > job.spec.priority for job in jobs)
+        whole = all(len(snapshot.tenants[device]) == len(jobs) for device in devices)
+        if outranked and whole and all(job.spec.resumable for job in others):
+            guests[host.id] = [job.id for job in others]
+            assert host.allocation is not None, "it holds devices"
+            tenants |= {device: {host.allocation.turn: host.id} for device in devices}
+        else:
+            hidden += jobs
+    shown = snapshot.keeping(hidden)
+    if guests:
+        names = [name for others in guests.values() for name in others]
+        seen = {device: own for device, own in tenants.items() if device in shown.tenants}
+        shown = shown._replace(tenants=seen).hiding(names)
+    return shown, guests
+
+
+def _stays(job: Job, devices: tuple[Device, ...]) -> bool:
+    runs = job.phase in {Phase.STARTING, Phase.RUNNING}
+    return runs and job.allocation is not None and job.allocation.devices == devices
+
+
+def _jobs_by_node(snapshot: Snapshot, changes: Changes) -> dict[str, int]:
+    """How many jobs are on each node once the changes are made."""
+    found = {node.name: 0 for node in snapshot.cluster.nodes}
+    for identity, job in snapshot.jobs.items():
+        allocation = changes.get(identity, job.allocation)
+        for node in () if allocation is None else allocation.nodes():
+            found[node] = found.get(node, 0) + 1
+    return found

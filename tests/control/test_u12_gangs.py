@@ -1,0 +1,53 @@
+"""Real jobs: a gang among many small ones starts after a bounded number, and `why` says how."""
+
+import asyncio
+from pathlib import Path
+
+from tests.control.asking import told
+from tests.control.living import ME, bash, ended, export, until, view_of
+from treadle.control.api import LiveService
+from treadle.core.actions import Start
+from treadle.journal.journal import read
+from treadle.wire.jobs import State
+
+SHORT = "exec sleep 0.1"
+
+
+def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_path: Path) -> None:
+    """1. Two jobs run on four slots until a file says so; a gang of four cannot start.
+    2. Of thirty small jobs, which are said to be long, eight overtake it, two for each slot; then
+       devices are kept for it.
+    3. `why` says so of the gang and of a small job. The two end, the gang runs, then the others.
+    """
+    go = tmp_path / "go"
+
+    async def story(live: LiveService) -> None:
+        wait = f"until [ -e {go} ]; do sleep 0.05; done"
+        first = [(await live.submit(ME, bash(wait))).id for _ in range(2)]
+        await until(live, State.RUNNING, jobs=tuple(first))
+        gang = (await live.submit(ME, bash(SHORT, devices="4"))).id
+        small = [
+            (await live.submit(ME, bash(f"{SHORT} # {n}", estimate_s=3600.0))).id for n in range(30)
+        ]
+        why = await kept(live, gang)
+        assert why.startswith("4 devices are being kept for it since")
+        pending = [job for job in small if (await view_of(live, job)).state is State.PENDING]
+        assert len(pending) >= 30 - 8
+        waits = await live.why(pending[-1])
+        assert waits.because.startswith(f"2 free devices are kept for job {gang}, which needs 4")
+        go.touch()
+        await ended(live, *first, gang, *small)
+        journal = read(await export(live, tmp_path / "journal"))
+        order = [a.job for step in journal.steps for a in step.actions if isinstance(a, Start)]
+        assert order.index(gang) <= 2 + 8
+
+    told(story, tmp_path, policy="afs")
+
+
+async def kept(live: LiveService, gang: str) -> str:
+    """Why the gang waits, once two of the devices that are kept for it are free."""
+    while True:
+        because = (await live.why(gang)).because
+        if "2 of 4 are free" in because:
+            return because
+        await asyncio.sleep(0.02)

@@ -1,0 +1,170 @@
+"""What jobs get done together: the predictor, the live belief, and what became of company."""
+
+from dataclasses import replace
+
+import pytest
+from benchmarks.company import by, left_out, mean_error, read
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.shared import SHARED
+from treadle.control.loop import belief_on
+from treadle.core.cluster import Cluster, Node
+from treadle.core.job import JobSpec, Profile
+from treadle.core.sighting import Load
+from treadle.models.company.belief import CompanyBelief, kind_of
+from treadle.models.company.outcomes import CompanyWatch, Outcome
+from treadle.models.company.predictor import TIME_SLICED, predict, shares
+from treadle.models.company.record import PAIRS_MAX, CompanyRecord
+
+GPU = Cluster((Node("n0", 1, device_memory_gib=80.0),))
+BUSY = st.floats(0.0, 1.0)
+
+
+def seen(name: str, busy: float | None, memory_gib: float = 4.0, **fields: object) -> JobSpec:
+    """A job as it is known once it ran alone."""
+    profile = Profile(busy=busy, memory_gib=memory_gib, model=name)
+    return JobSpec(name, 100.0, profile=profile, **fields)  # type: ignore[arg-type]
+
+
+# -- the predictor ------------------------------------------------------------------------------
+
+
+def test_sums_of_groups_measured_on_an_h200_are_predicted_within_seven_per_cent() -> None:
+    path = SHARED / "profiles" / "h200_sharing.csv"
+    if not path.exists():
+        pytest.skip(f"no {path}; set TREADLE_SHARED to the folder that holds profiles/")
+    busy, groups = read(path)
+    assert len(groups) == 25
+    assert mean_error(busy, groups, by(TIME_SLICED)) <= 0.07
+    assert left_out(busy, groups) <= 0.07
+
+
+def test_two_saturating_jobs_gain_nothing_to_speak_of_without_mps_and_much_with_it() -> None:
+    assert sum(predict([(1.0, None, None)] * 2)) < 1.15
+    assert sum(predict([(1.0, None, None)] * 2, mps=True)) > 1.3
+
+
+def test_what_is_not_known_is_taken_to_saturate() -> None:
+    assert predict([Load(), Load(busy=0.3)]) == predict([Load(busy=1.0), Load(busy=0.3)])
+
+
+@given(st.lists(BUSY, min_size=1, max_size=4), BUSY, st.booleans())
+def test_more_company_helps_no_member(busy: list[float], more: float, mps: bool) -> None:
+    few = predict([(share, None, None) for share in busy], mps)
+    many = predict([(share, None, None) for share in (*busy, more)], mps)
+    assert all(0 < share <= 1 + 1e-9 for share in many)
+    assert all(b <= a + 1e-9 for a, b in zip(few, many[:-1], strict=True))
+
+
+@given(st.permutations([0.1, 0.4, 0.7, 0.95]))
+def test_the_order_of_members_does_not_matter(busy: list[float]) -> None:
+    found = dict(zip(busy, shares(busy, TIME_SLICED), strict=True))
+    usual = sorted(busy)
+    assert found == pytest.approx(dict(zip(usual, shares(usual, TIME_SLICED), strict=True)))
+
+
+# -- the live belief ----------------------------------------------------------------------------
+
+
+def test_u9_no_job_shares_live_on_invented_numbers() -> None:
+    """Before, stage times were drawn from a hash of the job's id."""
+    belief = belief_on(GPU)
+    unknown, known = seen("a", None), seen("b", 0.1)
+    assert belief.may_share(unknown) == "it was not seen alone yet"
+    assert belief.efficiency([unknown, known]) == 0.0
+    assert belief.efficiency([known, seen("c", 0.1)]) > 1.9
+
+
+def test_u9_memory_that_is_not_known_keeps_a_job_alone_where_devices_have_a_limit() -> None:
+    spec = seen("a", 0.1, 0.0)
+    assert belief_on(GPU).may_share(spec) == "its GPU memory is not known: --gpu-memory says it"
+    assert belief_on(GPU).may_share(replace(spec, device_memory_gib=2.0)) is None
+    assert belief_on(Cluster.grid(1, 1)).may_share(spec) is None
+
+
+def test_s5_two_jobs_of_ninety_gib_do_not_share_a_device() -> None:
+    belief = belief_on(Cluster((Node("n0", 1, device_memory_gib=139.0),)))
+    large = [seen("a", 0.2, 90.0), seen("b", 0.2, 90.0)]
+    assert belief.efficiency(large) == 0.0
+    assert belief.refuses(large) == (
+        "they need 90 + 90 GiB of device memory, and 131 of the device's 139 GiB can be shared"
+    )
+
+
+def test_reasons_why_jobs_do_not_share() -> None:
+    belief = belief_on(GPU)
+    assert belief.refuses([seen("a", 0.1, exclusive=True), seen("b", 0.1)]) == (
+        "it is exclusive (--exclusive)"
+    )
+    assert belief.refuses([seen("a", 1.0), seen("b", 1.0)]) == "the sum of 1.05 is below 1.15"
+    assert belief.refuses([seen("a", 0.1), seen("b", None)]) == (
+        "of job b: it was not seen alone yet"
+    )
+    floor = belief.refuses([seen("a", 0.9), seen("b", 0.5)], floor=0.7)
+    assert floor is not None
+    assert "below 0.70" in floor
+    assert belief.apart().may_share(seen("a", 0.1)) == "sharing is switched off (share=off)"
+
+
+# -- what became of it --------------------------------------------------------------------------
+
+
+def test_company_that_was_bad_is_remembered_for_the_two_kinds_alone() -> None:
+    belief = belief_on(GPU)
+    pair = [seen("a", 0.3), seen("b", 0.3)]
+    before, other = belief.efficiency(pair), belief.efficiency([pair[0], seen("c", 0.3)])
+    for _ in range(4):
+        predicted = sum(belief.relative(pair))
+        belief.record.observe([kind_of(s) for s in pair], predicted, 0.9, mps=False)
+    assert sum(belief.relative(pair)) == pytest.approx(0.9, rel=0.1)
+    assert belief.efficiency(pair) == 0.0 < before, "its sum is below what is asked for"
+    assert belief.efficiency([pair[0], seen("c", 0.3)]) == other
+    belief.mps = True
+    assert belief.efficiency(pair) > before, "with MPS it is another matter"
+
+
+def test_a_kind_that_ended_its_company_shares_no_more() -> None:
+    belief = belief_on(GPU)
+    belief.record.fault(kind_of(seen("a", 0.3)))
+    assert belief.may_share(seen("a", 0.3)) is not None
+    assert belief.may_share(seen("b", 0.3)) is None
+
+
+def test_the_record_is_stored_as_plain_numbers() -> None:
+    record = CompanyRecord()
+    record.observe(["a", "b", "c"], 2.0, 1.0, mps=True)
+    record.fault("d")
+    again = CompanyRecord.restored(record.stored())
+    assert again.stored() == record.stored()
+    assert again.factor("c", "a", mps=True) == record.factor("a", "c", mps=True) == 0.75
+    assert again.factor("a", "c", mps=False) == 1.0
+    assert again.faulty("d")
+    assert CompanyRecord.restored({"nonsense": 3.0}).stored() == {}
+
+
+def test_the_record_is_bounded() -> None:
+    record = CompanyRecord()
+    for number in range(PAIRS_MAX + 5):
+        record.observe(["a", f"b{number}"], 2.0, 1.5, mps=False)
+    assert len(record.stored()) == PAIRS_MAX
+    assert record.factor("a", "b0", mps=False) == 1.0
+
+
+def test_jobs_part_once_they_were_too_slow_for_a_while() -> None:
+    watch = CompanyWatch(floor=0.5, patience_s=20.0)
+    bad = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.45, "b": 0.45})
+    good = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.7, "b": 0.7})
+    assert watch.part(bad, 0.0) is None
+    assert watch.part(bad, 19.0) is None
+    assert watch.part(good, 19.5) is None
+    assert watch.part(bad, 20.0) is None, "it counts from the last good moment"
+    assert watch.part(bad, 40.0) == "together they get 0.90 times as much done as one alone"
+    slow = Outcome({"a": 0.8, "b": 0.8}, {"a": 0.3, "b": 1.0})
+    assert watch.part(slow, 60.0) == (
+        "job a keeps 0.30 of its speed alone; at least 0.50 was meant"
+    )
+
+
+def test_a_belief_is_for_measured_profiles_only() -> None:
+    assert isinstance(belief_on(GPU), CompanyBelief)

@@ -1,0 +1,245 @@
+"""Jobs that join running ones, in small stories; no device ever gets more memory than it has."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.stories import Told
+from treadle.control.loop import PolicyInCharge, belief_on
+from treadle.control.loop.live_policy import wrapped
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.company import needed_gib
+from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.events import JobStarted, JobStopped, JobSubmitted, JobUpdated
+from treadle.core.job import JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule
+from treadle.models.company.belief import CompanyBelief
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies import registry
+from treadle.policies.base.placement import placement
+from treadle.policies.wrappers.share import why_alone
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.run import Simulation
+
+DEVICE = Device("n0", 0)
+
+
+def gpus(count: int, gib: float = 80.0, cores: int = 16) -> Cluster:
+    return Cluster((Node("n0", count, device_memory_gib=gib, cores=cores),))
+
+
+def seen(name: str, busy: float | None = 0.2, gib: float = 4.0, **fields: object) -> JobSpec:
+    """A job that was seen alone, and cannot be stopped without losing its work."""
+    profile = Profile(busy=busy, memory_gib=gib, model=name)
+    given = {"resumable": False, **fields}
+    return JobSpec(name, 1000.0, profile=profile, **given)  # type: ignore[arg-type]
+
+
+def live(text: str = "afs", cluster: Cluster | None = None) -> Scheduler:
+    """A scheduler with the policy and belief of a live controller."""
+    found = cluster or gpus(1)
+    return Scheduler(PolicyInCharge().make(text, "consolidate", belief_on(found)), found)
+
+
+def told(scheduler: Scheduler, now: float, *specs: JobSpec) -> list[Action]:
+    """Submit these jobs; those that are ordered to start then run."""
+    actions = scheduler.step([JobSubmitted(spec) for spec in specs], now)
+    starts = [action for action in actions if isinstance(action, Start)]
+    scheduler.step([JobStarted(a.job, a.id, 0.0, 1.0) for a in starts], now)
+    return actions
+
+
+@pytest.mark.parametrize("policy", ["fifo", "afs", "las", "muri-l", "muri-s"])
+def test_u10_a_newcomer_joins_a_running_job_at_once_and_stops_none(policy: str) -> None:
+    """Neither job can resume, so nothing but a plain start would do."""
+    scheduler = live(policy)
+    told(scheduler, 0.0, seen("a"))
+    (order,) = told(scheduler, 5.0, seen("b"))
+    assert isinstance(order, Start)
+    assert (order.job, order.after) == ("b", ())
+    assert order.allocation == Allocation((DEVICE,), turn=1)
+
+
+def test_a_job_joins_once_it_is_known_and_not_before() -> None:
+    scheduler = live()
+    told(scheduler, 0.0, seen("a", busy=None))
+    assert told(scheduler, 1.0, seen("b")) == []
+    actions = scheduler.step([JobUpdated(seen("a"))], 60.0)
+    assert [(type(a), a.job) for a in actions] == [(Start, "b")]
+
+
+@pytest.mark.parametrize(
+    ("running", "newcomer", "why"),
+    [
+        (seen("a"), seen("b", busy=None), "it was not seen alone yet"),
+        (
+            seen("a"),
+            seen("b", gib=0.0),
+            "its GPU memory is not known: --gpu-memory says it",
+        ),
+        (seen("a"), seen("b", exclusive=True), "it is exclusive (--exclusive)"),
+        (seen("a", exclusive=True), seen("b"), "of job a: it is exclusive (--exclusive)"),
+        (seen("a", busy=1.0), seen("b", busy=1.0), "the sum of 1.05 is below 1.15"),
+        (
+            seen("a", gib=50.0),
+            seen("b", gib=30.0),
+            "they need 30 + 50 GiB of device memory, and 75 of the device's 80 GiB can be shared",
+        ),
+        (seen("a", priority=1), seen("b"), "job a has a higher priority"),
+        (
+            seen("a", busy=0.3),
+            seen("b", sizes=(2,)),
+            "job a holds 1 devices, and it needs others",
+        ),
+    ],
+)
+def test_a_job_that_does_not_share_has_a_reason(
+    running: JobSpec, newcomer: JobSpec, why: str
+) -> None:
+    scheduler = live(cluster=Cluster((*gpus(1).nodes, Node("n1", 1, device_memory_gib=80.0))))
+    told(scheduler, 0.0, running, seen("z", exclusive=True))
+    assert told(scheduler, 1.0, newcomer) == []
+    found = why_alone(scheduler.policy, scheduler.snapshot(1.0), newcomer.id)
+    assert found == why
+
+
+def test_groups_are_formed_up_to_four_and_by_what_they_gain() -> None:
+    scheduler = live("afs", gpus(2))
+    told(scheduler, 0.0, seen("busy", busy=0.9), seen("idle", busy=0.1))
+    joined = [told(scheduler, 1.0 + n, seen(f"n{n}", busy=0.1)) for n in range(7)]
+    where = [a.allocation.devices[0].number for (a,) in joined[:3] if isinstance(a, Start)]
+    assert len(where) == 3
+    sizes = [len(turns) for turns in scheduler.tenancy.tenants.values()]
+    assert max(sizes) == 4
+    assert sum(sizes) <= 8
+
+
+def test_a_node_has_a_core_for_each_job() -> None:
+    scheduler = live("afs", gpus(1, cores=2))
+    told(scheduler, 0.0, seen("a"))
+    assert len(told(scheduler, 1.0, seen("b"), seen("c"))) == 1
+
+
+def test_sharing_can_be_switched_off_for_any_policy() -> None:
+    for text in ("afs?share=off", "muri-l?share=off", "muri-l?group=2&share=off"):
+        scheduler = live(text)
+        told(scheduler, 0.0, seen("a"))
+        assert told(scheduler, 1.0, seen("b")) == []
+    assert wrapped("muri-l?group=2&share=off") == (
+        "muri-l?group=2+priority+elsewhere+steady+reserve+host"
+    )
+
+
+def test_terms_are_parameters() -> None:
+    scheduler = live("afs+share?sum=1.99")
+    told(scheduler, 0.0, seen("a", busy=0.5))
+    assert told(scheduler, 1.0, seen("b", busy=0.5)) == []
+    for wrong in ("sum=0.5", "floor=2", "most=9"):
+        with pytest.raises(InvalidInputError, match="share"):
+            live(f"afs+share?{wrong}")
+
+
+def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_remembered() -> None:
+    cluster = gpus(1)
+    belief = belief_on(cluster)
+    scheduler = Scheduler(PolicyInCharge().make("afs", "consolidate", belief), cluster)
+    old, new = seen("a"), seen("b", resumable=True)
+    told(scheduler, 0.0, old)
+    assert len(told(scheduler, 1.0, new)) == 1
+    group = {"a": (old, 0.4), "b": (new, 0.4)}
+    assert belief.measured(group, 10.0) is None
+    assert belief.measured(group, 30.0) is not None
+    scheduler.state.stale = True
+    (order,) = scheduler.step([], 30.0)
+    assert isinstance(order, Stop)
+    assert order.job == "b"
+    scheduler.step([JobStopped("b", order.id, 0.0)], 31.0)
+    assert told(scheduler, 32.0, seen("c")) != [], "another kind may join"
+    assert "b" not in scheduler.tenancy.tenants[DEVICE].values()
+
+
+def test_a_job_of_higher_priority_takes_the_device_of_a_group() -> None:
+    scheduler = live("afs+steady?run_s=0&rest_s=0")
+    told(scheduler, 0.0, seen("a", resumable=True))
+    told(scheduler, 1.0, seen("b", resumable=True))
+    actions = told(scheduler, 2.0, seen("urgent", busy=None, priority=3))
+    assert {(type(a), a.job) for a in actions} == {(Stop, "a"), (Stop, "b"), (Start, "urgent")}
+
+
+# -- memory -------------------------------------------------------------------------------------
+
+
+def test_s5_the_core_refuses_a_schedule_in_which_memory_does_not_fit() -> None:
+    both = {"a": Allocation((DEVICE,)), "b": Allocation((DEVICE,), turn=1)}
+    scheduler = Scheduler(Told(Schedule(both)), gpus(1))
+    with pytest.raises(PolicyError, match="60 \\+ 40 GiB of device memory"):
+        scheduler.step([JobSubmitted(seen("a", gib=60.0)), JobSubmitted(seen("b", gib=40.0))], 0.0)
+    assert not scheduler.tenancy.tenants
+
+
+def test_the_core_refuses_company_for_an_exclusive_job() -> None:
+    both = {"a": Allocation((DEVICE,)), "b": Allocation((DEVICE,), turn=1)}
+    scheduler = Scheduler(Told(Schedule(both)), gpus(1))
+    with pytest.raises(PolicyError, match="job b is exclusive"):
+        scheduler.step([JobSubmitted(seen("a")), JobSubmitted(seen("b", exclusive=True))], 0.0)
+
+
+@st.composite
+def workloads_with_memory(draw: st.DrawFn) -> list[JobSpec]:
+    jobs = []
+    for number in range(draw(st.integers(2, 10))):
+        known = draw(st.booleans())
+        jobs.append(
+            replace(
+                seen(
+                    f"j{number}",
+                    busy=draw(st.sampled_from([None, 0.05, 0.3, 0.6])),
+                    gib=float(draw(st.integers(1, 12))) if known else 0.0,
+                ),
+                iterations=float(draw(st.integers(1, 20))),
+                sizes=(draw(st.integers(1, 2)),),
+                asked=0,
+                resumable=draw(st.booleans()),
+                guaranteed=draw(st.booleans()),
+                exclusive=draw(st.integers(0, 4)) == 0,
+                submit_at=float(draw(st.integers(0, 15))),
+            )
+        )
+    return sorted(jobs, key=lambda spec: spec.submit_at)
+
+
+@pytest.mark.parametrize("name", registry.BUILT_IN)
+@pytest.mark.parametrize("measured", [False, True], ids=["assumed", "measured"])
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_s5_no_policy_gives_a_device_more_than_its_memory(
+    name: str, measured: bool, data: st.DataObject
+) -> None:
+    """Under every policy, with the simulator's belief and with the live one."""
+    jobs = data.draw(workloads_with_memory())
+    cluster = gpus(2, gib=16.0)
+    truth = TokenModel(ScalingModel.on(cluster), StageTimes())
+    belief = CompanyBelief(ScalingModel.on(cluster), cluster) if measured else truth
+    text = f"{name}+share" if measured else name
+    scheduler = Scheduler(registry.policy(text, placement("count"), belief), cluster)
+    shared = []
+
+    def watch(now: float, _e: object, _a: object, scheduler: Scheduler) -> None:
+        for turns in scheduler.tenancy.tenants.values():
+            specs = [scheduler.jobs[job].spec for job in turns.values()]
+            if len(specs) > 1:
+                shared.append(specs)
+                assert sum(map(needed_gib, specs)) <= 16.0 * 0.95 - 1.0
+                assert not any(spec.exclusive for spec in specs)
+                if measured:
+                    assert all(s.profile.busy is not None and needed_gib(s) for s in specs)
+
+    Simulation(scheduler, SimulatedEngine(jobs, truth), observers=(watch,)).run(until=1e5)
+    assert not set(scheduler.jobs) - set(scheduler.unfit), "all that can run have run"
