@@ -84,6 +84,21 @@ def left_out(busy: dict[str, float], groups: Sequence[Group]) -> float:
     return sum(errors) / len(errors)
 
 
+def judged(busy: dict[str, float], groups: Sequence[Group], predict: Predict) -> str:
+    off = [error(busy, group, predict) for group in groups]
+    members = [
+        abs(predicted - measured)
+        for group in groups
+        for predicted, measured in zip(
+            predict([busy[kind] for kind in group.kinds]), group.measured, strict=True
+        )
+    ]
+    return (
+        f"mean error {sum(map(abs, off)) / len(off):.1%}, worst {max(map(abs, off)):.1%}, "
+        f"bias {sum(off) / len(off):+.1%}, members off by {sum(members) / len(members):.3f}"
+    )
+
+
 def main() -> None:
     busy, groups = read(Path(sys.argv[1]))
     token, ours = by(Sharing(capacity=1.0, hidden=0.0)), by(TIME_SLICED)
@@ -94,28 +109,16 @@ def main() -> None:
             off = error(busy, group, predict)
             line += f" {group.total * (1 + off):6.2f} {off:+7.1%}"
         print(line)
-    for name, predict in (("token model", token), ("ours", ours)):
-        off = [error(busy, group, predict) for group in groups]
-        members = [
-            abs(predicted - measured)
-            for group in groups
-            for predicted, measured in zip(
-                predict([busy[kind] for kind in group.kinds]), group.measured, strict=True
-            )
-        ]
-        print(
-            f"{name}: mean error {sum(map(abs, off)) / len(off):.1%}, worst "
-            f"{max(map(abs, off)):.1%}, bias {sum(off) / len(off):+.1%}, members off by "
-            f"{sum(members) / len(members):.3f} on average"
-        )
+    print(f"token model: {judged(busy, groups, token)}")
+    print(f"ours: {judged(busy, groups, ours)}")
     best = fitted(busy, groups)
     print(f"best fit here: capacity {best.capacity:.2f}, hidden {best.hidden:.2f}")
     print(f"one kind left out of the fit: mean error {left_out(busy, groups):.1%}")
-    off = [
+    with_mps = [
         abs(sum(shares([busy[kind] for kind in kinds], MPS)) / measured - 1)
         for kinds, measured in WITH_MPS.items()
     ]
-    print(f"with MPS: mean error {sum(off) / len(off):.1%} on {len(off)} groups")
+    print(f"with MPS: mean error {sum(with_mps) / len(with_mps):.1%} on {len(with_mps)} groups")
 
 
 if __name__ == "__main__":

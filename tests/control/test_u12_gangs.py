@@ -48,6 +48,6 @@ async def kept(live: LiveService, gang: str) -> str:
     """Why the gang waits, once two of the devices that are kept for it are free."""
     while True:
         because = (await live.why(gang)).because
-        if "2 of 4 are free" in because:
+        if "are being kept for it" in because and "2 of 4 are free" in because:
             return because
         await asyncio.sleep(0.02)

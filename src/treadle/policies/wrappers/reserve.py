@@ -17,10 +17,11 @@ cannot resume: they ran there already or were expected to be gone. While a job o
 waits, no devices are kept. A gang that has once run is the policy's to preempt.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
-memory: after a restart counting begins again.
+memory: after a restart counting begins again. Of many gangs, those that came first are counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
 from math import inf
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, plain, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper
 
+_COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
 
 
@@ -104,7 +106,9 @@ class Reserve(Remembering):
         self._bounds = bounds
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        gangs = [job for job in snapshot.waiting() if _gang(job)]
+        gangs = nsmallest(
+            _COUNTED_MAX, filter(_gang, snapshot.waiting()), key=lambda job: job.sequence
+        )
         if not gangs:
             schedule = self.inner.decide(self.inside(snapshot))
             return Schedule(schedule.changes, schedule.valid_until, Note(Lines(), schedule.memory))

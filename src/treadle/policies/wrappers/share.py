@@ -20,6 +20,7 @@ the devices of one waits at most 1 / `floor` times as long.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
@@ -36,6 +37,7 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 TURNS = 8
 GROUP_MAX = 4
+_LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
 def share(
@@ -129,8 +131,8 @@ class Share(Wrapper):
         return found
 
     def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
-        waiting = [job for job in snapshot.waiting() if changes.get(job.id) is None]
-        able = [job for job in waiting if self._able(snapshot, job)]
+        waiting = (job for job in snapshot.waiting() if changes.get(job.id) is None)
+        able = [job for job in islice(waiting, _LOOKED_AT) if self._able(snapshot, job)]
         if not able:
             return {}
         groups = {group.devices: group for group in _groups(snapshot, changes)}
@@ -211,9 +213,13 @@ def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
         members = {turn: snapshot.jobs[identity] for turn, identity in turns.items()}
         seen.update(turns.values())
         alike = all(snapshot.tenants.get(device) == turns for device in devices)
-        if alike and given.isdisjoint(devices) and all(
-            member.id in visible and member.id not in changes and _stays(member, devices)
-            for member in members.values()
+        if (
+            alike
+            and given.isdisjoint(devices)
+            and all(
+                member.id in visible and member.id not in changes and _stays(member, devices)
+                for member in members.values()
+            )
         ):
             yield _Group(devices, members)
 
