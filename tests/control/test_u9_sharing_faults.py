@@ -123,12 +123,12 @@ def test_u9_a_job_that_hangs_in_company_is_stopped_and_run_again_alone(tmp_path:
             detail = await live.job(hangs)
             assert detail.alone_because == f"it made no progress beside job {stays}"
             assert detail.job.failures == 0
-            (met,) = [end for end in ends(live, hangs) if end.beside]
-            assert met.seen is not None
-            assert [spell.fault for spell in met.seen.company] == ["hang"]
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()
             assert [view.state for view in await ended(live, hangs)] == [State.SUCCEEDED]
+            (met,) = [end for end in ends(live, hangs) if end.beside]
+            assert met.seen is not None
+            assert [spell.fault for spell in met.seen.company] == ["hang"]
 
     asyncio.run(asyncio.wait_for(story(), 120.0))
 
