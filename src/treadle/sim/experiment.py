@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import Event, JobSubmitted
+from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import JobId, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
@@ -26,6 +26,7 @@ from treadle.sim.beliefs import (
     belief_of,
     forecasting,
     forecasts,
+    length_learner,
     plan_belief,
 )
 from treadle.sim.engine import SimulatedEngine
@@ -156,7 +157,10 @@ def prepare(
     belief, learns = belief_of(truth, plans, settings)
     jobs = _jobs(workload, cluster, settings)
     announced, lengths = announced_as(settings), None
-    if settings.lengths != "known":
+    learner = length_learner(belief, settings)
+    if learner is not None:
+        announced = learner.announced
+    elif settings.lengths != "known":
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
     chosen = policy(_policy_text(settings), placement(settings.placement), belief)
@@ -179,6 +183,10 @@ def prepare(
     recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
     scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
     watch = recording(recorder, None if announced is None else _by_id(jobs))
+    if learner is not None:
+        from treadle.sim.hidden_lengths import LearningEngine  # noqa: PLC0415  # most runs need none
+
+        engine = LearningEngine(engine, learner)
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
@@ -262,7 +270,9 @@ def record_step(
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
-    return JobSubmitted(jobs[event.spec.id]) if isinstance(event, JobSubmitted) else event
+    if isinstance(event, JobSubmitted | JobUpdated):
+        return type(event)(jobs[event.spec.id])
+    return event
 
 
 def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:

@@ -1,8 +1,8 @@
 """What policies believe of speeds that they must learn: the learner as a performance model.
 
-The truth is hidden; the belief sees what runs. What it may know besides are stages: what jobs do
-within an iteration, relative to each other and therefore how sharing slows them. How many
-iterations a second that is, it must see. A unit of work is one iteration here.
+The truth is hidden; the belief sees what runs. How jobs go together it may ask only of jobs of
+which the like was seen alone: that is when the share of time is measured that they need of each
+resource. Others are expected to gain nothing by sharing. A unit of work is one iteration here.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -71,6 +71,8 @@ class Learned:
         return self._model.kind(spec)
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        if not self._seen(specs):
+            return tuple(self.alone(spec, spec.asked) / len(specs) for spec in specs)
         shared = self._model.together(specs)
         return tuple(
             self.alone(spec, spec.asked) * speed / self._model.alone(spec, spec.asked)
@@ -78,7 +80,11 @@ class Learned:
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs)
+        return self._model.efficiency(specs) if self._seen(specs) else 0.0
+
+    def _seen(self, specs: Sequence[JobSpec]) -> bool:
+        """Whether all were seen alone; what was not is expected to gain nothing by sharing."""
+        return len(specs) == 1 or all(self.basis(spec) for spec in specs)
 
 
 # A speed as it is measured, of a job on so many devices that runs at that speed.
