@@ -47,6 +47,7 @@ from treadle.traces.workload import Workload
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
+    from treadle.sim.hidden_lengths import LearningEngine
 
 Stopwatch = Callable[[], float]
 
@@ -171,7 +172,8 @@ def prepare(
             f"restart charge {settings.restart_charge!r} is not known; "
             f"expected one of {', '.join(_ENGINES)}"
         )
-    engine = kind(
+    engine: SimulatedEngine | LearningEngine
+    engine = simulated = kind(
         jobs,
         truth,
         cost=restart_cost(settings.restart_cost),
@@ -186,7 +188,7 @@ def prepare(
     if learner is not None:
         from treadle.sim.hidden_lengths import LearningEngine  # noqa: PLC0415  # most runs need none
 
-        engine = LearningEngine(engine, learner)
+        engine = LearningEngine(simulated, learner)
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )

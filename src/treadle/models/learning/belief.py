@@ -37,6 +37,7 @@ class Learned:
         self._model = model
         self._kinds = kinds
         self._nominal_per_s = nominal_per_s
+        self._seen_alone: set[str] = set()  # models, or jobs that name none
 
     def observe(
         self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False
@@ -44,6 +45,8 @@ class Learned:
         """Take in that the job ran at that speed on so many devices."""
         seen = of_report(size, iterations_per_s, shared=shared)
         if seen is not None:
+            if not shared:
+                self._seen_alone.add(spec.profile.model or spec.id)
             self.learner.observe(self._kinds(spec), seen)
 
     def basis(self, spec: JobSpec) -> int:
@@ -68,10 +71,11 @@ class Learned:
         return speed * shared / model.iterations_per_s(spec, allocation, ())
 
     def kind(self, spec: JobSpec) -> Hashable:
-        return self._model.kind(spec)
+        """Policies keep tables of groups by kind: a job that was seen is of another kind."""
+        return (self._seen((spec,)), self._model.kind(spec))
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        if not self._seen(specs):
+        if len(specs) > 1 and not self._seen(specs):
             return tuple(self.alone(spec, spec.asked) / len(specs) for spec in specs)
         shared = self._model.together(specs)
         return tuple(
@@ -80,11 +84,12 @@ class Learned:
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs) if self._seen(specs) else 0.0
+        known = len(specs) == 1 or self._seen(specs)
+        return self._model.efficiency(specs) if known else 0.0
 
     def _seen(self, specs: Sequence[JobSpec]) -> bool:
-        """Whether all were seen alone; what was not is expected to gain nothing by sharing."""
-        return len(specs) == 1 or all(self.basis(spec) for spec in specs)
+        """Whether the like of all was seen alone, at any size; others gain nothing by sharing."""
+        return all((spec.profile.model or spec.id) in self._seen_alone for spec in specs)
 
 
 # A speed as it is measured, of a job on so many devices that runs at that speed.

@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of time; its mean is 3 x
-SHORT_SHARE = 0.2  # of what a range leaves out, so much is below it and the rest above
+SHORT_SHARE = 0.1  # of what a range leaves out, so much is below it and the rest above
 LENGTH_MIN_S = 1e-3
 LENGTH_MAX_S = 1e9
 
