@@ -32,7 +32,7 @@ from treadle.sim.beliefs import (
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
 from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
-from treadle.sim.run import Simulation
+from treadle.sim.run import Arithmetic, Simulation
 from treadle.sim.settings import (
     Settings,
     elastic_sizes,
@@ -47,7 +47,6 @@ from treadle.traces.workload import Workload
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
-    from treadle.sim.hidden_lengths import LearningEngine
 
 Stopwatch = Callable[[], float]
 
@@ -76,6 +75,7 @@ class Experiment:
     times: StageTimes
     lengths: "LossForecasts | None"  # if lengths are predicted from losses
     plans: "PlanBelief | None"  # if the plan models are learned
+    jobs: Sequence[JobSpec] = ()  # as they truly are
 
     def notes(self) -> list[str]:
         """What the run assumed and learned, as sentences."""
@@ -172,8 +172,7 @@ def prepare(
             f"restart charge {settings.restart_charge!r} is not known; "
             f"expected one of {', '.join(_ENGINES)}"
         )
-    engine: SimulatedEngine | LearningEngine
-    engine = simulated = kind(
+    simulated = kind(
         jobs,
         truth,
         cost=restart_cost(settings.restart_cost),
@@ -185,6 +184,7 @@ def prepare(
     recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
     scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
     watch = recording(recorder, None if announced is None else _by_id(jobs))
+    engine: Arithmetic = simulated
     if learner is not None:
         from treadle.sim.hidden_lengths import LearningEngine  # noqa: PLC0415  # most runs need none
 
@@ -192,7 +192,7 @@ def prepare(
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
-    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans)
+    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs)
 
 
 def _policy_text(settings: Settings) -> str:

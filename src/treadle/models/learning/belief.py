@@ -32,11 +32,14 @@ class Learned:
         kinds: Kinds = by_model,
         rules: Rules = SIMULATED,
         nominal_per_s: float = NOMINAL_PER_S,
+        gated: bool = True,
     ) -> None:
+        """`gated`: the model is asked about company only of jobs whose like was seen alone."""
         self.learner = Learner(rules)
         self._model = model
         self._kinds = kinds
         self._nominal_per_s = nominal_per_s
+        self._gated = gated
         self._seen_alone: set[str] = set()  # models, or jobs that name none
 
     def observe(
@@ -89,6 +92,8 @@ class Learned:
 
     def _seen(self, specs: Sequence[JobSpec]) -> bool:
         """Whether the like of all was seen alone, at any size; others gain nothing by sharing."""
+        if not self._gated:
+            return True
         return all((spec.profile.model or spec.id) in self._seen_alone for spec in specs)
 
 
