@@ -124,8 +124,11 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     assert [row.key for row in rows] == list(keys)
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
-    asked = {"model": "m", "estimate_s": 9.0, "sizes": (1, 4)}
-    assert again.expect(keys, 1, **asked) == profiles.expect(keys, 1, **asked)
+    read, kept = (
+        known.expect(keys, 1, model="m", estimate_s=9.0, sizes=(1, 4))
+        for known in (again, profiles)
+    )
+    assert read == kept
     assert again.changes(8.0) == []
 
 

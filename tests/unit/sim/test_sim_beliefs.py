@@ -171,7 +171,7 @@ def test_the_same_losses_give_the_same_run(name: str) -> None:
 
 def test_unknown_lengths_and_beliefs_that_contradict_each_other_are_refused() -> None:
     assert refusal(lengths="x") == (
-        "lengths 'x' are not known; expected one of known, losses, steps, survival"
+        "lengths 'x' are not known; expected one of auto, known, losses, steps, survival"
     )
     for settings in ({"belief": "learned"}, {"belief_error": 0.1}, {"length_error": 0.1}):
         assert "leave belief and errors out" in refusal(lengths="losses", **settings)
