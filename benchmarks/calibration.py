@@ -199,7 +199,7 @@ class Replay:
     def _expect_start(self, number: int, job: TraceJob) -> None:
         assert job.wait_s is not None
         depth = self._queue.bit_length()
-        kinds = (f"/wait/~{depth} {job.size}", f"{job.tenant}/wait/{depth}", f"{job.tenant}/", "*")
+        kinds = (f"{job.tenant}/wait/~{depth} {job.size}", f"{job.tenant}/", f"/wait/{depth}", "*")
         self._wait_kinds[number] = kinds
         wait = self.waits.expect(kinds, 1)
         if wait.known:
