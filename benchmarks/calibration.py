@@ -289,9 +289,8 @@ _END, _SUBMIT, _START, _LOOK, _OVER, _LATE = range(6)
 
 def table(name: str, replay: Replay) -> None:
     print(f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown")
-    print(
-        f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}{'ratio':>7}{'skewed':>8}  tenants"
-    )
+    head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
+    print(f"{head}{'ratio':>7}{'skewed':>8}  tenants that hold 75-90 %")
     for when, tally in sorted(replay.tallies.items()):
         width, overall = median(tally.widths), median(tally.overall)
         shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
@@ -300,7 +299,7 @@ def table(name: str, replay: Replay) -> None:
         skewed = width / median(tally.skewed) if median(tally.skewed) else 0.0
         print(
             f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
-            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{skewed:8.2f}  {good} of {len(shares)} hold"
+            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{skewed:8.2f}  {good} of {len(shares)}"
         )
 
 
