@@ -14,7 +14,7 @@ from tests.control.living import ME, bash, ended, living, view_of
 from treadle.control.api import LiveService
 from treadle.control.learning.learned_lengths import Profiles, keys_of
 from treadle.control.learning.metering import Meter
-from treadle.core.job import JobSpec, Profile
+from treadle.core.job import JobSpec
 from treadle.models.scaling import ScalingModel
 from treadle.store.rows import ProfileRow
 from treadle.wire.jobs import JobRequest, Report, State
@@ -115,19 +115,30 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_rows_keep_their_format_and_each_change_is_written_once() -> None:
+def test_each_change_is_written_once_and_can_be_read_back() -> None:
     profiles = Profiles()
     keys = keys_of("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         profiles.learn(keys, size, length_s)
-    body = b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}'
-    assert profiles.changes(7.0) == [ProfileRow(key, body, 7.0) for key in keys]
+    rows = profiles.changes(7.0)
+    assert [row.key for row in rows] == list(keys)
     assert profiles.changes(8.0) == []
-    again = Profiles([ProfileRow(keys[1], body, 7.0)])
-    found = again.expect(keys, 1, model="m", estimate_s=9.0)
-    assert (found.length_s, found.source) == (2.5, "jobs like it")
-    assert found.profile == Profile(size=1, serial=0.1, model="m", curve=((1, 2.5), (4, 1.0)))
+    again = Profiles(rows)
+    read, kept = (
+        known.expect(keys, 1, model="m", estimate_s=9.0, sizes=(1, 4))
+        for known in (again, profiles)
+    )
+    assert read == kept
     assert again.changes(8.0) == []
+
+
+def test_rows_of_earlier_versions_are_read() -> None:
+    keys = keys_of("me", "m", ("train",))
+    old = Profiles([ProfileRow(keys[0], b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}', 7.0)])
+    found = old.expect(keys, 1, model="m", estimate_s=9.0)
+    assert found.source == "its own past"
+    assert 2.0 <= found.length_s <= 4.0
+    assert found.profile.curve == ((1, 2.5), (4, 1.0))
 
 
 @pytest.mark.parametrize(

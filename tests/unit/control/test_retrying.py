@@ -52,7 +52,8 @@ def test_u20_other_arguments_are_another_kind_of_job() -> None:
     profiles.learn(long, 1, 10.5)
     profiles.learn(short, 2, 4.0)
     third = keys_of("anna", "", ("sleep", "7"))
-    assert profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2)).source == "nothing"
+    found = profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2))
+    assert (found.source, found.profile.curve) == ("jobs like it", ())
     assert profiles.expect(long, 1, model="", estimate_s=None).length_s == 10.5
     assert profiles.expect(short, 2, model="", estimate_s=None).length_s == 4.0
 
