@@ -1,8 +1,7 @@
 """What was learned from jobs that ran, for those that are submitted later.
 
-The learner is `treadle.models.learning`, which the simulator runs as well. This module is its
-adapter: kinds from command lines, stored rows in and out, and a job's expected length and profile.
-A unit of work is a whole job here, so what is learned is how long it takes at each size.
+The learner is `treadle.models.learning.knowledge`, which the simulator runs as well. This module is
+its adapter: kinds from command lines, stored rows in and out, a job's expected length and profile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,15 +10,23 @@ from dataclasses import dataclass
 import msgspec
 
 from treadle.core.job import Profile
-from treadle.models.learning.kinds import by_command
-from treadle.models.learning.learner import Learner
+from treadle.models.learning.expectation import Expectation as Learned
+from treadle.models.learning.history import History
+from treadle.models.learning.kinds import Source, by_command
+from treadle.models.learning.knowledge import KINDS_MAX, Knowledge
 from treadle.models.learning.observations import Observation
-from treadle.models.learning.rules import LIVE, Rules
+from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import ProfileRow
 
-UNKNOWN_S = 3600.0  # how long a job is assumed to take of which nothing is known
-PROFILES_MAX = LIVE.kinds_max
-_SOURCES = ("its own past", "jobs like it")  # by which of the keys was seen
+PROFILES_MAX = KINDS_MAX
+UNKNOWN_S = 3600.0  # how long a job is assumed to take of which nothing close was seen
+_SHOWN = {
+    Source.SAME_COMMAND: "its own past",
+    Source.ALIKE: "jobs like it",
+    Source.SAME_SCRIPT: "jobs like it",
+    Source.ITS_USER: "its user",
+}
+_CLOSE = (Source.SAME_COMMAND, Source.ALIKE, Source.SAME_SCRIPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +36,15 @@ class Expectation:
     length_s: float
     profile: Profile
     source: str  # "its own past", "jobs like it", "its user", "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """The body of a stored row."""
-
-    by_size: dict[int, list[float]]
+    learned: Learned  # the whole answer: the distribution, its doubt, steps
 
 
 class Profiles:
     """Profiles by kind of job. Changes since they were last asked for are to be written."""
 
-    def __init__(self, rows: Iterable[ProfileRow] = (), rules: Rules = LIVE) -> None:
+    def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         """`rows`: what was stored, the one that changed last at the end."""
-        stored = ((row.key, msgspec.json.decode(row.body, type=_Body).by_size) for row in rows)
-        self._learner = Learner(rules, stored)
+        self.knowledge = Knowledge((row.key, history_of(row.body)) for row in rows)
 
     def expect(
         self,
@@ -54,25 +54,27 @@ class Profiles:
         model: str,
         estimate_s: float | None,
         sizes: Sequence[int] = (),
+        numbers: tuple[float, ...] = (),
     ) -> Expectation:
         """What to expect of a job with these keys, the closest first, that may have these sizes."""
-        serial = self._learner.rules.serial
-        known = self._learner.closest(keys)
-        if known is not None:
-            curve = known.speeds.curve
-            carried = curve.carried((asked, *sizes))
-            profile = Profile(size=asked, serial=serial, model=model, curve=carried)
-            source = _SOURCES[keys.index(known.kind)]
-            return Expectation(curve.seconds(asked, asked), profile, source)
-        profile = Profile(size=asked, serial=serial, model=model)
-        if estimate_s is not None:
-            return Expectation(estimate_s, profile, "its user")
-        return Expectation(UNKNOWN_S, profile, "nothing")
+        known = self.knowledge.expect(
+            keys, asked, sizes=sizes, model=model, estimate_s=estimate_s, numbers=numbers
+        )
+        source = _SHOWN.get(known.source, "nothing")
+        length_s = UNKNOWN_S if estimate_s is None else estimate_s
+        if source == "nothing" and estimate_s is not None:
+            source = "its user"
+        if known.source in _CLOSE:
+            # The median while one number is all that is asked for: a mean is led by its tail.
+            length_s = known.length.quantile(0.5)
+        return Expectation(length_s, known.profile, source, known)
 
     def observe(self, keys: Sequence[str], seen: Observation | None) -> None:
         """Take in what an attempt said of the whole job; None if it said nothing."""
         if seen is not None:
-            self._learner.observe(keys, seen)
+            self.knowledge.observe(
+                keys, Outcome(seen.size, seen.seconds, whole=True, shared=seen.shared)
+            )
 
     def learn(self, keys: Sequence[str], size: int, length_s: float) -> None:
         """The whole job took that long at that size, or would have."""
@@ -81,11 +83,23 @@ class Profiles:
     def changes(self, at: float) -> list[ProfileRow]:
         """Rows to write, each change once."""
         return [
-            ProfileRow(kind, msgspec.json.encode(_Body(by_size)), at)
-            for kind, by_size in self._learner.changes()
+            ProfileRow(kind, msgspec.json.encode(history), at)
+            for kind, history in self.knowledge.changes()
         ]
+
+
+def history_of(body: bytes) -> History:
+    """A stored row; rows of earlier versions have lengths by size and nothing else."""
+    history = msgspec.json.decode(body, type=History)
+    if not history.runs and history.by_size:
+        for size, lengths in history.by_size.items():
+            history.load_lengths(size, lengths)
+    return history
 
 
 def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[str, ...]:
     """The keys of profiles that a job learns from, and teaches: the closest first."""
     return by_command(owner, model, command)
+
+
+__all__ = ["PROFILES_MAX", "Expectation", "Profiles", "Source", "history_of", "keys_of"]

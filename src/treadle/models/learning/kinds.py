@@ -1,15 +1,18 @@
 """Which jobs are alike: the kinds that a job belongs to, the closest first.
 
-A learner adds an observation to every kind of the job and answers from the closest kind that it
-has seen. The live controller goes by owner, model name and command line (`by_command`). Traces have
-no command lines, so the simulator goes by the model's name (`by_model`).
+A learner adds an observation to every kind of the job and answers from the closest kinds that it
+has seen, with more doubt the farther they are. The live controller goes by owner, model name and
+command line (`by_command`): the same command; the same script and arguments but for numbers and
+paths; the same script; the same user; everything here. Traces have no command lines, so the
+simulator goes by the model's name, the owner and everything (`by_spec`).
 
-Issue 14 makes the list of `by_command` longer: the same command, the same script and arguments but
-for numbers and paths, the same script, the same user, all jobs.
+A kind is a text, so that it can be the key of a stored row; `closeness` reads how close it is.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import PurePosixPath
 
 from treadle.core.job import JobSpec
@@ -17,6 +20,10 @@ from treadle.core.job import JobSpec
 Kind = str
 Kinds = Callable[[JobSpec], tuple[Kind, ...]]
 
+EVERYTHING = "*"
+NUMBERS_MAX = 16  # of one command line
+_SCRIPTS = (".py", ".sh")  # the name of a script says what is run, the folder does not
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _INTERPRETERS = (
     "python",
     "bash",
@@ -28,6 +35,18 @@ _INTERPRETERS = (
     "uv",
     "nohup",
 )
+
+
+class Source(StrEnum):
+    """What an expectation rests on, the closest first."""
+
+    SAME_COMMAND = "same command"
+    ALIKE = "alike"  # but for numbers and paths
+    SAME_SCRIPT = "same script"
+    SAME_USER = "same user"
+    EVERYTHING = "everything here"
+    ITS_USER = "its user"  # the user said how long it takes
+    NOTHING = "nothing"
 
 
 def by_model(spec: JobSpec) -> tuple[Kind, ...]:
@@ -44,15 +63,65 @@ def by_job(spec: JobSpec) -> tuple[Kind, ...]:
     return (f"job {spec.id}",)
 
 
-def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
-    """The same command of one user; with a model's name, also the same program.
+def by_spec(spec: JobSpec) -> tuple[Kind, ...]:
+    """Jobs of a trace: the same command if it has one, or model; the same user; everything."""
+    owner = spec.owner or spec.tenant
+    if spec.command:
+        return by_command(owner, spec.profile.model, spec.command)
+    close = (f"{owner}/{spec.profile.model}/~{spec.asked}",) if spec.profile.model else ()
+    return (*close, f"{owner}/", EVERYTHING)
 
-    Arguments say how much work there is: the times of `sleep 10.5` and `sleep 4` are no curve of
-    one job. Only a user who gives jobs one model says that they train alike.
-    """
-    whole = hashlib.sha256("\0".join(command).encode()).hexdigest()[:24]
-    same = f"{owner}/{model}/={whole}"
-    return (same, f"{owner}/{model}/{_program(command)}") if model else (same,)
+
+def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
+    """The kinds of a command line that a user submits, and names a model or not."""
+    same = f"{owner}/{model}/={_digest(command)}"
+    alike = f"{owner}/{model}/~{_digest([_pattern(word) for word in command])}"
+    return (same, alike, f"{owner}/{model}/{_program(command)}", f"{owner}/", EVERYTHING)
+
+
+def closeness(kind: Kind) -> Source:
+    """How close jobs of this kind are."""
+    if kind == EVERYTHING:
+        return Source.EVERYTHING
+    if kind.startswith("job "):
+        return Source.SAME_COMMAND
+    if kind.startswith("model "):
+        return Source.ALIKE
+    parts = kind.split("/", 2)
+    if len(parts) < 3:
+        return Source.SAME_USER
+    match parts[2][:1]:
+        case "=":
+            return Source.SAME_COMMAND
+        case "~":
+            return Source.ALIKE
+        case _:
+            return Source.SAME_SCRIPT
+
+
+def numbers(command: Sequence[str]) -> tuple[float, ...]:
+    """The numbers in a command line, in order: commands that are alike have as many."""
+    found: list[float] = []
+    for word in command:
+        if not _is_path(word):
+            found += [float(text) for text in _NUMBER.findall(word)]
+    return tuple(found[:NUMBERS_MAX])
+
+
+def _pattern(word: str) -> str:
+    """A word of a command line without its numbers, or without the folder of its path."""
+    if _is_path(word):
+        path = PurePosixPath(word)
+        return path.name if path.suffix in _SCRIPTS or not path.suffix else "/" + path.suffix
+    return _NUMBER.sub("#", word)
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word and not word.startswith("-")
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:24]
 
 
 def _program(command: Sequence[str]) -> str:

@@ -1,0 +1,104 @@
+"""What is expected of a job: its length with its doubt, its work, its speed, and what it needs."""
+
+from dataclasses import dataclass
+
+from treadle.core.attempt import LastProgress
+from treadle.core.job import Profile
+from treadle.models.learning.kinds import Source
+from treadle.models.lengths.coverage import Correction
+from treadle.models.lengths.distribution import Lengths, Span
+
+COVERAGE = 0.8
+SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
+SPEED_DOUBT_MIN = 0.05
+MEASURED_S = 5.0  # the first moment at which a measured speed counts
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What to expect of a job at the size it asks for."""
+
+    source: Source
+    runs: int  # observations of the closest kind that was seen
+    length: Lengths  # seconds of the whole job at the asked size
+    correction: Correction
+    profile: Profile
+    work: float | None = None  # steps of the whole job
+    step_s: float | None = None  # seconds a step at the asked size
+    known: bool = True  # False: nothing was seen, the length is only a prior; show "unknown"
+
+    @property
+    def base(self) -> Span:
+        """The range before its correction: what an Outcome is to carry as `expected`."""
+        return self.length.span(COVERAGE)
+
+    @property
+    def span(self) -> Span:
+        """The range to show, of the whole length."""
+        return self.correction.applied(self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left of a job."""
+
+    span: Span
+    mean_s: float
+    known: bool
+    because: str  # what it rests on, for people
+
+
+def remaining(
+    expected: Expectation,
+    age_s: float,
+    *,
+    said: LastProgress | None = None,
+    limit_s: float | None = None,
+) -> Remaining:
+    """What is left of a job that has run for so long: its own steps, else jobs like it.
+
+    `limit_s`: the seconds after which it will be stopped, counted from its start.
+    """
+    left_limit_s = None if limit_s is None else max(0.0, limit_s - age_s)
+    own = None if said is None else _by_steps(said)
+    if own is None:
+        lengths = expected.length.given(age_s)
+        span = expected.correction.applied(lengths.span(COVERAGE), spent_s=age_s)
+        mean_s, known, because = lengths.mean(), expected.known, _because(expected)
+        if left_limit_s is not None:
+            mean_s = lengths.cut(left_limit_s).mean()
+    else:
+        mean_s, span = own
+        known, because = True, "its own steps"
+    if left_limit_s is not None:
+        span = Span(min(span.low_s, left_limit_s), min(span.high_s, left_limit_s), span.coverage)
+        mean_s = min(mean_s, left_limit_s)
+    return Remaining(span, mean_s, known, because)
+
+
+def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
+    """By steps left over the speed that was measured; None if it has not said enough."""
+    if said.total is None or not said.per_s or said.measured_s < MEASURED_S:
+        return None
+    left_s = max(0.0, said.total - said.step) / said.per_s
+    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5)
+    return left_s, Span(left_s * (1.0 - doubt), left_s * (1.0 + doubt), COVERAGE)
+
+
+def _because(expected: Expectation) -> str:
+    runs = "1 run" if expected.runs == 1 else f"{expected.runs} runs"
+    match expected.source:
+        case Source.SAME_COMMAND:
+            return f"{runs} of the same command"
+        case Source.ALIKE:
+            return f"{runs} that differ in numbers or paths"
+        case Source.SAME_SCRIPT:
+            return f"{runs} of the same script"
+        case Source.SAME_USER:
+            return f"{runs} of the same user"
+        case Source.EVERYTHING:
+            return f"{runs} on this machine"
+        case Source.ITS_USER:
+            return "its user's estimate"
+        case Source.NOTHING:
+            return "nothing has run here yet"

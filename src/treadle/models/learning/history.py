@@ -1,0 +1,97 @@
+"""What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
+
+from dataclasses import dataclass, field
+
+from treadle.core.sighting import Sighting
+from treadle.models.learning.outcome import RAN_MIN_S, Outcome
+from treadle.models.lengths.coverage import WIDEN_FIRST
+
+RUNS_MAX = 64  # of one kind
+REPEATS_MAX = 16  # measurements at one size
+SIZES_MAX = 64
+
+
+@dataclass(slots=True)
+class Run:
+    """One length that was seen: of a whole job, or cut off."""
+
+    size: int
+    seconds: float
+    whole: bool = True
+    numbers: tuple[float, ...] = ()  # of its command line
+
+
+@dataclass(slots=True)
+class Needs:
+    """What jobs of a kind were seen to use; None: not seen."""
+
+    busy: float | None = None
+    memory_busy: float | None = None
+    memory_gib: float | None = None  # of a device, the highest peak
+    restart_s: float | None = None
+    first_step_s: float | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything about one kind. Lists have the newest last and are bounded."""
+
+    # Seconds of a whole job by size, as older versions stored it; the size changed last is last.
+    by_size: dict[int, list[float]] = field(default_factory=dict)
+    steps: dict[int, list[float]] = field(default_factory=dict)  # seconds of a step by size
+    runs: list[Run] = field(default_factory=list)
+    totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
+    needs: Needs = field(default_factory=Needs)
+    correction: tuple[float, int] = (WIDEN_FIRST, 0)  # a Correction
+    ended: int = 0  # whole jobs ever seen
+
+    def add(self, outcome: Outcome) -> bool:
+        """Take an outcome in; whether that changed anything."""
+        changed = False
+        if outcome.timed:
+            seconds = max(RAN_MIN_S, outcome.ran_s)
+            run = Run(outcome.size, seconds, outcome.whole, outcome.numbers)
+            self.runs = [*self.runs, run][-RUNS_MAX:]
+            if outcome.whole:
+                self.ended += 1
+                _put(self.by_size, outcome.size, seconds)
+            changed = True
+        if outcome.paced and outcome.step_s is not None:
+            _put(self.steps, outcome.size, outcome.step_s)
+            changed = True
+        if outcome.total is not None and outcome.total > 0:
+            self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
+            changed = True
+        if outcome.seen is not None:
+            self._need(outcome.seen)
+            changed = True
+        return changed
+
+    def load_lengths(self, size: int, lengths: list[float]) -> None:
+        """Runs of a row that was stored before runs were."""
+        self.runs = [*self.runs, *(Run(size, seconds) for seconds in lengths)][-RUNS_MAX:]
+        self.ended += len(lengths)
+
+    def _need(self, seen: Sighting) -> None:
+        needs, load = self.needs, seen.load
+        if seen.alone_s > 0:
+            needs.busy = _smooth(needs.busy, load.busy)
+            needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
+        if seen.device_memory_peak_gib is not None:
+            # A peak that was reached once can be reached again.
+            needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
+        needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
+        needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
+
+
+def _put(table: dict[int, list[float]], size: int, seconds: float) -> None:
+    kept = [*table.pop(size, []), seconds][-REPEATS_MAX:]
+    table[size] = kept
+    while len(table) > SIZES_MAX:
+        del table[next(iter(table))]
+
+
+def _smooth(known: float | None, seen: float | None) -> float | None:
+    if seen is None or known is None:
+        return known if seen is None else seen
+    return 0.5 * (known + seen)

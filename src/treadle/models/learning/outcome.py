@@ -1,0 +1,35 @@
+"""What one attempt taught: how long it ran, how much work it did, how fast, and what it needed."""
+
+from math import inf
+
+from treadle.core.sighting import Sighting
+from treadle.core.value import value
+from treadle.models.lengths.distribution import Span
+
+RAN_MIN_S = 0.01  # clocks cannot tell shorter runs from none
+
+
+@value
+class Outcome:
+    """One attempt that ended, or that still runs and is looked at."""
+
+    size: int  # devices it ran on
+    ran_s: float  # how long it ran; of a job with several attempts, all of them
+    whole: bool = False  # it did all the work of the job, at this size, and succeeded
+    cut_off: bool = False  # it ended before its work was done: stopped, failed, cancelled, limited
+    total: float | None = None  # steps of the whole job, if it said
+    step_s: float | None = None  # seconds a step at this size, alone
+    shared: bool = False  # it had company, so its times are not its own
+    numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
+    seen: Sighting | None = None
+    expected: Span | None = None  # the uncorrected range of its length when it was submitted
+
+    @property
+    def timed(self) -> bool:
+        """Whether its running time says something about lengths."""
+        return (self.whole or self.cut_off) and not self.shared and 0 <= self.ran_s < inf
+
+    @property
+    def paced(self) -> bool:
+        """Whether its steps say how fast it runs at this size."""
+        return not self.shared and self.step_s is not None and 0 < self.step_s < inf

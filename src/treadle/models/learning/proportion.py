@@ -1,0 +1,33 @@
+"""Whether one number of a command line says how long a job is: `--epochs 1` and `--epochs 100`."""
+
+from collections.abc import Sequence
+from math import log
+
+RUNS_MIN = 2
+SPREAD_SHARE = 0.5  # lengths per unit must vary at most so much, of what lengths themselves do
+SPREAD_MIN = 0.05  # in logarithms: less is noise
+
+Row = tuple[float, tuple[float, ...]]  # an amount, and the numbers of its command line
+
+
+def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> int | None:
+    """Which of these numbers the amounts are in proportion to; None if none explains them."""
+    usable = [(amount, its) for amount, its in rows if amount > 0 and len(its) == len(numbers)]
+    if len(usable) < RUNS_MIN:
+        return None
+    spread = _spread([log(amount) for amount, _ in usable])
+    if spread <= SPREAD_MIN:
+        return None
+    best: tuple[float, int] | None = None
+    for position, number in enumerate(numbers):
+        if number <= 0 or any(its[position] <= 0 for _, its in usable):
+            continue
+        left = _spread([log(amount / its[position]) for amount, its in usable])
+        if left <= SPREAD_SHARE * spread and (best is None or left < best[0]):
+            best = (left, position)
+    return None if best is None else best[1]
+
+
+def _spread(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)

@@ -1,0 +1,156 @@
+"""A distribution of seconds.
+
+It has points with masses, and a tail for what is longer than everything seen. The tail falls as a
+power: a job that has outlived everything like it is expected to run for about as long again, and
+the longer it has run, the longer. The distribution of the seconds that remain at some age is of the
+same form, so conditioning on an age twice is the same as conditioning on the sum once.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
+
+TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of time; its mean is 3 x
+LENGTH_MIN_S = 1e-3
+LENGTH_MAX_S = 1e9
+
+
+class Span(NamedTuple):
+    """A range of seconds that holds the true value with a stated probability."""
+
+    low_s: float
+    high_s: float
+    coverage: float
+
+
+class Point(NamedTuple):
+    """So much of the mass lies at so many seconds."""
+
+    seconds: float
+    mass: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Points by ascending seconds, and the mass beyond `longest_s`; all masses make 1."""
+
+    points: tuple[Point, ...]
+    tail: float = 0.0  # mass that is longer than longest_s
+    longest_s: float = 0.0
+    spent_s: float = 0.0  # seconds already taken off: the tail began this much earlier
+    _masses: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        assert self.points or self.tail > 0, "a distribution has mass somewhere"
+        object.__setattr__(self, "_masses", tuple(accumulate(mass for _, mass in self.points)))
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[float, float]], *, tail: float = 0.0) -> "Lengths":
+        """From (seconds, weight) in any order; `tail`: the weight beyond the longest of them."""
+        merged: dict[float, float] = {}
+        for seconds, weight in points:
+            if weight > 0:
+                at = min(max(seconds, LENGTH_MIN_S), LENGTH_MAX_S)
+                merged[at] = merged.get(at, 0.0) + weight
+        total = sum(merged.values()) + tail
+        ordered = tuple(Point(at, merged[at] / total) for at in sorted(merged))
+        longest_s = ordered[-1].seconds if ordered else LENGTH_MIN_S
+        return cls(ordered, tail / total, longest_s)
+
+    @classmethod
+    def exactly(cls, seconds: float) -> "Lengths":
+        return cls.of(((seconds, 1.0),))
+
+    def mean(self) -> float:
+        mean = sum(seconds * mass for seconds, mass in self.points)
+        if self.tail:
+            # E[T | T > longest] = longest * power / (power - 1), less what is already spent.
+            mean += self.tail * (self._tail_from_s * TAIL_POWER / (TAIL_POWER - 1) - self.spent_s)
+        return mean
+
+    def survival(self, seconds: float) -> float:
+        """The probability that it takes longer than this."""
+        if seconds < 0:
+            return 1.0
+        gone = bisect_right(self.points, seconds, key=lambda point: point.seconds)
+        left = 1.0 - self.tail - (self._masses[gone - 1] if gone else 0.0)
+        return min(1.0, max(0.0, left) + self._tail_at(seconds))
+
+    def quantile(self, share: float) -> float:
+        """The seconds within which so large a share of jobs ends."""
+        assert 0 <= share <= 1, "a share is between 0 and 1"
+        for point, mass in zip(self.points, self._masses, strict=True):
+            if mass >= share - 1e-12:
+                return point.seconds
+        left = max(1.0 - share, 0.0)
+        if not self.tail:
+            return self.points[-1].seconds
+        if left <= 0:
+            return LENGTH_MAX_S
+        beyond = self._tail_from_s * float((self.tail / min(left, self.tail)) ** (1 / TAIL_POWER))
+        return min(LENGTH_MAX_S, max(0.0, beyond - self.spent_s))
+
+    def given(self, age_s: float) -> "Lengths":
+        """The seconds that remain of a job that has run for so long."""
+        if age_s <= 0:
+            return self
+        kept = [Point(at - age_s, mass) for at, mass in self.points if at > age_s]
+        tail = self._tail_at(age_s)
+        total = sum(mass for _, mass in kept) + tail
+        if total <= 1e-12:
+            # No mass was allowed beyond this age, and yet it runs: as long again, roughly.
+            return Lengths((), 1.0, age_s + self.spent_s, age_s + self.spent_s)
+        points = tuple(Point(at, mass / total) for at, mass in kept)
+        longest_s = max(self.longest_s, self.spent_s + age_s)
+        return Lengths(points, tail / total, longest_s, self.spent_s + age_s)
+
+    def cut(self, limit_s: float) -> "Lengths":
+        """The same where everything ends at a time limit at the latest."""
+        limit_s = max(limit_s, 0.0)
+        kept = [point for point in self.points if point.seconds < limit_s]
+        return Lengths.of((*kept, (limit_s, 1.0 - sum(mass for _, mass in kept))))
+
+    def scaled(self, factor: float) -> "Lengths":
+        """The same jobs where everything takes so many times as long."""
+        points = tuple(Point(at * factor, mass) for at, mass in self.points)
+        return Lengths(points, self.tail, self.longest_s * factor, self.spent_s * factor)
+
+    def span(self, coverage: float = 0.8) -> Span:
+        """The range between the quantiles that leave out as much below as above."""
+        out = (1.0 - coverage) / 2
+        return Span(self.quantile(out), self.quantile(1.0 - out), coverage)
+
+    @property
+    def _tail_from_s(self) -> float:
+        """Where the tail begins, counted from the start of the job."""
+        return max(self.longest_s, self.spent_s)
+
+    def _tail_at(self, seconds: float) -> float:
+        start = self._tail_from_s
+        at = seconds + self.spent_s
+        if not self.tail or at <= start:
+            return self.tail
+        return 0.0 if at == inf else float(self.tail * (start / at) ** TAIL_POWER)
+
+
+def mixture(parts: Iterable[tuple[Lengths, float]]) -> Lengths:
+    """Several distributions with weights; they must be of whole lengths, not of remaining ones."""
+    points: list[tuple[float, float]] = []
+    tails: list[tuple[float, float]] = []
+    for lengths, weight in parts:
+        assert not lengths.spent_s, "a mixture is of whole lengths"
+        points += [(at, mass * weight) for at, mass in lengths.points]
+        if lengths.tail:
+            tails.append((lengths.longest_s, lengths.tail * weight))
+    # One tail cannot begin at several places: each becomes points at its own quantiles.
+    for start_s, weight in tails:
+        points += [(start_s * factor, weight / len(_TAIL_FACTORS)) for factor in _TAIL_FACTORS]
+    total = sum(weight for _, weight in points)
+    return Lengths.of(points, tail=total * 1e-3)
+
+
+# Where a tail's quantiles 1/10, 3/10 ... 9/10 lie, in multiples of its start.
+_TAIL_FACTORS = tuple((1.0 / (0.9 - 0.2 * step)) ** (1 / TAIL_POWER) for step in range(5))
