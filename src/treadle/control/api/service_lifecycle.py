@@ -9,6 +9,7 @@ from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import FIRST_NODES, NODES, id_of, nodes_of, text_of
+from treadle.control.jobs.respec import A_LOOK
 from treadle.control.loop import Controller
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
@@ -113,10 +114,18 @@ class Life:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
+            self._respec()
             context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
             await self._note_trouble()
             if context.condition.draining and not self._busy():
                 self.stopped.set()
+
+    def _respec(self) -> None:
+        """Tell the scheduler what was learned of jobs, and which run longer than expected."""
+        context, now = self._context, self._context.clock.now()
+        respec = context.commit.respec
+        running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
+        context.inbox.tell(*respec.facts(now, limit=A_LOOK), *respec.overdue(running, now))
 
     def _busy(self) -> bool:
         """Whether a job runs, or is being stopped."""

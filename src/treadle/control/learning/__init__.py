@@ -1,7 +1,13 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
 from treadle.control.learning.job_learner import JobLearner
-from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
+from treadle.control.learning.learned_lengths import (
+    PROFILES_MAX,
+    Expectation,
+    Profiles,
+    Question,
+    keys_of,
+)
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 
@@ -11,6 +17,7 @@ __all__ = [
     "JobLearner",
     "Profiles",
     "ProgressWatch",
+    "Question",
     "keys_of",
     "output_tail",
 ]

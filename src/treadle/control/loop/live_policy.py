@@ -17,10 +17,11 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 DEFAULT = "afs"
 PLACEMENT = "consolidate"
-# Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no
-# thrashing; host memory and cores of all that would start. A job that backs off must see which jobs
-# of lower priority would overtake it, so `elsewhere` comes outside of `priority`.
-AROUND = ("priority", "elsewhere", "steady", "host")
+# Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no change
+# that does not pay before its job ends; no thrashing; host memory and cores of all that would
+# start. A job that backs off must see which jobs of lower priority would overtake it, so
+# `elsewhere` comes outside of `priority`.
+AROUND = ("priority", "elsewhere", "pays", "steady", "host")
 
 
 @dataclass(slots=True)
