@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
     from treadle.models.plans.space import Planner
+    from treadle.sim.hidden_lengths import LengthLearner
 
 
 def base_model(
@@ -63,6 +64,17 @@ def forecasts(jobs: Sequence[JobSpec], settings: Settings) -> "LossForecasts":
     from treadle.models.loss_streams import LossForecasts  # noqa: PLC0415  # numpy loads slowly
 
     return LossForecasts(jobs, settings.seed)
+
+
+def length_learner(belief: InterleavingModel, settings: Settings) -> "LengthLearner | None":
+    """What policies are told of lengths where those must be learned; None: they are known."""
+    if settings.lengths not in {"steps", "survival"}:
+        return None
+    if settings.length_error:
+        raise InvalidInputError("lengths that are learned have no length error: leave it out")
+    from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # most runs need none
+
+    return LengthLearner(belief, reporting=settings.lengths == "steps")
 
 
 def forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> InterleavingModel:

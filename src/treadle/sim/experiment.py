@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import Event, JobSubmitted
+from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import JobId, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
@@ -26,12 +26,13 @@ from treadle.sim.beliefs import (
     belief_of,
     forecasting,
     forecasts,
+    length_learner,
     plan_belief,
 )
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
 from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
-from treadle.sim.run import Simulation
+from treadle.sim.run import Arithmetic, Simulation
 from treadle.sim.settings import (
     Settings,
     elastic_sizes,
@@ -74,6 +75,7 @@ class Experiment:
     times: StageTimes
     lengths: "LossForecasts | None"  # if lengths are predicted from losses
     plans: "PlanBelief | None"  # if the plan models are learned
+    jobs: Sequence[JobSpec] = ()  # as they truly are
 
     def notes(self) -> list[str]:
         """What the run assumed and learned, as sentences."""
@@ -160,7 +162,10 @@ def prepare(
     belief, learns = belief_of(truth, plans, settings)
     jobs = _jobs(workload, cluster, settings)
     announced, lengths = announced_as(settings), None
-    if settings.lengths != "known":
+    learner = length_learner(belief, settings)
+    if learner is not None:
+        announced = learner.announced
+    elif settings.lengths != "known":
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
     chosen = made or policy(_policy_text(settings), placement(settings.placement), belief)
@@ -171,7 +176,7 @@ def prepare(
             f"restart charge {settings.restart_charge!r} is not known; "
             f"expected one of {', '.join(_ENGINES)}"
         )
-    engine = kind(
+    simulated = kind(
         jobs,
         truth,
         cost=restart_cost(settings.restart_cost),
@@ -183,10 +188,15 @@ def prepare(
     recorder = Recorder(_speedup(truth), retry=retry_rule(settings.retry))
     scheduler = Scheduler(spent, cluster, retry=retry_rule(settings.retry))
     watch = recording(recorder, None if announced is None else _by_id(jobs))
+    engine: Arithmetic = simulated
+    if learner is not None:
+        from treadle.sim.hidden_lengths import LearningEngine  # noqa: PLC0415  # most runs need none
+
+        engine = LearningEngine(simulated, learner)
     simulation = Simulation(
         scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
     )
-    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans)
+    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs)
 
 
 def _policy_text(settings: Settings) -> str:
@@ -266,7 +276,9 @@ def record_step(
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:
-    return JobSubmitted(jobs[event.spec.id]) if isinstance(event, JobSubmitted) else event
+    if isinstance(event, JobSubmitted | JobUpdated):
+        return type(event)(jobs[event.spec.id])
+    return event
 
 
 def fit_to(workload: Workload, cluster: Cluster, oversize: str) -> Workload:

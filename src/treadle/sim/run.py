@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import Self
+from typing import Protocol, Self
 
+from treadle.core.actions import Action
+from treadle.core.events import Event
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.sim.engine import SimulatedEngine
 
 Look = Callable[[float], float]
 
@@ -30,13 +31,26 @@ def rounds(every_s: float) -> Look:
     return look
 
 
+class Arithmetic(Protocol):
+    """An engine that knows when something happens next, and what."""
+
+    @property
+    def next_at(self) -> float: ...
+
+    def due(self, now: float) -> list[Event]: ...
+
+    def carry_out(self, actions: Sequence[Action], now: float) -> None: ...
+
+    def fork(self) -> Self: ...
+
+
 class Simulation:
     """A run that can be stepped, observed, stopped at a moment and forked there."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        engine: SimulatedEngine,
+        engine: Arithmetic,
         *,
         look: Look = exactly,
         observers: Sequence[Observer] = (),

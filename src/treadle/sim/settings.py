@@ -56,8 +56,9 @@ SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel
 
 # What policies know about speeds: the truth; what they have observed; or nothing.
 BELIEFS = ("known", "learned", "prior")
-# What they know about lengths: what jobs declare, or a prediction from the losses so far.
-LENGTHS = ("known", "losses")
+# What they know about lengths: what jobs declare; a prediction from the losses so far; what jobs
+# like it took, until the job runs and reports its steps; or that alone, of jobs that never report.
+LENGTHS = ("known", "losses", "steps", "survival")
 
 # How speed follows from devices: by each job's scaling curve, or by execution plans where a job's
 # model is one of the plan catalogue's.

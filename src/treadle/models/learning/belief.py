@@ -1,8 +1,8 @@
 """What policies believe of speeds that they must learn: the learner as a performance model.
 
-The truth is hidden; the belief sees what runs. What it may know besides are stages: what jobs do
-within an iteration, relative to each other and therefore how sharing slows them. How many
-iterations a second that is, it must see. A unit of work is one iteration here.
+The truth is hidden; the belief sees what runs. How jobs go together it may ask only of jobs of
+which the like was seen alone: that is when the share of time is measured that they need of each
+resource. Others are expected to gain nothing by sharing. A unit of work is one iteration here.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -32,11 +32,15 @@ class Learned:
         kinds: Kinds = by_model,
         rules: Rules = SIMULATED,
         nominal_per_s: float = NOMINAL_PER_S,
+        gated: bool = True,
     ) -> None:
+        """`gated`: the model is asked about company only of jobs whose like was seen alone."""
         self.learner = Learner(rules)
         self._model = model
         self._kinds = kinds
         self._nominal_per_s = nominal_per_s
+        self._gated = gated
+        self._seen_alone: set[str] = set()  # models, or jobs that name none
 
     def observe(
         self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False
@@ -44,6 +48,8 @@ class Learned:
         """Take in that the job ran at that speed on so many devices."""
         seen = of_report(size, iterations_per_s, shared=shared)
         if seen is not None:
+            if not shared:
+                self._seen_alone.add(spec.profile.model or spec.id)
             self.learner.observe(self._kinds(spec), seen)
 
     def basis(self, spec: JobSpec) -> int:
@@ -68,9 +74,12 @@ class Learned:
         return speed * shared / model.iterations_per_s(spec, allocation, ())
 
     def kind(self, spec: JobSpec) -> Hashable:
-        return self._model.kind(spec)
+        """Policies keep tables of groups by kind: a job that was seen is of another kind."""
+        return (self._seen((spec,)), self._model.kind(spec))
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        if len(specs) > 1 and not self._seen(specs):
+            return tuple(self.alone(spec, spec.asked) / len(specs) for spec in specs)
         shared = self._model.together(specs)
         return tuple(
             self.alone(spec, spec.asked) * speed / self._model.alone(spec, spec.asked)
@@ -78,7 +87,14 @@ class Learned:
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs)
+        known = len(specs) == 1 or self._seen(specs)
+        return self._model.efficiency(specs) if known else 0.0
+
+    def _seen(self, specs: Sequence[JobSpec]) -> bool:
+        """Whether the like of all was seen alone, at any size; others gain nothing by sharing."""
+        if not self._gated:
+            return True
+        return all((spec.profile.model or spec.id) in self._seen_alone for spec in specs)
 
 
 # A speed as it is measured, of a job on so many devices that runs at that speed.

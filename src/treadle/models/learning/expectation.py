@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
 from treadle.models.learning.kinds import Source
-from treadle.models.lengths.coverage import Correction
+from treadle.models.lengths.coverage import Correction, Made, stage
 from treadle.models.lengths.distribution import Lengths, Span
 
 COVERAGE = 0.8
@@ -21,21 +21,31 @@ class Expectation:
     source: Source
     runs: int  # observations of the closest kind that was seen
     length: Lengths  # seconds of the whole job at the asked size
-    correction: Correction
+    corrections: tuple[Correction, ...]  # of ranges, by stage
     profile: Profile
     work: float | None = None  # steps of the whole job
     step_s: float | None = None  # seconds a step at the asked size
     known: bool = True  # False: nothing was seen, the length is only a prior; show "unknown"
 
     @property
-    def base(self) -> Span:
-        """The range before its correction: what an Outcome is to carry as `expected`."""
-        return self.length.span(COVERAGE)
-
-    @property
     def span(self) -> Span:
         """The range to show, of the whole length."""
-        return self.correction.applied(self.base)
+        return self.made().printed
+
+    def made(self, age_s: float = 0.0) -> Made:
+        """The range of the whole length of a job that has run for so long.
+
+        A job that runs and does not report may end any moment: its range begins now.
+        """
+        if age_s > 0:
+            left_s = self.length.given(age_s).quantile(COVERAGE)
+            base = Span(age_s, age_s + left_s, COVERAGE)
+        else:
+            base = self.length.span(COVERAGE)
+        at = stage(age_s)
+        low_s, high_s, coverage = self.corrections[at].applied(base)
+        low_s = age_s if age_s > 0 else low_s
+        return Made(at, base, Span(low_s, max(low_s, high_s), coverage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,8 @@ def remaining(
     own = None if said is None else _by_steps(said)
     if own is None:
         lengths = expected.length.given(age_s)
-        span = expected.correction.applied(lengths.span(COVERAGE), spent_s=age_s)
+        low_s, high_s, coverage = expected.made(age_s).printed
+        span = Span(low_s - age_s, high_s - age_s, coverage)
         mean_s, known, because = lengths.mean(), expected.known, _because(expected)
         if left_limit_s is not None:
             mean_s = lengths.cut(left_limit_s).mean()

@@ -1,10 +1,11 @@
 """What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, Outcome
-from treadle.models.lengths.coverage import WIDEN_FIRST
+from treadle.models.lengths.coverage import AGES_S, Correction, Made
 
 RUNS_MAX = 64  # of one kind
 REPEATS_MAX = 16  # measurements at one size
@@ -42,7 +43,7 @@ class History:
     runs: list[Run] = field(default_factory=list)
     totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
     needs: Needs = field(default_factory=Needs)
-    correction: tuple[float, int] = (WIDEN_FIRST, 0)  # a Correction
+    corrections: list[Correction] = field(default_factory=list)  # by stage; none yet: empty
     ended: int = 0  # whole jobs ever seen
 
     def add(self, outcome: Outcome) -> bool:
@@ -66,6 +67,13 @@ class History:
             self._need(outcome.seen)
             changed = True
         return changed
+
+    def compare(self, ranges: Iterable[Made], seconds: float) -> None:
+        """Correct later ranges by what these should have held."""
+        if not self.corrections:
+            self.corrections = [Correction()] * (len(AGES_S) + 1)
+        for made in ranges:
+            self.corrections[made.stage] = self.corrections[made.stage].after(made, seconds)
 
     def load_lengths(self, size: int, lengths: list[float]) -> None:
         """Runs of a row that was stored before runs were."""

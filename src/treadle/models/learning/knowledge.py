@@ -14,22 +14,23 @@ from treadle.models.learning.history import History, Needs
 from treadle.models.learning.kinds import Kind, Source, closeness
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import proportional
-from treadle.models.lengths.coverage import Correction, score
+from treadle.models.lengths.coverage import AGES_S, Correction, Made
 from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 KINDS_MAX = 20_000
-HALF_LIFE = 8.0  # jobs of a kind after which an older one counts half
+HALF_LIFE = 32.0  # jobs of a kind after which an older one counts half
+TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 COMPARED_MIN = 5  # outcomes before a kind's own correction is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
 
 # How many runs a kind needs until it counts as much as all farther kinds together.
 _DOUBT = {
     Source.SAME_COMMAND: 0.25,
-    Source.ALIKE: 0.5,
-    Source.SAME_SCRIPT: 1.0,
-    Source.SAME_USER: 1.0,
+    Source.ALIKE: 2.0,
+    Source.SAME_SCRIPT: 4.0,
+    Source.SAME_USER: 8.0,
     Source.EVERYTHING: 1.0,
 }
 _FAR = (Source.SAME_USER, Source.EVERYTHING)
@@ -55,6 +56,17 @@ class Knowledge:
                 self._keep(kind, history)
                 self._changed[kind] = None
 
+    def overran(self, kinds: Sequence[Kind], made: Made, age_s: float) -> bool:
+        """Whether a job that still runs at this age is beyond the range it would be given now.
+
+        If it is, that counts as a miss now. To wait for the end would be to hear of the short jobs
+        first, and to make ranges too narrow until the long ones end.
+        """
+        if age_s <= self._corrections(kinds)[made.stage].applied(made.base).high_s:
+            return False
+        self._correct(kinds, (made,), age_s)
+        return True
+
     def expect(
         self,
         kinds: Sequence[Kind],
@@ -64,16 +76,12 @@ class Knowledge:
         model: str = "",
         estimate_s: float | None = None,
         numbers: tuple[float, ...] = (),
-        running: Sequence[tuple[Kind, Seen]] = (),
     ) -> Expectation:
-        """What to expect of a job of these kinds, the closest first, at the size it asks for.
-
-        `running`: how long jobs of a kind have run that still do.
-        """
+        """What to expect of a job of these kinds, the closest first, at the size it asks for."""
         curve = self._curve(kinds)
         profile = self._profile(kinds, asked, sizes=sizes, model=model, curve=curve)
         work, step_s = self._work(kinds, numbers), self._step_s(kinds, asked)
-        length, source, runs = self._length(kinds, asked, numbers, curve, running)
+        length, source, runs = self._length(kinds, asked, numbers, curve)
         if source is Source.NOTHING and estimate_s is not None:
             length, source = Lengths.exactly(estimate_s), Source.ITS_USER
         if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
@@ -82,7 +90,7 @@ class Knowledge:
             source=source,
             runs=runs,
             length=length,
-            correction=self._correction(kinds),
+            corrections=self._corrections(kinds),
             profile=profile,
             work=work,
             step_s=step_s,
@@ -106,7 +114,6 @@ class Knowledge:
         asked: int,
         numbers: tuple[float, ...],
         curve: Curve | None,
-        running: Sequence[tuple[Kind, Seen]],
     ) -> tuple[Lengths, Source, int]:
         """The mixture of all kinds, closer ones first; the closest that was seen, and its runs."""
         parts: list[tuple[Lengths, float]] = []
@@ -116,9 +123,8 @@ class Knowledge:
             if history is None or not history.ended:
                 continue
             seen = _seen(history, asked, numbers, curve)
-            seen += [one for other, one in running if other == kind]
             close = closeness(kind)
-            lengths = kaplan_meier(seen, doubt=_DOUBT[close])
+            lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
             if lengths is None:
                 continue
             if source is Source.NOTHING:
@@ -137,27 +143,34 @@ class Knowledge:
         return (parts[0][0] if len(parts) == 1 else mixture(parts)), source, runs
 
     def _compare(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
-        """Correct the ranges of these kinds by how well the range of this job held."""
-        span = outcome.expected
-        if span is None:
+        """Correct the ranges of these kinds by how well the ranges of this job held."""
+        ranges = outcome.expected
+        if ranges is None:
             expected = self.expect(kinds, outcome.size, numbers=outcome.numbers)
             if not expected.known:
                 return
-            span = expected.base
-        off = score(span, outcome.ran_s)
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None:
-                after = Correction(*history.correction).after(off)
-                history.correction = (after.widen, after.compared)
+            ages = (0.0, *AGES_S)
+            ranges = tuple(expected.made(age_s) for age_s in ages if age_s < outcome.ran_s)
+        self._correct(kinds, ranges, outcome.ran_s)
 
-    def _correction(self, kinds: Sequence[Kind]) -> Correction:
-        """That of the closest kind of which enough ranges were compared."""
+    def _correct(self, kinds: Sequence[Kind], ranges: Sequence[Made], seconds: float) -> None:
         for kind in kinds:
             history = self._known.get(kind)
-            if history is not None and history.correction[1] >= COMPARED_MIN:
-                return Correction(*history.correction)
-        return Correction()
+            if history is not None and ranges:
+                history.compare(ranges, seconds)
+                self._changed[kind] = None
+
+    def _corrections(self, kinds: Sequence[Kind]) -> tuple[Correction, ...]:
+        """By stage, those of the closest kind of which enough ranges were compared."""
+        known = [
+            history.corrections
+            for history in (self._known.get(kind) for kind in kinds)
+            if history is not None and history.corrections
+        ]
+        return tuple(
+            next((each[at] for each in known if each[at].compared >= COMPARED_MIN), Correction())
+            for at in range(len(AGES_S) + 1)
+        )
 
     # -- speed, work, needs ---------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of time; its mean is 3 x
+SHORT_SHARE = 0.1  # of what a range leaves out, so much is below it and the rest above
 LENGTH_MIN_S = 1e-3
 LENGTH_MAX_S = 1e9
 
@@ -119,9 +120,10 @@ class Lengths:
         return Lengths(points, self.tail, self.longest_s * factor, self.spent_s * factor)
 
     def span(self, coverage: float = 0.8) -> Span:
-        """The range between the quantiles that leave out as much below as above."""
-        out = (1.0 - coverage) / 2
-        return Span(self.quantile(out), self.quantile(1.0 - out), coverage)
+        """The range between two quantiles, of which the lower leaves out less than the upper."""
+        out = 1.0 - coverage
+        low_s = self.quantile(out * SHORT_SHARE)
+        return Span(low_s, self.quantile(1.0 - out * (1.0 - SHORT_SHARE)), coverage)
 
     @property
     def _tail_from_s(self) -> float:

@@ -1,0 +1,307 @@
+"""Whether printed ranges hold: traces replayed in time order through the learner.
+
+    python benchmarks/calibration.py TRACES_FOLDER [TRACE ...] [--jobs N]
+
+At its submission, at its start and at some ages while it runs, each job is given an 80 % range of
+its end; at its submission also one of its start. Only what had ended by then is known. Counted are
+jobs of tenants of which ten jobs have ended before. Beside the share of ranges that held stands how
+wide they were (the median of high - low), and how wide the 10 to 90 % range of everything that had
+ended by then was, at the same age.
+
+Where a trace has no starts, jobs are taken to start at their submission. Chronus' tenants are drawn
+at random, and ITP has none: all its jobs are one tenant's.
+"""
+
+import argparse
+import csv
+import gzip
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from treadle.models.learning.expectation import COVERAGE, remaining
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.coverage import AGES_S, Made, stage
+from treadle.models.lengths.distribution import Span
+
+ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
+
+
+class TraceJob(NamedTuple):
+    submit_at: float
+    tenant: str
+    size: int
+    ran_s: float
+    model: str = ""
+    wait_s: float | None = None  # None: the trace does not say
+    numbers: tuple[float, ...] = ()  # of its command line
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (f"{self.tenant}/{self.model}/~{self.size}", f"{self.tenant}/", "*")
+
+
+Row = dict[str, str]
+
+
+def _philly(row: Row) -> TraceJob | None:
+    return TraceJob(
+        float(row["submit_s"]), row["vc"], int(row["num_gpus"]), float(row["duration_s"])
+    )
+
+
+def _openb(row: Row) -> TraceJob | None:
+    if not row["scheduled_time"] or not row["deletion_time"]:
+        return None
+    created, begun = float(row["creation_time"]), float(row["scheduled_time"])
+    shape = f"{row['qos']} {row['cpu_milli']} {row['memory_mib']} {row['gpu_milli']}"
+    ran_s = float(row["deletion_time"]) - begun
+    return TraceJob(created, shape, max(1, int(row["num_gpu"])), ran_s, wait_s=begun - created)
+
+
+def _chronus(row: Row) -> TraceJob | None:
+    at, ran_s = 60.0 * float(row["submit_time"]), 60.0 * float(row["duration"])
+    numbers = (float(row["iterations"]),)
+    size = max(1, int(row["num_gpu"]))
+    return TraceJob(at, row["user"], size, ran_s, row["model_name"], numbers=numbers)
+
+
+def _itp(row: Row) -> TraceJob | None:
+    at, ran_s = float(row["submission_time"]), float(row["duration"])
+    return TraceJob(at, "all", int(row["num_gpu"]), ran_s)
+
+
+def _elasticflow(row: Row) -> TraceJob | None:
+    at, ran_s = float(row["submission_time"]), float(row["duration"])
+    numbers = (float(row["num_iteration"]), float(row["batch_size"]))
+    return TraceJob(at, "all", int(row["num_gpu"]), ran_s, row["model_name"], numbers=numbers)
+
+
+READERS: tuple[tuple[str, Callable[[Row], TraceJob | None]], ...] = (
+    ("philly_dev", _philly),
+    ("openb_pod", _openb),
+    ("chronus", _chronus),
+    ("itp_raw", _itp),
+    ("elasticflow_sim", _elasticflow),
+)
+DEFAULT = (
+    "philly_dev_aug14_oct31",
+    "openb_pod_list_default",
+    "openb_pod_list_gpuspec33",
+    "chronus_MIX1",
+    "itp_raw_cluster01",
+    "itp_raw_cluster02",
+    "elasticflow_sim_cluster01",
+)
+
+
+def read(path: Path, count: int) -> list[TraceJob]:
+    """The first jobs of a trace, in the order of their submission."""
+    make = next(make for prefix, make in READERS if path.name.startswith(prefix))
+    with gzip.open(path, "rt") as file:
+        found = [make(row) for row in csv.DictReader(file)]
+    jobs = sorted(job for job in found if job is not None and job.ran_s > 0)
+    return jobs[:count]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Ranges of one sort."""
+
+    widths: list[float] = field(default_factory=list)
+    overall: list[float] = field(default_factory=list)
+    held: int = 0
+    by_tenant: dict[str, list[bool]] = field(default_factory=dict)
+
+    def count(self, tenant: str, span: Span, overall: Span, *, truth: float) -> None:
+        held = span.low_s <= truth <= span.high_s
+        self.held += held
+        self.by_tenant.setdefault(tenant, []).append(held)
+        self.widths.append(span.high_s - span.low_s)
+        self.overall.append(overall.high_s - overall.low_s)
+
+
+class Overall:
+    """The lengths of everything that has ended."""
+
+    def __init__(self) -> None:
+        self._ended: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        insort(self._ended, seconds)
+
+    def span(self, age_s: float = 0.0) -> Span:
+        first = bisect_right(self._ended, age_s)
+        left = len(self._ended) - first
+        if not left:
+            return Span(0.0, 2.0 * age_s, COVERAGE)
+        out = (1.0 - COVERAGE) / 2
+        low, high = (self._ended[first + int(left * share)] for share in (out, 1.0 - out))
+        return Span(low - age_s, high - age_s, COVERAGE)
+
+
+class Replay:
+    """One trace, in time order."""
+
+    def __init__(self, jobs: list[TraceJob]) -> None:
+        self.jobs = jobs
+        self.lengths, self.waits = Knowledge(), Knowledge()
+        self.tallies: dict[str, Tally] = {}
+        self.unknown = 0
+        self._overall, self._overall_waits = Overall(), Overall()
+        self._ended: Counter[str] = Counter()
+        self._begun: Counter[str] = Counter()
+        self._queue = 0  # devices that waiting jobs ask for
+        self._wait_kinds: dict[int, tuple[str, ...]] = {}
+        self._ranges: dict[int, dict[int, Made]] = {}  # by job and stage, until they are counted
+        self._wait_ranges: dict[int, Made] = {}
+        self._moments: list[tuple[float, int, int, int]] = []
+
+    def run(self) -> "Replay":
+        for number, job in enumerate(self.jobs):
+            heappush(self._moments, (job.submit_at, _SUBMIT, number, 0))
+        while self._moments:
+            at, what, number, which = heappop(self._moments)
+            job = self.jobs[number]
+            match what:
+                case 0:
+                    self._end(number, job)
+                case 1:
+                    self._submit(number, job)
+                case 2:
+                    self._start(number, job, at)
+                case 3:
+                    self._judge(f"end, after {AGES_S[which] / 60:g} min", number, AGES_S[which], at)
+                case 4:
+                    self._overrun(number, which, at)
+                case _:
+                    self._still_waiting(number, at)
+        return self
+
+    def _submit(self, number: int, job: TraceJob) -> None:
+        expected = self.lengths.expect(job.kinds, job.size, numbers=job.numbers)
+        if not expected.known:
+            self.unknown += 1
+        elif self._ended[job.tenant] >= ENDED_MIN:
+            tally = self.tallies.setdefault("end, at submission", Tally())
+            tally.count(job.tenant, expected.span, self._overall.span(), truth=job.ran_s)
+        begun_at = job.submit_at + (job.wait_s or 0.0)
+        heappush(self._moments, (begun_at, _START, number, 0))
+        if job.wait_s is not None:
+            self._expect_start(number, job)
+
+    def _expect_start(self, number: int, job: TraceJob) -> None:
+        assert job.wait_s is not None
+        depth = self._queue.bit_length()
+        kinds = (f"{job.tenant}/wait/~{depth} {job.size}", f"{job.tenant}/", f"/wait/{depth}", "*")
+        self._wait_kinds[number] = kinds
+        wait = self.waits.expect(kinds, 1)
+        if wait.known:
+            self._wait_ranges[number] = wait.made()
+            late_at = job.submit_at + wait.span.high_s
+            heappush(self._moments, (late_at, _LATE, number, 0))
+        if wait.known and self._begun[job.tenant] >= ENDED_MIN:
+            tally = self.tallies.setdefault("start, at submission", Tally())
+            overall = self._overall_waits.span()
+            tally.count(job.tenant, wait.span, overall, truth=job.wait_s + 1.0)
+        self._queue += job.size
+
+    def _start(self, number: int, job: TraceJob, at: float) -> None:
+        if job.wait_s is not None:
+            self._queue -= job.size
+            made = self._wait_ranges.pop(number, None)
+            expected = () if made is None else (made,)
+            waited = Outcome(1, job.wait_s + 1.0, whole=True, expected=expected)
+            self.waits.observe(self._wait_kinds.pop(number), waited)
+            self._overall_waits.add(job.wait_s + 1.0)
+        self._begun[job.tenant] += 1
+        self._ranges[number] = {}
+        heappush(self._moments, (at + job.ran_s, _END, number, 0))
+        for which, age_s in enumerate(AGES_S):
+            if age_s < job.ran_s:
+                heappush(self._moments, (at + age_s, _LOOK, number, which))
+        self._judge("end, at start", number, 0.0, at)
+
+    def _judge(self, when: str, number: int, age_s: float, at: float) -> None:
+        """Make a range of a job of this age, and count it."""
+        job = self.jobs[number]
+        expected = self.lengths.expect(job.kinds, job.size, numbers=job.numbers)
+        if not expected.known:
+            return
+        self._ranges[number][stage(age_s)] = expected.made(age_s)
+        span = remaining(expected, age_s).span
+        over_at = at + span.high_s
+        heappush(self._moments, (over_at, _OVER, number, stage(age_s)))
+        if self._ended[job.tenant] >= ENDED_MIN:
+            tally = self.tallies.setdefault(when, Tally())
+            tally.count(job.tenant, span, self._overall.span(age_s), truth=job.ran_s - age_s)
+
+    def _overrun(self, number: int, which: int, at: float) -> None:
+        """A range was overrun; if it would be wider by now, look again later."""
+        job = self.jobs[number]
+        made = self._ranges.get(number, {}).get(which)
+        if made is not None:
+            age_s = at - job.submit_at - (job.wait_s or 0.0)
+            if self.lengths.overran(job.kinds, made, age_s):
+                del self._ranges[number][which]
+            else:
+                heappush(self._moments, (at + 0.1 * age_s + 1.0, _OVER, number, which))
+
+    def _still_waiting(self, number: int, at: float) -> None:
+        made = self._wait_ranges.get(number)
+        if made is not None:
+            waited_s = at - self.jobs[number].submit_at
+            if self.waits.overran(self._wait_kinds[number], made, waited_s):
+                del self._wait_ranges[number]
+            else:
+                heappush(self._moments, (at + 0.1 * waited_s + 1.0, _LATE, number, 0))
+
+    def _end(self, number: int, job: TraceJob) -> None:
+        outcome = Outcome(
+            job.size,
+            job.ran_s,
+            whole=True,
+            numbers=job.numbers,
+            expected=tuple(self._ranges.pop(number).values()),
+        )
+        self.lengths.observe(job.kinds, outcome)
+        self._overall.add(job.ran_s)
+        self._ended[job.tenant] += 1
+
+
+# Sorts of moments; at the same time, ends come first.
+_END, _SUBMIT, _START, _LOOK, _OVER, _LATE = range(6)
+
+
+def table(name: str, replay: Replay) -> None:
+    print(f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown")
+    print(f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}{'ratio':>7}  tenants")
+    for when, tally in sorted(replay.tallies.items()):
+        width, overall = median(tally.widths), median(tally.overall)
+        shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
+        good = sum(0.75 <= share <= 0.9 for share in shares)
+        ratio = width / overall if overall else 0.0
+        print(
+            f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
+            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}  {good} of {len(shares)} hold 75-90 %"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("traces", nargs="*", default=DEFAULT)
+    parser.add_argument("--jobs", type=int, default=20_000)
+    chosen = parser.parse_args()
+    for name in chosen.traces:
+        table(name, Replay(read(chosen.folder / f"{name}.csv.gz", chosen.jobs)).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""An engine whose policies do not know how long jobs are: the learner says what to expect.
+
+Jobs are announced with the work that `treadle.models.learning.knowledge` expects of jobs like them,
+and every end teaches it. While a job runs, its work becomes known as it would live: jobs that
+report say their steps once they run (`steps`); of silent ones (`survival`) only the age is known,
+and the longer they run, the longer they are expected to run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from math import inf
+from typing import Self
+
+from treadle.core.actions import Action
+from treadle.core.events import (
+    Event,
+    JobFinished,
+    JobProgressed,
+    JobStarted,
+    JobStopped,
+    JobUpdated,
+)
+from treadle.core.job import JobId, JobSpec
+from treadle.core.ports import PerformanceModel
+from treadle.models.learning.kinds import Kinds, by_spec
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+from treadle.sim.engine import SimulatedEngine
+
+REVIEW_SHARE = 0.7  # a silent job is looked at again when it has done so much of what was expected
+REVIEW_MIN_S = 60.0
+WORK_MIN = 1e-6
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A job that has arrived, as far as its reports tell."""
+
+    spec: JobSpec  # as it truly is; only its end and its reports may be used
+    expected: float  # the work that policies were last told
+    action: int = -1
+    done: float = 0.0
+    speed: float = 0.0
+    at: float = 0.0
+    size: int = 0
+    known: bool = False  # it has said how many steps it has
+
+    def done_at(self, now: float) -> float:
+        return self.done + self.speed * (now - self.at)
+
+
+class LengthLearner:
+    """What is announced of jobs, and what their reports and ends change about it."""
+
+    def __init__(
+        self, belief: PerformanceModel, *, reporting: bool, kinds: Kinds = by_spec
+    ) -> None:
+        self.knowledge = Knowledge()
+        self._belief = belief
+        self._reporting = reporting
+        self._kinds = kinds
+        self._jobs: dict[JobId, _Watched] = {}
+        self._reviews: list[tuple[float, JobId, int]] = []
+
+    @property
+    def next_at(self) -> float:
+        return self._reviews[0][0] if self._reviews else inf
+
+    def announced(self, spec: JobSpec) -> JobSpec:
+        """A job as policies see it when it is submitted."""
+        expected = self._work(spec, 0.0)
+        self._jobs[spec.id] = _Watched(spec, expected)
+        return self._as_expected(self._jobs[spec.id])
+
+    def hear(self, events: Sequence[Event], now: float) -> list[Event]:
+        """The same events, with what follows from them for the lengths of jobs."""
+        heard: list[Event] = []
+        ended = False
+        for event in events:
+            heard.append(event)
+            match event:
+                case JobStarted() | JobProgressed():
+                    heard += self._runs(event, now)
+                case JobStopped(job, _, done):
+                    watched = self._jobs[job]
+                    watched.done, watched.speed, watched.at = done, 0.0, now
+                case JobFinished(job):
+                    self._ended(job)
+                    ended = True
+        while self._reviews and self._reviews[0][0] <= now:
+            _, job, action = heappop(self._reviews)
+            if job in self._jobs and self._jobs[job].action == action:
+                heard += self._review(job, now)
+        if ended:
+            heard += self._again()
+        return heard
+
+    def _runs(self, event: JobStarted | JobProgressed, now: float) -> list[Event]:
+        watched = self._jobs[event.job]
+        watched.action, watched.at = event.action, now
+        watched.done, watched.speed = event.iterations_done, event.iterations_per_s
+        if self._reporting:
+            if watched.known:
+                return []
+            watched.known, watched.expected = True, watched.spec.iterations
+            return self._told(watched, now)
+        return self._review(event.job, now)
+
+    def _review(self, job: JobId, now: float) -> list[Event]:
+        """Expect the work of a silent job anew, by what it has done."""
+        watched = self._jobs[job]
+        if not watched.speed:
+            return []
+        done = watched.done_at(now)
+        watched.expected = max(done + WORK_MIN, self._work(watched.spec, done))
+        left_s = (REVIEW_SHARE * (watched.expected - done)) / watched.speed
+        heappush(self._reviews, (now + max(REVIEW_MIN_S, left_s), job, watched.action))
+        return self._told(watched, now)
+
+    def _again(self) -> list[Event]:
+        """Jobs that never ran, announced anew by what was learned."""
+        changed: list[Event] = []
+        for watched in self._jobs.values():
+            if watched.action < 0:
+                work = self._work(watched.spec, 0.0)
+                if abs(work / watched.expected - 1.0) > 0.05:
+                    watched.expected = work
+                    changed.append(JobUpdated(self._as_expected(watched)))
+        return changed
+
+    def _told(self, watched: _Watched, now: float) -> list[Event]:
+        """The job's new length. Its work is counted as before, so the count is repeated."""
+        spec = self._as_expected(watched)
+        done = min(watched.done_at(now), spec.iterations)
+        progressed = JobProgressed(spec.id, watched.action, done, watched.speed)
+        return [JobUpdated(spec), progressed]
+
+    def _as_expected(self, watched: _Watched) -> JobSpec:
+        return replace(watched.spec, iterations=max(WORK_MIN, watched.expected), estimate_s=0.0)
+
+    def _work(self, spec: JobSpec, done: float) -> float:
+        """Iterations of the whole job, given what it has done."""
+        expected = self.knowledge.expect(self._kinds(spec), spec.asked)
+        per_s = self._belief.alone(spec, spec.asked)
+        if not per_s > 0:
+            return max(done, 1.0)
+        return done + per_s * expected.length.given(done / per_s).mean()
+
+    def _ended(self, job: JobId) -> None:
+        spec = self._jobs.pop(job).spec
+        per_s = self._belief.alone(spec, spec.asked)
+        if per_s > 0:
+            outcome = Outcome(spec.asked, spec.iterations / per_s, whole=True)
+            self.knowledge.observe(self._kinds(spec), outcome)
+
+
+class LearningEngine:
+    """A simulated engine whose events tell policies what the learner makes of them."""
+
+    def __init__(self, engine: SimulatedEngine, learner: LengthLearner) -> None:
+        self._engine = engine
+        self._learner = learner
+
+    @property
+    def next_at(self) -> float:
+        soonest = self._engine.next_at
+        return soonest if soonest == inf else min(soonest, self._learner.next_at)
+
+    def due(self, now: float) -> list[Event]:
+        return self._learner.hear(self._engine.due(now), now)
+
+    def carry_out(self, actions: Sequence[Action], now: float) -> None:
+        self._engine.carry_out(actions, now)
+
+    def fork(self) -> Self:
+        return type(self)(self._engine.fork(), self._learner)
