@@ -8,6 +8,7 @@ import pytest
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
@@ -102,6 +103,7 @@ class ValueClient:
     views: list[JobView] = field(default_factory=list)
     details: dict[str, JobDetail] = field(default_factory=dict)
     whys: dict[str, Why] = field(default_factory=dict)
+    histories: dict[str, JobHistory] = field(default_factory=dict)
     logs: dict[tuple[int, int], str] = field(default_factory=dict)  # (attempt, rank) -> text
     machines: tuple[NodeView, ...] = ()
     found: Status = STATUS
@@ -155,6 +157,9 @@ class ValueClient:
         if identity not in self.whys:
             raise NotFoundError(f"there is no job {identity}")
         return self.whys[identity]
+
+    def job_history(self, identity: str) -> JobHistory:
+        return self.histories.get(identity, JobHistory(id=identity, attempts=()))
 
     def _order(self, verb: str, identity: str, state: State) -> tuple[JobView, ...]:
         self.asked.append((verb, identity))

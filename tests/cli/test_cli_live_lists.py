@@ -307,6 +307,16 @@ def test_describe_shows_host_requests_and_the_peak(capsys) -> None:
     assert "  host       memory 16 GiB, 4 cores (not enforced here), peak 3.25 GiB\n" in shown
 
 
+def test_describe_shows_gpu_memory_and_that_the_job_does_not_share(capsys) -> None:
+    asked = detail(BERT, gpu_memory_gib=20.0, exclusive=True)
+    shown = printed(capsys, ValueClient(details={"9": asked}), "describe", "9")
+    assert "  GPU memory  20 GiB\n" in shown
+    assert "  sharing     none: exclusive\n" in shown
+    failed = detail(BERT, alone_because="it ran out of GPU memory beside job 7")
+    shown = printed(capsys, ValueClient(details={"9": failed}), "describe", "9")
+    assert "  sharing    none: it ran out of GPU memory beside job 7\n" in shown
+
+
 def test_device_says_what_became_of_it(capsys) -> None:
     client = ValueClient()
     assert printed(capsys, client, "device", "box:3", "avoid") == "device box:3 is avoided\n"

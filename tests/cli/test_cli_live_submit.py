@@ -95,7 +95,7 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     script = tmp_path / "train.sh"
     script.write_text(
         "#!/bin/sh\n#SBATCH --gres=gpu:2 --mem=4G --mail-type=END\n#SBATCH -J slurm -c 6\n"
-        "#TREADLE --name own --time-limit 2h\npython train.py\n"
+        "#TREADLE --name own --time-limit 2h --gpu-memory 20GiB --exclusive\npython train.py\n"
     )
     client = ValueClient()
     assert treadle(client, "submit", "train.sh", "--time-limit", "1h", "--", "--lr", "1") == 0
@@ -103,6 +103,7 @@ def test_a_script_brings_its_own_options_and_takes_arguments(tmp_path: Path, cap
     assert request.command == ("/bin/sh", str(script), "--lr", "1")
     assert (request.name, request.devices, request.time_limit_s) == ("own", "2", 3600.0)
     assert (request.memory_gib, request.cpus) == (4.0, 6.0)
+    assert (request.gpu_memory_gib, request.exclusive) == (20.0, True)
     assert capsys.readouterr().err == (
         "treadle: train.sh line 2: #SBATCH --mail-type=END is not supported and ignored\n"
     )

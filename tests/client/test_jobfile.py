@@ -44,6 +44,8 @@ resumable: true
 time_limit: 1-12:00:00
 memory: 16G
 cpus: 4
+gpu_memory: 20GiB
+exclusive: true
 grace: 120s
 stop_signal: usr1
 retries: 5
@@ -81,6 +83,8 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         time_limit_s=129_600.0,
         memory_gib=16.0,
         cpus=4.0,
+        gpu_memory_gib=20.0,
+        exclusive=True,
         grace_s=120.0,
         stop_signal="SIGUSR1",
         retries=5,

@@ -219,7 +219,7 @@ def test_attempts_that_share_a_device_share_its_busy_time(tmp_path: Path):
         for _ in "abc":
             assert isinstance(await bench.event(), JobStarted)
         fake.set_busy(0.9, 0.2, 0.6)
-        await bench.engine.device_watch.look()
+        await bench.engine.observer.look()
         found = {each.job: each.busy for each in bench.engine.measurements()}
         assert found == pytest.approx({"a": 0.45, "b": 0.45, "c": 0.4})
 

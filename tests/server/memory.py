@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
 from treadle.wire.jobs import (
     AttemptView,
@@ -188,6 +189,9 @@ class MemoryService:
     def why(self, identity: str) -> Why:
         job = self.job(identity).job
         return Why(id=job.id, state=job.state, cause="devices", because="no device is free")
+
+    def job_history(self, identity: str) -> JobHistory:
+        return JobHistory(id=self.job(identity).job.id, attempts=())
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return self._steer(who, identity, State.CANCELLED, "JobCancelled")

@@ -24,6 +24,7 @@ GROUPS = (
     "jobs",
     "attempts",
     "profiles",
+    "histories",
     "tokens",
     "keys",
     "settings",

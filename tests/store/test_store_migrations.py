@@ -15,7 +15,16 @@ from tests.store.made import JOB, LINE
 from treadle.store import migrate as migrate_module
 from treadle.store.errors import StoreError
 from treadle.store.migrate import SCRIPTS, migrate, revision_of, upgrade
-from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
+from treadle.store.rows import (
+    AttemptRow,
+    Batch,
+    HistoryRow,
+    JobRow,
+    JournalRow,
+    KeyRow,
+    ProfileRow,
+    TokenRow,
+)
 from treadle.store.schema import REVISION, REVISION_TABLE, metadata
 from treadle.store.store import Store
 
@@ -84,6 +93,7 @@ def _index(found):
         ("journal", JournalRow),
         ("jobs", JobRow),
         ("profiles", ProfileRow),
+        ("history", HistoryRow),
         ("tokens", TokenRow),
         ("keys", KeyRow),
     ],

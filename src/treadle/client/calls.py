@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from treadle.core.machine import NodeView
+from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
@@ -102,6 +103,11 @@ def job(identity: str) -> Call[JobDetail]:
 def why(identity: str) -> Call[Why]:
     """Explain why a job is pending."""
     return _get(_job(identity, "why"), Why)
+
+
+def job_history(identity: str) -> Call[JobHistory]:
+    """Show what a job used over time."""
+    return _get(_job(identity, "history"), JobHistory)
 
 
 def cancel(identity: str) -> Call[tuple[JobView, ...]]:

@@ -47,6 +47,8 @@ class JobFields(TypedDict, total=False):
     time_limit: Seconds
     memory: str | float | None  # "16G", or GiB
     cpus: float | str | None
+    gpu_memory: str | float | None  # "20G", or GiB
+    exclusive: bool
     grace: Seconds
     stop_signal: str
     retries: int | None
@@ -60,6 +62,7 @@ class JobFields(TypedDict, total=False):
     slurm: bool
     time_limit_s: float | None
     memory_gib: float | None
+    gpu_memory_gib: float | None
     grace_s: float
     estimate_s: float | None
     code: Code | None
@@ -176,6 +179,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "time_limit": ("time_limit_s", _seconds),
     "memory": ("memory_gib", _memory),
     "cpus": ("cpus", _cpus),
+    "gpu_memory": ("gpu_memory_gib", _memory),
     "grace": ("grace_s", _seconds),
     "stop_signal": ("stop_signal", lambda value, what: values.stop_signal(str(value), what)),
     "retries": ("retries", _retries),

@@ -59,6 +59,7 @@ class Methods:
     job_page = Method(calls.job_page)
     job = Method(calls.job)
     why = Method(calls.why)
+    job_history = Method(calls.job_history)
     cancel = Method(calls.cancel)
     hold = Method(calls.hold)
     release = Method(calls.release)

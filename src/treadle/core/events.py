@@ -122,6 +122,9 @@ class AttemptEnded:
     busy: float | None = None  # mean share of time in which its devices worked
     seen: Sighting | None = None  # what was measured of it from outside
     changed: tuple[str, ...] = ()  # what of its code was not as submitted
+    # The jobs beside which it failed, if that was the scheduler's mistake and not the job's: it
+    # goes back to the queue, and no failure is counted.
+    beside: tuple[JobId, ...] = ()
 
     @property
     def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":
@@ -133,6 +136,8 @@ class AttemptEnded:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
+            case _ if self.beside:
+                return JobStopped(self.job, self.action, self.iterations_done)
             case _:
                 rule = "" if self.verdict is None else self.verdict.rule
                 return JobFailed(self.job, self.action, self.iterations_done, rule)

@@ -42,6 +42,8 @@ class Launch:
     time_limit_s: float | None = None  # what is left of it
     memory_gib: float | None = None  # host memory of all ranks on a node together; None: no limit
     cpus: float | None = None  # cores of all ranks on a node together; None: no limit
+    device_memory_gib: float | None = None  # of each device, as its user says
+    may_share: bool = False  # other jobs may be put on its devices while it runs
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
     resumed: bool = False  # an earlier attempt has run
     # What the controller believes; an engine that does not measure puts it into JobStarted.

@@ -45,6 +45,7 @@ class Measurement(NamedTuple):
     at: float = 0.0  # when it was taken, by the run's own clock
     energy_j: float | None = None  # of its devices, since it began
     alone: bool = True  # no other job was on its devices
+    mps: bool = False  # it runs under CUDA MPS
 
     @property
     def job(self) -> JobId:

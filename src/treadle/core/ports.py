@@ -31,6 +31,8 @@ class Policy(Protocol):
     # True if no waiting job ever overtakes another in the ranking: the policy is then not asked
     # again when a job joins behind one that waits.
     in_order: bool = False
+    # True if it may put several jobs on one device. Jobs are then launched ready for that.
+    may_share: bool = False
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         """The whole target for now. It must leave the snapshot alone."""

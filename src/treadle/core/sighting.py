@@ -23,6 +23,7 @@ class Load(NamedTuple):
     read_mb_s: float | None = None  # from storage
     written_mb_s: float | None = None
     network_mb_s: float | None = None  # both ways; None where a node cannot tell jobs apart
+    bandwidth: float | None = None  # share of the device memory's bandwidth that was used
 
 
 @value
@@ -34,6 +35,8 @@ class Company:
     mps: bool = False
     relative: float | None = None  # its speed as a share of its speed alone; None: not measured
     predicted: float | None = None  # what was predicted of that when the company began
+    # The rule of the failure that ended it, or "hang": these must not share again. Empty: none.
+    fault: str = ""
 
 
 @value

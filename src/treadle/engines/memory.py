@@ -13,6 +13,7 @@ Other commands exit with 0 at once. Tests can drive jobs, devices and nodes. Wha
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -36,6 +37,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
+from treadle.core.sighting import Load
 from treadle.engines.memory_world import STOPPED_CODE, MemoryAttempt, MemoryWorld
 from treadle.engines.registry import EngineContext
 
@@ -144,9 +146,15 @@ class MemoryEngine:
             self._tell(self.world.closed.get(device, DeviceOpened(device)))
 
     def measurements(self) -> Sequence[Measurement]:
-        busy = self.world.busy
         running = [attempt for attempt in self.world.running() if attempt.started]
-        return [Measurement(each.launch.id, busy.get(each.launch.job)) for each in running]
+        held = Counter(device for each in running for device in each.allocation.devices)
+        found = []
+        for each in running:
+            load = self.world.loads.get(each.launch.job, Load())
+            busy = self.world.busy.get(each.launch.job, load.busy)
+            alone = all(held[device] == 1 for device in each.allocation.devices)
+            found.append(Measurement(each.launch.id, busy, load, self._clock.now(), alone=alone))
+        return found
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
         return str(self._root / "checkpoints" / (f"{job}-{submission}" if submission else job))

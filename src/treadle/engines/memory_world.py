@@ -20,6 +20,7 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceView, NodeView, Output
 from treadle.core.ports import Clock
+from treadle.core.sighting import Load
 
 STOPPED_CODE = 143  # as shells write the end by SIGTERM
 SYNTAX_ERROR_CODE = 2  # likewise
@@ -108,6 +109,7 @@ class MemoryWorld:
     drained: set[str] = field(default_factory=set)
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
     busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives
+    loads: dict[JobId, Load] = field(default_factory=dict)  # the same
 
     @classmethod
     def of(cls, *nodes: Node) -> "MemoryWorld":

@@ -30,6 +30,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("POST", "/jobs/{identity}/hold"): Role.USER,
     ("POST", "/jobs/{identity}/release"): Role.USER,
     ("GET", "/jobs/{identity}/why"): Role.VIEWER,
+    ("GET", "/jobs/{identity}/history"): Role.VIEWER,
     ("POST", "/jobs/{identity}/report"): JOB,
     ("GET", "/jobs/{identity}/log"): Role.VIEWER,
     ("GET", "/jobs/{identity}/log/stream"): Role.VIEWER,

@@ -11,6 +11,7 @@ from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, log_stream
+from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
@@ -166,6 +167,12 @@ async def why_job(identity: Identity, service: Served, who: Asking) -> Response:
     why = await settled(service.why(identity))
     job = (await settled(service.job(why.id))).job
     return await answer(shown_why(who, job, why))
+
+
+@router.get("/jobs/{identity}/history", response_model=JobHistory, responses=refusals(404))
+async def job_history(identity: Identity, service: Served) -> Response:
+    """Show what a job used over time: devices, memory, cores, energy; also after it has ended."""
+    return await answer(service.job_history(identity))
 
 
 @router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))

@@ -120,6 +120,7 @@ class Spent:
         self._stopwatch = stopwatch
         self.decide_s = 0.0
         self.in_order = inner.in_order
+        self.may_share = inner.may_share
         self.rank = inner.rank
         self.never_fits = inner.never_fits
         self.why = inner.why

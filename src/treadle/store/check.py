@@ -31,6 +31,8 @@ def check(batch: Batch) -> None:
             if not all(map(_plain, row)):
                 for field, value in zip(row._fields, row, strict=True):
                     _refuse(table, field, _objection(value))
+    for history in batch.histories:  # Its body is bytes that are not text.
+        _refuse("history", "job", _objection(history.job) or _objection(history.started_at))
     for job in batch.jobs:
         if job.member is not None and job.member < 0:
             _refuse("jobs", "member", f"is {job.member}, but members are numbered from 0")

@@ -56,6 +56,15 @@ class AttemptRow(NamedTuple):
     nonce: str = ""  # what its folder and its processes carry; empty before revision 0003
 
 
+class HistoryRow(NamedTuple):
+    """What was measured of one attempt over time; (job, attempt) is the key."""
+
+    job: str
+    attempt: int
+    started_at: float  # of its first measurement
+    body: bytes  # compressed, as control/learning/history.py packs it
+
+
 class OutputRow(NamedTuple):
     """What an ended job left on disk."""
 
@@ -114,6 +123,7 @@ class Batch:
     jobs: list[JobRow] = field(default_factory=list)
     attempts: list[AttemptRow] = field(default_factory=list)
     profiles: list[ProfileRow] = field(default_factory=list)
+    histories: list[HistoryRow] = field(default_factory=list)
     tokens: list[TokenRow] = field(default_factory=list)
     keys: list[KeyRow] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
@@ -127,6 +137,7 @@ class Batch:
                 self.jobs,
                 self.attempts,
                 self.profiles,
+                self.histories,
                 self.tokens,
                 self.keys,
                 self.settings,

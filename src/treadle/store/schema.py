@@ -24,7 +24,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-REVISION = "0005"  # the newest one that this Treadle knows
+REVISION = "0006"  # the newest one that this Treadle knows
 REVISION_TABLE = "treadle_revision"
 NO_MEMBER = -1  # stored for a job outside an array; sorts before member 0
 
@@ -175,6 +175,16 @@ attempts = Table(
     # The length of `devices`, for sums of device time.
     Column("device_count", BigInteger, nullable=False),
     Index("attempts_by_end", "ended_at"),
+)
+
+# What was measured of each attempt over time, compressed (control/learning/history.py).
+history = Table(
+    "history",
+    metadata,
+    Column("job", _words(), primary_key=True),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("started_at", Double, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )
 
 profiles = Table(

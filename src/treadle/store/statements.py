@@ -39,6 +39,7 @@ class Statements:
         self._jobs = self._put(schema.jobs)
         self._attempts = self._put(schema.attempts)
         self._profiles = self._put(schema.profiles)
+        self._histories = self._put(schema.history)
         self._tokens = self._put(schema.tokens)
         self._keys = self._put(schema.keys)
         self.settings = self._put(schema.settings)
@@ -62,6 +63,7 @@ class Statements:
         launches = [{**row._asdict(), "device_count": len(row.devices)} for row in batch.attempts]
         yield Group("attempts", self._attempts, launches)
         yield Group("profiles", self._profiles, [row._asdict() for row in batch.profiles])
+        yield Group("histories", self._histories, [row._asdict() for row in batch.histories])
         yield Group("tokens", self._tokens, [row._asdict() for row in batch.tokens])
         yield Group("keys", self._keys, [row._asdict() for row in batch.keys])
         values = [{"key": key, "value": value} for key, value in batch.settings.items()]

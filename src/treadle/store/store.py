@@ -23,6 +23,7 @@ from treadle.store.errors import StoreError, first_line
 from treadle.store.rows import (
     AttemptRow,
     Batch,
+    HistoryRow,
     JobFilter,
     JobRow,
     JournalRow,
@@ -57,6 +58,7 @@ _DROP_JOB = tuple(
         (schema.jobs, schema.jobs.c.id),
         (schema.attempts, schema.attempts.c.job),
         (schema.secrets, schema.secrets.c.job),
+        (schema.history, schema.history.c.job),
         (schema.outputs, schema.outputs.c.job),
     )
 )
@@ -188,6 +190,12 @@ class Store:
     def attempt(self, job: str, number: int) -> AttemptRow | None:
         rows = self._rows(queries.attempt(job, number), job)
         return AttemptRow._make(rows[0]) if rows else None
+
+    def histories(self, job: str) -> list[HistoryRow]:
+        """What was measured of its attempts, in their order."""
+        table = schema.history
+        query = select(table).where(table.c.job == job).order_by(table.c.attempt)
+        return [HistoryRow._make(row) for row in self._rows(query, job)]
 
     def open_attempts(self) -> list[AttemptRow]:
         """Attempts that have not ended, in the order of the actions that started them."""

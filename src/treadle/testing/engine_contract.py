@@ -13,7 +13,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded, JobFinished, JobStopped
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, row
+from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, on, row
 from treadle.testing.engine_machine_rules import MachineRules
 from treadle.testing.engine_order_rules import OrderRules
 
@@ -262,6 +262,30 @@ class EngineContract(OrderRules, MachineRules):
             await bench.order(Stop(1, "long"))
             await bench.end("long", 1)
             assert list(bench.engine.measurements()) == []
+
+        self.tell(story, "measurements")
+
+    def test_measurements_have_their_moment_and_say_who_is_alone(self) -> None:
+        """1. Two jobs share a device. 2. One of them stops: the other is alone."""
+
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "long", HERE), Start(1, "held", on("n0", 0, turn=1)))
+            await bench.started("long", 0)
+            await bench.started("held", 1)
+            found = {each.job: each for each in bench.engine.measurements()}
+            assert {name: each.alone for name, each in found.items()} == {
+                "long": False,
+                "held": False,
+            }
+            assert all(each.at >= 0.0 for each in found.values())
+            for each in found.values():
+                shares = (each.busy, each.load.busy, each.load.memory_busy, each.load.active)
+                assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
+            await bench.order(Stop(2, "held"))
+            await bench.end("held", 2)
+            (left,) = bench.engine.measurements()
+            assert left.job == "long"
+            assert left.alone
 
         self.tell(story, "measurements")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from treadle.engines.node.devices import DeviceProcess, Sight
+from treadle.engines.node.devices import Activity, DeviceProcess, Sight
 
 
 class FakeGpus:
@@ -14,6 +14,7 @@ class FakeGpus:
     def __init__(self, count: int, *, memory_gib: float = 80.0) -> None:
         self.uuids = tuple(f"GPU-{number:08d}" for number in range(count))
         self.looks = 0
+        self.energy_j: float | None = None  # as the counter of each device stands
         self._sights = [
             Sight(
                 number=number,
@@ -44,3 +45,19 @@ class FakeGpus:
     def look(self) -> tuple[Sight, ...]:
         self.looks += 1
         return tuple(self._sights)
+
+    def activity(self) -> tuple[Activity, ...]:
+        return tuple(
+            Activity(
+                number=sight.number,
+                busy=sight.busy,
+                energy_j=self.energy_j,
+                memory_used_gib=sight.memory_used_gib,
+                memory_gib={
+                    process.pid: process.memory_gib
+                    for process in sight.processes
+                    if process.memory_gib is not None
+                },
+            )
+            for sight in self._sights
+        )

@@ -62,6 +62,8 @@ class JobRequest:
     time_limit_s: float | None = None  # of running, over all attempts
     memory_gib: float | None = None  # host memory of the whole job on a node; None: no limit
     cpus: float | None = None  # cores of the whole job on a node; None: no limit
+    gpu_memory_gib: float | None = None  # memory of each GPU that it needs; None: it does not say
+    exclusive: bool = False  # it shares its devices with no other job
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
     # At most; failures that would repeat are never retried. None: 3, of transient failures only.
@@ -215,6 +217,10 @@ class JobDetail:
     logs_pruned_at: float | None = None  # its output was removed to make room
     memory_gib: float | None = None  # host memory of the whole job on a node
     cpus: float | None = None  # cores of the whole job on a node
+    gpu_memory_gib: float | None = None  # of each GPU, as its user says
+    exclusive: bool = False  # it shares its devices with no other job
+    # It failed while it shared its devices, so it runs alone from then on.
+    alone_because: str = ""
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
     retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
 

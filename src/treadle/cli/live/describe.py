@@ -4,6 +4,7 @@ import click
 
 from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
+from treadle.cli.live.load_text import load_lines
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.live.why import range_text
 from treadle.cli.show.clock import date_text
@@ -11,6 +12,7 @@ from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
 from treadle.core.wording import ago, gib_text, several, short_span
+from treadle.wire.history import JobHistory
 from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
 
 _ATTEMPTS = (
@@ -33,18 +35,21 @@ def describe(job: str, as_json: bool) -> None:
     if as_json:
         echo_json(detail)
         return
-    click.echo(detail_text(detail, here))
+    history = here.client.job_history(detail.job.id) if detail.attempts else None
+    click.echo(detail_text(detail, here, history))
 
 
-def detail_text(detail: JobDetail, here: Session) -> str:
+def detail_text(detail: JobDetail, here: Session, history: JobHistory | None = None) -> str:
     view = detail.job
     name = f" ({plain(view.name)})" if view.name else ""
     text = f"job {plain(view.id)}{name} {view.state.value}\n"
     failure = _failure(detail.failure) if detail.failure else []
-    text += pairs([*_now(view, here.now()), *_asked(detail), *failure], width=here.width)
+    used = [] if history is None else load_lines(history)
+    rows = [*_now(view, here.now()), *used, *_asked(detail), *failure]
+    text += pairs(rows, width=here.width)
     if detail.attempts:
-        rows = [_attempt(run, here.now()) for run in detail.attempts]
-        text += "\n\n" + table(_ATTEMPTS, rows, width=here.width, colour=here.colour)
+        runs = [_attempt(run, here.now()) for run in detail.attempts]
+        text += "\n\n" + table(_ATTEMPTS, runs, width=here.width, colour=here.colour)
     return text
 
 
@@ -115,6 +120,8 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
         ("host", _host(detail)),
+        ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
+        ("sharing", _sharing(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -139,6 +146,12 @@ def _host(detail: JobDetail) -> str:
     if peaks:
         parts.append(f"peak {gib_text(max(peaks))}")
     return ", ".join(parts)
+
+
+def _sharing(detail: JobDetail) -> str:
+    if detail.alone_because:
+        return f"none: {plain(detail.alone_because)}"
+    return "none: exclusive" if detail.exclusive else ""
 
 
 def _code(detail: JobDetail) -> str:

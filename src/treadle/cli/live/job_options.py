@@ -81,6 +81,16 @@ _OPTIONS = (
         "--memory", metavar="16G", help="Host memory of the whole job on a node: 512M, 16G."
     ),
     click.option("--cpus", metavar="4", help="Cores of the whole job on a node."),
+    click.option(
+        "--gpu-memory",
+        metavar="20G",
+        help="Memory of each GPU that the job needs; a job shares a GPU only if this is known.",
+    ),
+    click.option(
+        "--exclusive/--not-exclusive",
+        default=None,
+        help="Whether the job has its devices for itself.",
+    ),
     click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
     click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
     click.option(
@@ -269,6 +279,8 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "time_limit": ("time_limit_s", values.duration),
     "memory": ("memory_gib", values.memory),
     "cpus": ("cpus", values.cpus),
+    "gpu_memory": ("gpu_memory_gib", values.memory),
+    "exclusive": ("exclusive", _kept),
     "grace": ("grace_s", values.duration),
     "stop_signal": ("stop_signal", values.stop_signal),
     "retries": ("retries", _retries),

@@ -289,6 +289,8 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("limit", limit),
         ("memory", "" if request.memory_gib is None else gib_text(request.memory_gib)),
         ("cpus", "" if request.cpus is None else f"{request.cpus:g}"),
+        ("GPU memory", "" if request.gpu_memory_gib is None else gib_text(request.gpu_memory_gib)),
+        ("sharing", "none: exclusive" if request.exclusive else ""),
         ("secrets", ", ".join(sorted(request.secrets))),
         ("note", "\n".join(plain(line) for line in answer.notes)),
     ]

@@ -27,6 +27,7 @@ from treadle.control.jobs import (
     prepare,
     stored_states,
 )
+from treadle.control.jobs.submission import too_little_device_memory
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobSubmitted
@@ -282,7 +283,7 @@ def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
     twin = context.scheduler.fork()
     twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
     first = wanted.specs[0]
-    never = twin.unfit.get(first.id, "")
+    never = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
     starts = False
     if not never:
         try:

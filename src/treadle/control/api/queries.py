@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_lookup import found
+from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import InOrder, free_devices
 from treadle.control.api.snapshots import Snapshots
@@ -24,6 +25,7 @@ from treadle.core.machine import NodeView, Output
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 from treadle.version import __version__
+from treadle.wire.history import JobHistory
 from treadle.wire.jobs import JobDetail, JobPage, JobView, LogPiece, State, Why
 from treadle.wire.machine import PolicyView, Status
 from treadle.wire.problems import (
@@ -139,6 +141,9 @@ class Queries:
             return Kept(store.attempts(record.id), diffs.read(record.diff), pruned_at)
 
         return await self._context.reads.ask(read)
+
+    async def history(self, identity: str) -> JobHistory:
+        return await job_history(self._context, await self.record(identity))
 
     async def why(self, identity: str) -> Why:
         record = await self.record(identity)

@@ -19,6 +19,7 @@ from treadle.control.api.service_lifecycle import Life
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
+from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
     DryRun,
@@ -126,6 +127,9 @@ class LiveService:
 
     async def job(self, identity: str) -> JobDetail:
         return await self._queries.job(identity)
+
+    async def job_history(self, identity: str) -> JobHistory:
+        return await self._queries.history(identity)
 
     async def why(self, identity: str) -> Why:
         return await self._queries.why(identity)

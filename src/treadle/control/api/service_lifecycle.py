@@ -4,24 +4,29 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
+from functools import partial
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import FIRST_NODES, NODES, id_of, nodes_of, text_of
 from treadle.control.jobs.respec import A_LOOK
-from treadle.control.loop import Controller
+from treadle.control.learning import company_of
+from treadle.control.learning.history import History, unpacked
+from treadle.control.loop import Controller, wall
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
-from treadle.store.rows import Batch
+from treadle.store.rows import Batch, HistoryRow
+from treadle.store.store import Store
 from treadle.version import __version__
 
 logger = logging.getLogger("treadle")
 
 LOOK_EVERY_S = 2.0
 TIDY_EVERY_S = 3600.0
+KEEP_EVERY_S = 300.0  # histories of running jobs are written so often
 LEAVE_WITHIN_S = 2.0  # to write a last line
 
 
@@ -63,6 +68,7 @@ class Life:
             await context.commit.note(Batch(), change)
         # Before any order of ours: the attempts that it begins get their nonces from it.
         context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
+        await self._restore_histories()
         unseen = [id_of(row) for row in context.jobs.open.values()]
         await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
         loop = asyncio.get_running_loop()
@@ -103,13 +109,23 @@ class Life:
     async def _look_after(self) -> None:
         context = self._context
         tidy_at = context.clock.now()
+        keep_at = tidy_at + KEEP_EVERY_S
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             if context.clock.now() >= tidy_at:
                 tidy_at += TIDY_EVERY_S
                 await context.commit.tidy()
                 await self._accounts.write_used()
-            context.learner.device_use.see(context.engine.measurements())
+            context.learner.seen.see(
+                context.engine.measurements(),
+                company_of(context.scheduler.jobs.values()),
+                context.learner.steps(),
+                now=context.clock.now(),
+                wall_at=wall(),
+            )
+            if context.clock.now() >= keep_at:
+                keep_at = context.clock.now() + KEEP_EVERY_S
+                await self._keep_histories()
             try:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
@@ -126,6 +142,21 @@ class Life:
         respec = context.commit.respec
         running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
         context.inbox.tell(*respec.facts(now, limit=A_LOOK), *respec.overdue(running, now))
+
+    async def _keep_histories(self) -> None:
+        rows = self._context.learner.histories(running=True)
+        if rows and not self._context.condition.store_error:
+            await self._context.commit.write(Batch(histories=rows))
+
+    async def _restore_histories(self) -> None:
+        """Go on with what the controller before wrote of attempts that still run."""
+        context = self._context
+        for row in list(context.jobs.open.values()):
+            stored = await context.reads.ask(partial(_histories, job=row.job))
+            for kept in stored:
+                if kept.attempt == row.number:
+                    history = History.of(unpacked(kept.body), kept.started_at)
+                    context.learner.seen.restore(id_of(row), history)
 
     def _busy(self) -> bool:
         """Whether a job runs, or is being stopped."""
@@ -156,3 +187,7 @@ class Life:
         if trouble and trouble != self._noted_trouble:
             self._noted_trouble = trouble
             await self._context.commit.note(Batch(), Noted("policy failed", trouble))
+
+
+def _histories(store: Store, *, job: str) -> list[HistoryRow]:
+    return store.histories(job)

@@ -152,5 +152,8 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         logs_pruned_at=kept.logs_pruned_at,
         memory_gib=record.memory_gib,
         cpus=record.cpus,
+        gpu_memory_gib=record.gpu_memory_gib,
+        exclusive=record.exclusive,
+        alone_because=record.alone_because,
         enforced=enforced_limits(context),
     )

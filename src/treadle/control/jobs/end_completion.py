@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.code_check import CodeCheck
+from treadle.control.jobs.company_faults import blamed, to_blame
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import JobLearner, output_tail
+from treadle.control.learning import JobLearner, company_of, output_tail
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.events import AttemptEnded, Event, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
+from treadle.core.sighting import Sighting
 from treadle.failures.classifier import classify_ranks
 from treadle.failures.log_lines import clean
 from treadle.failures.retry import LAUNCHING, UNKNOWN
@@ -82,7 +84,7 @@ class EndCompletion:
         fresh = any(isinstance(fact, JobStarted) for fact in own)
         if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
             safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
-        return replace(
+        whole = replace(
             ended,
             started_at=ended.started_at or (row.started_at if row else None),
             ran_s=self._ran_s(record, row, ended, newest=newest),
@@ -91,9 +93,32 @@ class EndCompletion:
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
             progress=None if fresh or not newest else self._heard(ended),
-            busy=None if row is None else self._learner.device_use.mean(id_of(row)),
+            busy=None if row is None else self._learner.seen.busy(id_of(row)),
+            seen=None if row is None else self._seen(ended, row),
             changed=changed,
         )
+        others = self._others(ended, row)
+        if whole.verdict is not None and to_blame(whole, whole.verdict, others):
+            return blamed(whole, whole.verdict, others)
+        return whole
+
+    def _seen(self, ended: AttemptEnded, row: AttemptRow) -> Sighting | None:
+        """What was measured of it; its group may know a higher peak than the looks at it."""
+        found = self._learner.seen.sighting(id_of(row))
+        if found is None or ended.memory_peak_gib is None:
+            return found
+        return replace(found, memory_peak_gib=ended.memory_peak_gib)
+
+    def _others(self, ended: AttemptEnded, row: AttemptRow | None) -> tuple[JobId, ...]:
+        """The jobs on its devices now or a moment ago; they are told that it was there."""
+        if row is None:
+            return ()
+        now, seen = self._clock.now(), self._learner.seen
+        others = company_of(self._scheduler.jobs.values()).get(ended.job, ())
+        seen.meet(ended.job, others, now)
+        for other in others:
+            seen.meet(other, (ended.job,), now)
+        return seen.lately(ended.job, now)
 
     def expected(self, ended: AttemptEnded) -> tuple[float, float]:
         """Seconds that an attempt ran, and the share of the work that the next can build on.

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
+from treadle.control.jobs.company_faults import OUT_OF_MEMORY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import JobLearner
 from treadle.control.learning.learned_lengths import keys_of, numbers_of
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
-from treadle.core.actions import Action, Stop
+from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import (
     AttemptEnded,
@@ -71,11 +72,12 @@ class Reducer:
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
+        self._learner.seen.forget(self._scheduler.ended)
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
             self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
-            self._ordered(action)
+            self._ordered(action, now)
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
         for identity in touched:
             self._follow_phase(identity, at)
@@ -120,7 +122,7 @@ class Reducer:
                 self._progressed(record, fact)
                 self._learn_running(record, fact)
             case AttemptEnded():
-                self._ended(record, fact, at)
+                self._ended(record, fact, now=now, at=at)
             case _:
                 _asked(record, fact)
 
@@ -181,7 +183,7 @@ class Reducer:
         )
         record.checkpoint = record.checkpoint if said.checkpoint is None else said.checkpoint
 
-    def _ended(self, record: JobRecord, fact: AttemptEnded, at: float) -> None:
+    def _ended(self, record: JobRecord, fact: AttemptEnded, *, now: float, at: float) -> None:
         """An attempt is over. A repeated report changes nothing."""
         failed = isinstance(fact.meaning, JobFailed)
         key = AttemptKey(record.id, fact.attempt)
@@ -191,10 +193,11 @@ class Reducer:
             row = self._jobs.open.get(ordered)
             attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-        view = _failure(fact, retried=failed and not (lost or record.cancelled))
+        retried = failed or bool(fact.beside)
+        view = _failure(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
-            self._learner.device_use.forget(id_of(attempt))
+            self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
             if row.started_at is not None:
@@ -215,6 +218,7 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
+        record.alone_because = _parted(fact) or record.alone_because
         if failed:
             record.failures += 1
             record.failure = view
@@ -266,9 +270,12 @@ class Reducer:
 
     # -- orders ---------------------------------------------------------------------------------
 
-    def _ordered(self, action: Action) -> None:
+    def _ordered(self, action: Action, now: float) -> None:
         """An order that launches processes begins an attempt."""
         record = self._jobs.records.get(action.job)
+        if record is not None:
+            stops, launches = not isinstance(action, Start), not isinstance(action, Stop)
+            self._learner.seen.ordered(record.id, now, stops=stops, launches=launches)
         if record is None or isinstance(action, Stop):
             return
         size = len(action.allocation.devices)
@@ -366,6 +373,15 @@ def _moment_of(fact: Fact | None, at: float) -> float:
     """When it happened, which may be long before the controller heard of it, at `at`."""
     told = fact.ended_at if isinstance(fact, AttemptEnded) else None
     return at if told is None else told
+
+
+def _parted(fact: AttemptEnded) -> str:
+    """Why it does not share its devices any more; empty if it may."""
+    if not fact.beside:
+        return ""
+    rule = "unknown" if fact.verdict is None else fact.verdict.rule
+    did = "ran out of GPU memory" if rule in OUT_OF_MEMORY else f"failed ({rule})"
+    return f"it {did} beside job {' and job '.join(fact.beside)}"
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

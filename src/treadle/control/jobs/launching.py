@@ -89,6 +89,8 @@ class Launcher:
             time_limit_s=left_s,
             memory_gib=record.memory_gib,
             cpus=record.cpus,
+            device_memory_gib=record.gpu_memory_gib,
+            may_share=self._scheduler.policy.may_share and not spec.exclusive,
             resumed=record.starts > 0 or ended is not None,
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),

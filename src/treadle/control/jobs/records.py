@@ -43,6 +43,8 @@ class JobRecord:
     time_limit_s: float | None = None
     memory_gib: float | None = None  # host memory of the whole job on a node
     cpus: float | None = None
+    gpu_memory_gib: float | None = None  # of each GPU
+    exclusive: bool = False  # its user said that it shares its devices with no other job
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()
@@ -76,6 +78,7 @@ class JobRecord:
     failures: int = 0
     exit: int | None = None
     cancelled: bool = False  # a user asked for that
+    alone_because: str = ""  # why it does not share its devices any more, in one sentence
     how: str = ""  # "cancelled", "time-limit" ...: what ended it from outside
     failure: FailureView | None = None
     progress: Progress | None = None

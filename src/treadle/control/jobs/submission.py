@@ -13,6 +13,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
+from treadle.core.wording import gib_text
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
     CPUS_MAX,
@@ -125,7 +126,7 @@ def check_fits(
     if request.wait_for_capacity or not cluster.device_count:
         return  # Without any device, what will fit is not known yet.
     spec = wanted.specs[0]
-    never = policy.never_fits(spec, cluster)
+    never = too_little_device_memory(spec, cluster) or policy.never_fits(spec, cluster)
     if never is None:
         return
     fewer = fits_at_most(spec, cluster)
@@ -133,6 +134,17 @@ def check_fits(
     raise InvalidRequestError(
         f"the job can never run here: {never}",
         hint=f"{other} with --wait-for-capacity to queue it until it fits",
+    )
+
+
+def too_little_device_memory(spec: JobSpec, cluster: Cluster) -> str | None:
+    """That no device has the memory it asks for; None if one has, or if one does not say."""
+    sizes = [node.device_memory_gib for node in cluster.nodes]
+    if not spec.device_memory_gib or not all(sizes) or spec.device_memory_gib <= max(sizes):
+        return None
+    return (
+        f"it asks for {gib_text(spec.device_memory_gib)} of GPU memory, and the largest GPU has "
+        f"{gib_text(max(sizes))}"
     )
 
 
@@ -171,6 +183,8 @@ def _record(
         time_limit_s=request.time_limit_s,
         memory_gib=request.memory_gib,
         cpus=request.cpus,
+        gpu_memory_gib=request.gpu_memory_gib,
+        exclusive=request.exclusive,
         grace_s=request.grace_s,
         stop_signal=stop_signal(request.stop_signal),
         after=request.after,
@@ -207,6 +221,8 @@ def _spec(
         resumable=request.resumable,
         host_memory_gib=request.memory_gib or 0.0,
         host_cores=request.cpus or 0.0,
+        device_memory_gib=request.gpu_memory_gib or 0.0,
+        exclusive=request.exclusive,
     )
 
 
@@ -303,6 +319,7 @@ def _check_numbers(request: JobRequest) -> None:
             )
     for name, value, least, most in (
         ("memory_gib", request.memory_gib, MEMORY_MIN_GIB, MEMORY_MAX_GIB),
+        ("gpu_memory_gib", request.gpu_memory_gib, MEMORY_MIN_GIB, MEMORY_MAX_GIB),
         ("cpus", request.cpus, CPUS_MIN, CPUS_MAX),
     ):
         if value is not None and not least <= value <= most:

@@ -10,6 +10,7 @@ from treadle.control.learning.learned_lengths import (
 )
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
+from treadle.control.learning.sightings import company_of
 
 __all__ = [
     "PROFILES_MAX",
@@ -18,6 +19,7 @@ __all__ = [
     "Profiles",
     "ProgressWatch",
     "Question",
+    "company_of",
     "keys_of",
     "output_tail",
 ]

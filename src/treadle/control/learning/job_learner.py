@@ -5,16 +5,17 @@ It learns from facts alone, so that replaying the journal gives the same profile
 
 from collections.abc import Iterable, Sequence
 
-from treadle.control.learning.device_use import DeviceUse
+from treadle.control.learning.history import packed
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.metering import Gauge, Meter
+from treadle.control.learning.sightings import Sightings
 from treadle.core.attempt import LastProgress
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.sighting import Sighting
 from treadle.models.learning.kinds import Kind
 from treadle.models.learning.outcome import Outcome
-from treadle.store.rows import ProfileRow
+from treadle.store.rows import HistoryRow, ProfileRow
 
 
 class JobLearner:
@@ -23,7 +24,7 @@ class JobLearner:
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         self.profiles = Profiles(rows)
         self.meter = Meter()
-        self.device_use = DeviceUse()
+        self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
@@ -35,9 +36,22 @@ class JobLearner:
     def hear(self, job: JobId, progress: LastProgress) -> None:
         self._heard[job] = progress
 
+    def histories(self, *, running: bool = False) -> list[HistoryRow]:
+        """Rows to write of attempts that have ended, each once; or of all that run."""
+        found = self.seen.running() if running else self.seen.over()
+        return [
+            HistoryRow(attempt.job, attempt.number, history.started_at, packed(history.points()))
+            for attempt, history in found
+        ]
+
+    def steps(self) -> dict[JobId, float]:
+        """How far running jobs are, of those that say it."""
+        return {job: said.step for job, said in self._heard.items()}
+
     def begin(self, job: JobId, action: int, size: int, *, share: float, now: float) -> None:
         """An attempt begins with so much of the work done."""
         self.meter.begin(job, action, size, share, now)
+        self.seen.began(job, now)
 
     def end(self, job: JobId) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""
@@ -48,9 +62,9 @@ class JobLearner:
     def gauge(self, job: JobId) -> Gauge | None:
         return self.meter.gauge(job)
 
-    def sighting(self, attempt: AttemptId) -> Sighting | None:  # noqa: ARG002
+    def sighting(self, attempt: AttemptId) -> Sighting | None:
         """What was seen from outside of an attempt that runs; None if nothing is measured."""
-        return None
+        return self.seen.sighting(attempt)
 
     def learn(self, keys: Sequence[Kind], outcome: Outcome | None) -> None:
         """Take in what an attempt taught; None if it taught nothing."""

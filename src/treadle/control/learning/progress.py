@@ -123,6 +123,7 @@ class ProgressWatch:
                 measured_s=gauge.seen_at - gauge.from_at,
             )
         self._learner.hear(row.id, said)
+        self._learner.seen.progressed(row.id, now)
         news = checkpoint is not None and (before is None or before.checkpoint != checkpoint)
         if news or now - self._told_at.get(row.id, -TELL_S) >= TELL_S:
             self._told_at[row.id] = now

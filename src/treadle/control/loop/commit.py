@@ -26,6 +26,7 @@ from treadle.control.jobs import (
     row_of,
     text_of,
 )
+from treadle.control.jobs.company_faults import parting
 from treadle.control.jobs.respec import AT_ONCE, Respec
 from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
@@ -135,7 +136,8 @@ class Commit:
         """
         whole = await self._ends.complete(self._state.gates.refusals.bounded(ended), earlier)
         row = self._state.scheduler.jobs.get(ended.job)
-        return [whole, *self._state.gates.refusals.judge(whole, row, self._clock.now())]
+        refused = self._state.gates.refusals.judge(whole, row, self._clock.now())
+        return [whole, *refused, *parting(whole, row, earlier)]
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""
@@ -273,6 +275,7 @@ class Commit:
                 batch.forgotten.append(identity)
         batch.attempts += jobs.take_changed_attempts()
         batch.profiles += self._state.learner.profiles.changes(at)
+        batch.histories += self._state.learner.histories()
 
     def _add_settings(
         self, batch: Batch, now: float, facts: Sequence[Fact], actions: Sequence[Action]
@@ -312,8 +315,11 @@ def _answer(riders: Iterable[Rider], error: Exception | None) -> None:
             rider.done.set_exception(error)
 
 
+_JOINED = ("journal", "jobs", "attempts", "profiles", "histories", "tokens", "keys", "forgotten")
+
+
 def _join(batch: Batch, other: Batch) -> None:
-    for name in ("journal", "jobs", "attempts", "profiles", "tokens", "keys", "forgotten"):
+    for name in _JOINED:
         getattr(batch, name).extend(getattr(other, name))
     batch.settings |= other.settings
     batch.secrets |= other.secrets

@@ -19,6 +19,7 @@ from treadle.engines.local.machine_pause import TROUBLE
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.fork_client import ForkServer, Sent
+from treadle.engines.node.mps import Mps
 from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
 from treadle.engines.node.scope import Scope
 
@@ -41,6 +42,7 @@ class AttemptLaunch:
     fork_server: ForkServer
     uuids: Sequence[str]  # of the devices of the machine
     around: Surroundings
+    mps: Mps
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""
@@ -86,8 +88,10 @@ class AttemptLaunch:
                     uuids=self.uuids,
                     around=self.around,
                 )
+                document["env"] |= self.mps.join(launch, allocation, live.folder)
                 return Launched(scope, document, self.fork_server.launch(document))
             except (*TROUBLE, EngineError):
+                self.mps.leave(live.id)
                 scope.remove()
                 raise
         except (*TROUBLE, EngineError):

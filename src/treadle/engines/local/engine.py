@@ -28,7 +28,7 @@ from treadle.engines.local.attempt_launch import AttemptLaunch
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.local.device_holders import DeviceHolders
 from treadle.engines.local.end_facts import NewestEnds, ended_of
-from treadle.engines.local.engine_views import measured, node_view
+from treadle.engines.local.engine_views import node_view, watched
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
@@ -43,6 +43,8 @@ from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
+from treadle.engines.node.mps import Mps
+from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.registry import EngineContext
 
@@ -96,13 +98,23 @@ class LocalEngine:
         self.machine = MachinePause(
             TrialLaunch(context.root, self.fork_server), context.clock, self.device_watch.pause
         )
+        self.observer = Observer(
+            devices, context.clock, lambda: watched(self._holders.by_slot, self._node, self.mps)
+        )
         self._checkpoints = CheckpointFolders(context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._coming)
         around = around or Surroundings.here()
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
+        self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
         self._launch = AttemptLaunch(
-            self.folders, self.groups, self._checkpoints, self.fork_server, devices.uuids, around
+            self.folders,
+            self.groups,
+            self._checkpoints,
+            self.fork_server,
+            devices.uuids,
+            around,
+            self.mps,
         )
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
@@ -135,6 +147,8 @@ class LocalEngine:
         """
         self.device_watch.restore(closed)
         self.device_watch.begin()
+        self.observer.begin()
+        self._keep(self.mps.watch(self._clock))
         plan = await self._plan(list(jobs), attempts)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
@@ -149,6 +163,7 @@ class LocalEngine:
 
     async def carry_out(self, actions: Sequence[Action]) -> None:
         self.device_watch.begin()
+        self.observer.begin()
         for action in actions:
             behind: list[LiveAttempt] = []
             runner = self._runners.get(action.job)
@@ -177,7 +192,7 @@ class LocalEngine:
             self.device_watch.manage(device.number)
 
     def measurements(self) -> Sequence[Measurement]:
-        return measured(self._holders.by_slot, self.device_watch)
+        return self.observer.measurements()
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
         return str(self._checkpoints.path(job, submission))
@@ -202,6 +217,7 @@ class LocalEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.machine.close()
         await self.device_watch.close()
+        await self.observer.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
@@ -289,6 +305,7 @@ class LocalEngine:
         supervisor = found.supervisor if found.alive else None
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
+            await asyncio.to_thread(self.mps.adopt, live.id, live.folder)
             self._holders.hold(live)
             self._keep(self._make_ready(live))
             self._guard(live)
@@ -381,6 +398,8 @@ class LocalEngine:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         if live.marked:
             await asyncio.to_thread(self._forget, live)
+        if self.mps.is_client(live.id):
+            await asyncio.to_thread(self.mps.leave, live.id)
         if self._devices.watched:
             self._keep(self._clean_and_free(live))
         else:

@@ -1,14 +1,15 @@
 """What the local engine shows of its node and of the attempts that run there."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from treadle.core.cluster import Device, Node
-from treadle.core.machine import DeviceView, Measurement, NodeView
+from treadle.core.machine import DeviceView, NodeView
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.device_watch import DeviceWatch
+from treadle.engines.node.mps import Mps
+from treadle.engines.node.observer import Watched
 
 Holders = Mapping[tuple[int, int], LiveAttempt]  # by (device, turn)
 
@@ -36,13 +37,16 @@ def node_view(
     )
 
 
-def measured(holders: Holders, watch: DeviceWatch) -> Sequence[Measurement]:
-    """How busy devices are; attempts that share a device share its busy time evenly."""
+def watched(holders: Holders, node: Node, mps: Mps) -> list[Watched]:
+    """The attempts that run, for the observer."""
     running = {live.id: live for live in holders.values() if live.runs}
-    sharers = Counter(number for live in running.values() for number, _ in live.slots)
-    found = []
-    for identity, live in running.items():
-        seen = [(watch.busy(number), sharers[number]) for number, _ in live.slots]
-        shares = [busy / sharing for busy, sharing in seen if busy is not None]
-        found.append(Measurement(identity, sum(shares) / len(shares) if shares else None))
-    return found
+    return [
+        Watched(
+            identity,
+            live.scope,
+            tuple(number for number, _ in live.slots),
+            node.cores * len(live.slots) / node.device_count,
+            mps.is_client(identity),
+        )
+        for identity, live in running.items()
+    ]

@@ -293,10 +293,6 @@ class DeviceWatch:
 
     # -- views ----------------------------------------------------------------------------------
 
-    def busy(self, number: int) -> float | None:
-        """The share of the last second in which the device worked; None if not measured."""
-        return self._sights[number].busy
-
     def view(self, number: int, jobs: tuple[str, ...]) -> DeviceView:
         sight, closure = self._sights[number], self._closure(number)
         state = "free"

@@ -6,7 +6,8 @@ tests.
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -36,6 +37,21 @@ class Sight:
     error: str = ""  # why it could not be read; the other fields are then unknown
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What one device did since the look before. None: not measured."""
+
+    number: int
+    busy: float | None = None  # share of time in which a kernel ran, 0 to 1
+    memory_busy: float | None = None  # share of time in which its memory was read or written
+    active: float | None = None  # share of its multiprocessors that worked
+    bandwidth: float | None = None  # share of its memory's bandwidth that was used
+    energy_j: float | None = None  # as its counter stands
+    memory_used_gib: float | None = None  # by all processes
+    memory_gib: Mapping[int, float] = field(default_factory=dict)  # by pid, where NVML says
+    process_busy: Mapping[int, float] = field(default_factory=dict)  # by pid, where NVML says
+
+
 class DeviceSource(Protocol):
     """Reads the devices of one node."""
 
@@ -45,6 +61,10 @@ class DeviceSource(Protocol):
 
     def look(self) -> tuple[Sight, ...]:
         """All devices, in order of their numbers. It may block for seconds; it does not raise."""
+        ...
+
+    def activity(self) -> tuple[Activity, ...]:
+        """What they did since the last call; empty where that cannot be read, as of CPU slots."""
         ...
 
 
@@ -62,15 +82,20 @@ class CpuSlots:
     def look(self) -> tuple[Sight, ...]:
         return tuple(Sight(number=number, model="CPU slot") for number in range(len(self.uuids)))
 
+    def activity(self) -> tuple[Activity, ...]:
+        return ()
+
 
 def node_of(source: DeviceSource, name: str) -> Node:
-    """This machine as a node of the cluster."""
+    """This machine as a node of the cluster. Of GPUs that differ, the smallest memory counts."""
+    sizes = [sight.memory_gib or 0.0 for sight in source.look()]
     return Node(
         name=name,
         device_count=len(source.uuids),
         device_type=source.kind,
         cores=len(os.sched_getaffinity(0)),
         memory_gib=_memory_gib(),
+        device_memory_gib=min(sizes) if sizes and all(sizes) else 0.0,
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pynvml  # type: ignore[import-untyped]
 
 from treadle.core.errors import EngineError
-from treadle.engines.node.devices import DeviceProcess, Sight
+from treadle.engines.node.devices import Activity, DeviceProcess, Sight
+from treadle.engines.node.gpu_activity import GpuCounters
 
 ANSWER_WITHIN_S = 10.0
 GIB = 2**30
@@ -31,6 +32,7 @@ class NvmlGpus:
         self._worker = _Worker()
         self.driver = ""
         self._handles: list[Any] = []
+        self._counters: list[GpuCounters] = []  # made at the first look
         try:
             self.uuids = tuple(self._worker.ask(self._open, ANSWER_WITHIN_S))
         except pynvml.NVMLError as error:
@@ -49,6 +51,12 @@ class NvmlGpus:
             )
         return self._last
 
+    def activity(self) -> tuple[Activity, ...]:
+        try:
+            return self._worker.ask(self._count_all, ANSWER_WITHIN_S)
+        except (EngineError, pynvml.NVMLError):
+            return ()
+
     # -- in the thread --------------------------------------------------------------------------
 
     def _open(self) -> list[str]:
@@ -57,6 +65,11 @@ class NvmlGpus:
         count = pynvml.nvmlDeviceGetCount()
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
         return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in self._handles]
+
+    def _count_all(self) -> tuple[Activity, ...]:
+        if not self._counters:
+            self._counters = [GpuCounters(n, handle) for n, handle in enumerate(self._handles)]
+        return tuple(counters.look() for counters in self._counters)
 
     def _see_all(self) -> tuple[Sight, ...]:
         return tuple(self._see(number, handle) for number, handle in enumerate(self._handles))

@@ -38,6 +38,8 @@ class Orderable(Protocol):
 class Muri(Policy):
     """Groups that interleave, chosen by rank and by how well they fit together."""
 
+    may_share = True
+
     def __init__(
         self,
         placement: Placement,

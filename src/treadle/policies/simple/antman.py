@@ -61,6 +61,8 @@ def antman(
 class AntMan(Policy):
     """Two kinds of jobs, one in each turn."""
 
+    may_share = True
+
     def __init__(self, placement: Placement, quotas: Quotas | None = None) -> None:
         self._placement = placement
         self._quotas = quotas

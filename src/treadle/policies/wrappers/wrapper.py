@@ -30,6 +30,7 @@ class Wrapper(Policy):
     def __init__(self, inner: Policy) -> None:
         self.inner = inner
         self.in_order = inner.in_order
+        self.may_share = inner.may_share
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         return self.inner.decide(snapshot)

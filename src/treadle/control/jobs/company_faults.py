@@ -1,0 +1,53 @@
+"""Failures of a job that shares its devices, which are the scheduler's mistake.
+
+Two jobs share a GPU because the scheduler put them together. If one then runs out of GPU memory,
+its owner is not to blame: it runs again alone, at once, and the failure is not counted. Under CUDA
+MPS a fatal fault of one client can end the others as well, so such faults are forgiven too. A job
+that is at fault itself fails again when it is alone, and that failure counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treadle.core.attempt import How, Verdict
+from treadle.core.events import AttemptEnded, Event, JobUpdated
+from treadle.core.job import Job, JobId
+from treadle.core.sighting import Company, Sighting
+
+OUT_OF_MEMORY = frozenset({"gpu-out-of-memory", "gpu-library-memory"})
+# What clients of one MPS server die of together. `gpu-mps` names the server itself.
+FAULTS = frozenset({"gpu-mps", "gpu-xid", "gpu-lost", "cuda-failure", "cuda-invalid-access"})
+_BY_ITSELF = (How.EXITED, How.LOST)
+
+
+def to_blame(ended: AttemptEnded, verdict: Verdict | None, others: Sequence[JobId]) -> bool:
+    """Whether sharing explains this end."""
+    if verdict is None or not others or ended.how not in _BY_ITSELF:
+        return False
+    mps = verdict.rule == "gpu-mps" or _under_mps(ended.seen)
+    return verdict.rule in OUT_OF_MEMORY or (mps and verdict.rule in FAULTS)
+
+
+def blamed(ended: AttemptEnded, verdict: Verdict, others: Sequence[JobId]) -> AttemptEnded:
+    """The end as the scheduler's mistake; its sighting remembers beside which jobs."""
+    seen = ended.seen or Sighting()
+    met = next((spell for spell in seen.company if set(spell.jobs) == set(others)), None)
+    spell = replace(met or Company(tuple(others), 0.0), fault=verdict.rule)
+    company = (*(each for each in seen.company if each is not met), spell)
+    return replace(ended, beside=tuple(others), seen=replace(seen, company=company))
+
+
+def parting(ended: AttemptEnded, row: Job | None, earlier: Sequence[object]) -> list[Event]:
+    """The job shares no more until it ends; taken in the same step as its end.
+
+    row: of the job, before the scheduler takes the end. earlier: facts that it takes before.
+    """
+    if not ended.beside or row is None:
+        return []
+    specs = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
+    spec = [row.spec, *(each for each in specs if each.id == ended.job)][-1]
+    return [JobUpdated(replace(spec, exclusive=True))]
+
+
+def _under_mps(seen: Sighting | None) -> bool:
+    return seen is not None and any(spell.mps for spell in seen.company)

@@ -1,0 +1,265 @@
+"""What is seen of running attempts from outside: their history, and a Sighting when they end.
+
+It is fed by the engine's measurements, by progress and by orders. A Sighting is put into the
+AttemptEnded and journaled, so that a replay learns the same without measuring again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from treadle.control.learning.history import History
+from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId
+from treadle.core.machine import Measurement
+from treadle.core.sighting import Company, Load, Sighting
+
+GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
+COMPANY_MAX = 32  # spells of one attempt that are kept apart
+RELATIVE_S = 10.0  # a speed in company is measured over at least this long
+LATELY_S = 15.0  # company that left so recently may still be to blame
+
+
+class _Mean:
+    """The mean load over time."""
+
+    def __init__(self) -> None:
+        self._sums = [0.0] * len(Load._fields)
+        self._seconds = [0.0] * len(Load._fields)
+
+    def add(self, load: Load, passed_s: float) -> None:
+        for place, value in enumerate(load):
+            if value is not None:
+                self._sums[place] += value * passed_s
+                self._seconds[place] += passed_s
+
+    def load(self) -> Load:
+        pairs = zip(self._sums, self._seconds, strict=True)
+        return Load(*(round(total / s, 4) if s > 0 else None for total, s in pairs))
+
+
+@dataclass(slots=True)
+class _Spell:
+    """Seconds with the same company, and steps done in them."""
+
+    seconds: float = 0.0
+    steps: float = 0.0
+    mps: bool = False
+
+    def per_s(self) -> float | None:
+        return self.steps / self.seconds if self.seconds >= RELATIVE_S and self.steps > 0 else None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One attempt that runs."""
+
+    history: History = field(default_factory=History)
+    alone: _Mean = field(default_factory=_Mean)
+    shared: _Mean = field(default_factory=_Mean)
+    spells: dict[tuple[JobId, ...], _Spell] = field(default_factory=dict)  # () is alone
+    device_memory_peak_gib: float | None = None
+    memory_peak_gib: float | None = None
+    energy_j: float | None = None
+    busy: tuple[float, int] = (0.0, 0)  # sum and count of what was measured
+    at: float | None = None  # of the last measurement
+    step: float | None = None  # at that moment
+
+
+@dataclass(slots=True)
+class _Restart:
+    """Moments of a job, by the run's clock."""
+
+    stop_ordered_at: float | None = None
+    stop_s: float | None = None  # from the order until it had ended
+    launch_ordered_at: float | None = None
+    began_at: float | None = None
+    first_step_at: float | None = None
+
+
+class Sightings:
+    """All attempts that run."""
+
+    def __init__(self) -> None:
+        self._watches: dict[AttemptId, _Watch] = {}
+        self._restarts: dict[JobId, _Restart] = {}
+        self._over: list[tuple[AttemptId, History]] = []
+        self._company: dict[JobId, dict[JobId, float]] = {}  # with whom, and when last
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def see(
+        self,
+        measurements: Iterable[Measurement],
+        company: Mapping[JobId, tuple[JobId, ...]],
+        steps: Mapping[JobId, float],
+        *,
+        now: float,
+        wall_at: float,
+    ) -> None:
+        """company: the other jobs on the devices of each job. steps: how far jobs are."""
+        for measured in measurements:
+            others = company.get(measured.job, ())
+            self.meet(measured.job, others, now)
+            watch = self._watches.setdefault(measured.attempt, _Watch())
+            _add(watch, measured, others, steps.get(measured.job), wall_at)
+
+    def restore(self, attempt: AttemptId, history: History) -> None:
+        """Go on with the history of an attempt that an earlier controller watched."""
+        self._watches.setdefault(attempt, _Watch()).history = history
+
+    def meet(self, job: JobId, others: Iterable[JobId], now: float) -> None:
+        """These jobs are on its devices now."""
+        for other in others:
+            self._company.setdefault(job, {})[other] = now
+
+    def lately(self, job: JobId, now: float) -> tuple[JobId, ...]:
+        """The jobs that were on its devices within the last seconds."""
+        met = self._company.get(job, {})
+        return tuple(sorted(other for other, at in met.items() if now - at <= LATELY_S))
+
+    def ordered(self, job: JobId, now: float, *, stops: bool, launches: bool) -> None:
+        """An order about the job was given: it stops an attempt, launches one, or both."""
+        restart = self._restarts.setdefault(job, _Restart())
+        if stops:
+            restart.stop_ordered_at, restart.stop_s = now, None
+        if launches:
+            restart.launch_ordered_at, restart.first_step_at = now, None
+
+    def began(self, job: JobId, now: float) -> None:
+        """An attempt runs."""
+        restart = self._restarts.setdefault(job, _Restart())
+        restart.began_at, restart.first_step_at = now, None
+
+    def progressed(self, job: JobId, now: float) -> None:
+        """The job said something of its progress."""
+        restart = self._restarts.get(job)
+        if restart is not None and restart.first_step_at is None and restart.began_at is not None:
+            restart.first_step_at = now
+
+    # -- what is asked --------------------------------------------------------------------------
+
+    def history(self, attempt: AttemptId) -> History | None:
+        watch = self._watches.get(attempt)
+        return None if watch is None else watch.history
+
+    def busy(self, attempt: AttemptId) -> float | None:
+        """How busy its devices were on average; shared devices count by half, and so on."""
+        watch = self._watches.get(attempt)
+        total, count = (0.0, 0) if watch is None else watch.busy
+        return total / count if count else None
+
+    def sighting(self, attempt: AttemptId) -> Sighting | None:
+        """All that was seen of it; None if nothing was measured."""
+        watch = self._watches.get(attempt)
+        if watch is None or watch.at is None:
+            return None
+        restart = self._restarts.get(attempt.job, _Restart())
+        alone = watch.spells.get((), _Spell())
+        with_others = {jobs: spell for jobs, spell in watch.spells.items() if jobs}
+        first_step_s = restart_s = None
+        if restart.first_step_at is not None and restart.began_at is not None:
+            first_step_s = restart.first_step_at - restart.began_at
+            if restart.stop_s is not None and restart.launch_ordered_at is not None:
+                # Without the time in the queue between the two.
+                restart_s = restart.stop_s + restart.first_step_at - restart.launch_ordered_at
+        return Sighting(
+            alone_s=round(alone.seconds, 1),
+            shared_s=round(sum(spell.seconds for spell in with_others.values()), 1),
+            load=(watch.alone if alone.seconds > 0 else watch.shared).load(),
+            device_memory_peak_gib=watch.device_memory_peak_gib,
+            memory_peak_gib=watch.memory_peak_gib,
+            energy_j=watch.energy_j,
+            first_step_s=first_step_s,
+            restart_s=restart_s,
+            company=tuple(
+                Company(jobs, round(spell.seconds, 1), spell.mps, _relative(spell, alone))
+                for jobs, spell in with_others.items()
+            ),
+        )
+
+    def running(self) -> list[tuple[AttemptId, History]]:
+        """The histories of attempts that have not ended."""
+        return [(attempt, watch.history) for attempt, watch in self._watches.items()]
+
+    def over(self) -> list[tuple[AttemptId, History]]:
+        """The histories of attempts that have ended since the last call, each once."""
+        found, self._over = self._over, []
+        return found
+
+    def ended(self, attempt: AttemptId, now: float) -> None:
+        """The attempt is over."""
+        watch = self._watches.pop(attempt, None)
+        if watch is not None and watch.at is not None:
+            self._over.append((attempt, watch.history))
+        restart = self._restarts.get(attempt.job)
+        if restart is not None:
+            if restart.stop_ordered_at is not None and restart.stop_s is None:
+                restart.stop_s = max(0.0, now - restart.stop_ordered_at)
+            elif restart.stop_ordered_at is None:
+                restart.stop_s = None
+            restart.stop_ordered_at = None
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        """These jobs have ended."""
+        for job in jobs:
+            self._restarts.pop(job, None)
+            self._company.pop(job, None)
+
+
+def company_of(jobs: Iterable[Job]) -> dict[JobId, tuple[JobId, ...]]:
+    """The other jobs on the devices of each job that shares them."""
+    holding = [(job.id, job.allocation.devices) for job in jobs if job.allocation is not None]
+    by_device: dict[object, list[JobId]] = {}
+    for identity, devices in holding:
+        for device in devices:
+            by_device.setdefault(device, []).append(identity)
+    crowded = {device for device, ids in by_device.items() if len(ids) > 1}
+    found = {}
+    for identity, devices in holding if crowded else ():
+        met = {other for device in devices if device in crowded for other in by_device[device]}
+        if others := met - {identity}:
+            found[identity] = tuple(sorted(others))
+    return found
+
+
+def _add(
+    watch: _Watch,
+    measured: Measurement,
+    others: Sequence[JobId],
+    step: float | None,
+    wall_at: float,
+) -> None:
+    load = measured.load
+    if measured.busy is not None:
+        watch.busy = (watch.busy[0] + measured.busy, watch.busy[1] + 1)
+    watch.device_memory_peak_gib = _most(watch.device_memory_peak_gib, load.device_memory_gib)
+    watch.memory_peak_gib = _most(watch.memory_peak_gib, load.memory_gib)
+    watch.energy_j = measured.energy_j
+    passed_s = 0.0 if watch.at is None else measured.at - watch.at
+    if watch.at is not None and passed_s <= 0:
+        return  # The engine has not measured since the last look.
+    alone = measured.alone and not others
+    watch.history.add(load, measured.at, alone=alone, wall_at=wall_at)
+    if 0 < passed_s <= GAP_MAX_S:
+        key = () if alone else tuple(others)
+        if key not in watch.spells and len(watch.spells) >= COMPANY_MAX:
+            key = next(reversed(watch.spells))
+        spell = watch.spells.setdefault(key, _Spell(mps=measured.mps))
+        spell.seconds += passed_s
+        if step is not None and watch.step is not None and step > watch.step:
+            spell.steps += step - watch.step
+        (watch.alone if alone else watch.shared).add(load, passed_s)
+    watch.at, watch.step = measured.at, step
+
+
+def _relative(spell: _Spell, alone: _Spell) -> float | None:
+    shared_per_s, alone_per_s = spell.per_s(), alone.per_s()
+    if shared_per_s is None or alone_per_s is None:
+        return None
+    return round(shared_per_s / alone_per_s, 4)
+
+
+def _most(before: float | None, now: float | None) -> float | None:
+    if before is None or now is None:
+        return now if before is None else before
+    return max(before, now)

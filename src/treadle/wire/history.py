@@ -1,0 +1,48 @@
+"""What was measured of a job over time, as users see it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadView:
+    """What an attempt used, all its ranks together. None: not measured."""
+
+    busy: float | None = None  # share of time in which its devices worked, 0 to 1
+    memory_busy: float | None = None  # share of time in which device memory was read or written
+    active: float | None = None  # share of the device's multiprocessors that worked
+    bandwidth: float | None = None  # share of the device memory's bandwidth that was used
+    device_memory_gib: float | None = None  # of the device that has most of it
+    power_w: float | None = None  # of its devices
+    cores: float | None = None
+    memory_gib: float | None = None  # of the host, resident
+    read_mb_s: float | None = None  # from storage
+    written_mb_s: float | None = None
+    network_mb_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """A span of time: means and maxima of what was measured in it."""
+
+    at: float  # seconds since 1970, of its begin
+    span_s: float
+    mean: LoadView
+    most: LoadView
+    alone: bool = True  # no other job was on its devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptHistory:
+    """One attempt: older points are coarser, and their number is bounded."""
+
+    attempt: int
+    points: tuple[HistoryPoint, ...]
+    mean: LoadView  # over all points
+    most: LoadView
+    energy_j: float | None = None  # power over time; None if it was not measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    id: str
+    attempts: tuple[AttemptHistory, ...]
