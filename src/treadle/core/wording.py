@@ -147,6 +147,8 @@ def between(earliest_s: float | None, latest_s: float | None) -> str:
     last = short_span(latest_s)
     if latest_s < 1:
         return "at once"
+    if earliest_s < 1:
+        return f"within {last}"
     return f"in about {first}" if first == last else f"in {first} to {last}"
 
 

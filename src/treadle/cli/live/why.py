@@ -75,7 +75,7 @@ def range_text(found: Estimate, before: str = "") -> str:
     """A range with its coverage and what it rests on; or that it is unknown, and why."""
     shown, basis = from_to(found.low_s, found.high_s), plain(found.because)
     if shown == "unknown":
-        return f"unknown: {basis}" if basis else shown
+        return f"unknown ({basis})" if basis else shown
     if found.coverage is not None:
         basis = f"{found.coverage:.0%}: {basis}" if basis else f"{found.coverage:.0%}"
     return f"{before}{shown} ({basis})" if basis else f"{before}{shown}"
