@@ -27,6 +27,7 @@ WORN = (
     "priority",
     "steady?run_s=2&rest_s=3",
     "host",
+    "pays?unknown_s=2",
 )
 TOGETHER = (
     "backfill+locality?share=0.3+overtaking+defrag",
@@ -44,7 +45,7 @@ TOGETHER = (
     "muri-s+locality?share=0+try-small?seconds=5&devices=1+defrag?cooldown_s=0+dedicated?from=1",
     "philly?retry_s=3&tick_s=1+overtaking+defrag+try-small?seconds=2",
     "srtf+priority+elsewhere+steady?run_s=1&rest_s=1",
-    "afs+priority+elsewhere+steady?run_s=5&rest_s=2+host",
+    "afs+priority+elsewhere+pays?unknown_s=3+steady?run_s=5&rest_s=2+host",
     "muri-l+priority+steady?run_s=0&rest_s=0",
     "antman+priority+elsewhere+steady?run_s=2",
     "rubick+priority+steady?run_s=3",

@@ -51,8 +51,7 @@ def length_of(expected: Expectation, limit_s: float | None) -> Estimate:
     """How long the whole job takes with the devices that it asks for."""
     if not expected.known:
         return _unknown(expected, limit_s)
-    learned = expected.learned
-    left = remaining(learned, 0.0, limit_s=limit_s)
+    left = remaining(expected.learned, 0.0)
     return _ranged(left.span.low_s, left.span.high_s, left.because, limit_s)
 
 
