@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
+from treadle.control.learning.loss_watch import LossWatch
 from treadle.control.learning.metering import Gauge
 from treadle.control.learning.output_tail import output_tail
 from treadle.core.attempt import LastProgress
@@ -54,6 +55,7 @@ class ProgressWatch:
         self._spec = spec
         self._tell = tell
         self._told_at: dict[JobId, float] = {}
+        self._losses = LossWatch()
         self._sighted: dict[JobId, AttemptId] = {}  # attempts of which a sight was told
         self._from = 0
 
@@ -106,10 +108,14 @@ class ProgressWatch:
     ) -> None:
         """A running job is so far. checkpoint: the share of the work that is safe, if it said."""
         now = self._clock.now()
-        gauge = self._learner.meter.see(row.id, step, total, now) if total else None
+        if loss is not None:
+            self._losses.see(row.id, step, loss)
+        # What is shown needs a total that the job said. What policies go by may be predicted.
+        whole = total or self._losses.end(row.id)
+        gauge = self._learner.meter.see(row.id, step, whole, now) if whole else None
         share_per_s = None if gauge is None else gauge.share_per_s()
         before = self._learner.progress(row.id)
-        per_s = share_per_s * total if share_per_s is not None and total else None
+        per_s = share_per_s * whole if share_per_s is not None and whole else None
         if before is not None:
             if per_s is None and before.total == total:
                 per_s = before.per_s
