@@ -14,7 +14,7 @@ from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, printe
 from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__
 from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadView
-from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
+from treadle.wire.jobs import AttemptView, Code, Estimate, FailureView, Progress, State
 from treadle.wire.machine import EventView, UsageRow
 
 BERT = running(
@@ -23,6 +23,9 @@ BERT = running(
     devices=("box:0", "box:1"),
     sizes=(1, 2, 3, 4),
     progress=Progress(step=4200, total=10_000, eta_s=1800, per_s=3.2, loss=0.3123, source="log"),
+    end=Estimate(
+        low_s=1700, high_s=1900, coverage=0.8, known=True, because="steps left at the present speed"
+    ),
     device_s=7200.0,
     resizes=1,
     tenant="nlp",
@@ -34,7 +37,8 @@ SWEEP = [running(f"13_{n}", name="sweep", array="13", index=n) for n in range(2)
 ]
 JOBS = [
     BERT,
-    running("10", name="resnet", user="bob", devices=("box:2",), progress=Progress(step=1200)),
+    running("10", name="resnet", user="bob", devices=("box:2",), progress=Progress(step=1200),
+            end=Estimate(because="nothing like it has run here")),
     BIG,
     job("12", State.HELD, name="later", cause="held", because="its user holds it"),
     *SWEEP,
@@ -54,12 +58,12 @@ def _in_greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ps_shows_a_row_for_each_job_and_one_for_an_array(capsys) -> None:
     client = ValueClient(views=JOBS)
     assert printed(capsys, client, "ps", "-A") == (
-        "ID        NAME     USER  STATE    DEVICES   DONE  ETA  WAIT  RAN  REASON\n"
-        "9         bert-..  anna  RUNNING  2/1..4     42%  30m         5m\n"
-        "10        resnet   bob   RUNNING  1/1      1,200              5m\n"
-        "11        big      anna  PENDING  0/8                   10m       devices\n"
-        "12        later    anna  HELD     0/1                   10m       held\n"
-        "13[0-19]  sweep    anna  RUNNING  2/20x1                10m   5m  2 run, 18 wait\n"
+        "ID        NAME     USER  STATE    DEVICES   DONE      ETA  WAIT  RAN  REASON\n"
+        "9         bert-..  anna  RUNNING  2/1..4     42%  28m-31m         5m\n"
+        "10        resnet   bob   RUNNING  1/1      1,200  unknown         5m\n"
+        "11        big      anna  PENDING  0/8                       10m       devices\n"
+        "12        later    anna  HELD     0/1                       10m       held\n"
+        "13[0-19]  sweep    anna  RUNNING  2/20x1                    10m   5m  2 run, 18 wait\n"
     )
 
 
@@ -67,19 +71,19 @@ def test_ps_has_room_for_reasons_at_120_columns(capsys) -> None:
     client = ValueClient(views=JOBS)
     text = printed(capsys, client, "ps", "-A", "-a", columns=120)
     assert text == (
-        "ID        NAME                 USER  STATE      DEVICES   DONE  ETA  WAIT    RAN"
+        "ID        NAME                 USER  STATE      DEVICES   DONE      ETA  WAIT    RAN"
         "  REASON\n"
-        "9         bert-large-finetune  anna  RUNNING    2/1..4     42%  30m           5m\n"
-        "10        resnet               bob   RUNNING    1/1      1,200                5m\n"
-        "11        big                  anna  PENDING    0/8                   10m       "
+        "9         bert-large-finetune  anna  RUNNING    2/1..4     42%  28m-31m           5m\n"
+        "10        resnet               bob   RUNNING    1/1      1,200  unknown           5m\n"
+        "11        big                  anna  PENDING    0/8                       10m       "
         "  8 are asked for and 3 are free\n"
-        "12        later                anna  HELD       0/1                   10m       "
+        "12        later                anna  HELD       0/1                       10m       "
         "  its user holds it\n"
-        "13[0-19]  sweep                anna  RUNNING    2/20x1                10m     5m"
+        "13[0-19]  sweep                anna  RUNNING    2/20x1                    10m     5m"
         "  2 run, 18 wait\n"
-        "14        x?[31my              anna  FAILED     1                             1m"
+        "14        x?[31my              anna  FAILED     1                                 1m"
         "  exit 1: out of memory\n"
-        "15        python train.py      anna  SUCCEEDED  1                          2d04h\n"
+        "15        python train.py      anna  SUCCEEDED  1                              2d04h\n"
     )
     assert max(map(len, text.splitlines())) <= 120
 
@@ -166,8 +170,9 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "job 9 (bert-large-finetune) RUNNING\n"
         "  user       anna, tenant nlp\n"
         "  devices    2/1..4 (box:0, box:1)\n"
-        "  progress   42%, step 4,200 of 10,000, 3.2 steps/s, 30m to go, loss 0.3123\n"
-        "             (read from its output)\n"
+        "  progress   42%, step 4,200 of 10,000, 3.2 steps/s, loss 0.3123 (read from its\n"
+        "             output)\n"
+        "  end        in 28m to 31m (80%: steps left at the present speed)\n"
         "  submitted  2026-09-21 14:03, 10m ago\n"
         "  started    2026-09-21 14:08\n"
         "  ran        5m with devices, 2.00 device-hours, 1 resize\n"

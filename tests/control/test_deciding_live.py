@@ -52,11 +52,11 @@ def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str)
 @pytest.mark.parametrize(
     ("text", "worn"),
     [
-        ("afs", "afs+priority+elsewhere+steady+reserve+share+host"),
-        ("afs+steady?run_s=5", "afs+priority+elsewhere+steady?run_s=5+reserve+share+host"),
+        ("afs", "afs+priority+elsewhere+pays+steady+reserve+share+host"),
+        ("afs+steady?run_s=5", "afs+priority+elsewhere+pays+steady?run_s=5+reserve+share+host"),
         (
             "las+steady+elsewhere?patience_s=1e+2+defrag",
-            "las+defrag+priority+elsewhere?patience_s=1e+2+steady+reserve+share+host",
+            "las+defrag+priority+elsewhere?patience_s=1e+2+pays+steady+reserve+share+host",
         ),
         ("afs+steady+steady", "afs+steady+steady"),
     ],
@@ -74,7 +74,7 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
             shown = await live.set_policy(ME, PolicyChange(policy=policy))
             assert shown.policy == policy
-            assert shown.worn == f"{policy}+priority+elsewhere+steady+reserve+share+host"
+            assert shown.worn == f"{policy}+priority+elsewhere+pays+steady+reserve+share+host"
             await asyncio.sleep(0.02)
         for job in jobs:
             view = await view_of(live, job)
@@ -212,7 +212,8 @@ def test_no_job_is_changed_twice_within_its_rest(tmp_path: Path) -> None:
     rest_s = 0.25
 
     async def whole() -> None:
-        async with living(tmp_path, policy=f"afs+steady?run_s={rest_s}&rest_s={rest_s}") as live:
+        steady = f"steady?run_s={rest_s}&rest_s={rest_s}"
+        async with living(tmp_path, policy=f"afs+pays?unknown_s=0+{steady}") as live:
             jobs = []
             for number in range(10):
                 body = f"trap 'exit 143' TERM; {'; '.join([PAUSE] * 6)}"

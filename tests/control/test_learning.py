@@ -25,11 +25,12 @@ OTHER = Who(user="nobody", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 
 
 async def expected(live: LiveService, request: JobRequest, who: Who = ME) -> tuple[float, str]:
-    """How long a job would be taken to last, and why."""
+    """How long a job would be taken to last by policies, and what people are told that rests on."""
     found = await live.dry_run(who, request)
     length = found.spec["iterations"]
     assert isinstance(length, float)
-    return length, found.notes[-1]
+    assert found.length is not None
+    return length, found.length.because
 
 
 def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> None:
@@ -38,12 +39,12 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
-            "no history; assuming 1 h",
+            "nothing like it has run here",
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
         assert 0.3 <= length_s < 4.0
-        assert why.endswith("from its own past")
+        assert why == "1 run of the same command"
         assert (await expected(live, request, OTHER))[0] == 3600.0
 
     async def second(live: LiveService) -> None:
@@ -59,7 +60,7 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     async def story(live: LiveService) -> None:
         assert await expected(live, request) == (
             500.0,
-            "estimated length 500 s, from its user",
+            "its user's estimate",
         )
         await ended(live, (await live.submit(ME, request)).id)
         assert (await expected(live, request))[0] < 2.0
@@ -78,7 +79,7 @@ def test_the_same_program_and_model_with_other_words_is_a_job_like_it(tmp_path: 
         await ended(live, (await live.submit(ME, request("1"))).id)
         length_s, why = await expected(live, request("2"))
         assert 0.2 <= length_s < 2.0
-        assert why.endswith("from jobs like it")
+        assert why == "1 run that differs in numbers or paths"
 
     told(story, tmp_path)
 
@@ -94,8 +95,8 @@ def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path
             await ended(live, *jobs)
         scales = (await live.submit(ME, bash(faster, devices="1..3", held=True))).id
         row = live.context.scheduler.jobs[scales]
-        assert [size for size, _ in row.spec.profile.curve] == [1, 3]
-        assert row.spec.profile.curve[0][1] > 2 * row.spec.profile.curve[1][1]
+        assert row.spec.profile.measured == (1, 3)
+        assert row.spec.profile.curve[0][1] > 2 * row.spec.profile.curve[-1][1]
         slows = (await live.submit(ME, bash(slower, devices="1..3"))).id
         await ended(live, slows)
         await live.release(ME, scales)
@@ -115,21 +116,25 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_each_change_is_written_once_and_can_be_read_back() -> None:
+def test_each_change_is_written_once_and_rows_of_older_versions_load() -> None:
     profiles = Profiles()
     keys = keys_of("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         profiles.learn(keys, size, length_s)
     rows = profiles.changes(7.0)
-    assert [row.key for row in rows] == list(keys)
+    assert [(row.key, row.changed_at) for row in rows] == [(key, 7.0) for key in keys]
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
-    read, kept = (
-        known.expect(keys, 1, model="m", estimate_s=9.0, sizes=(1, 4))
-        for known in (again, profiles)
+    assert again.expect(keys, 1, model="m", estimate_s=None) == profiles.expect(
+        keys, 1, model="m", estimate_s=None
     )
-    assert read == kept
-    assert again.changes(8.0) == []
+    old = Profiles([ProfileRow(keys[0], b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}', 7.0)])
+    found = old.expect(keys, 1, model="m", estimate_s=9.0)
+    assert found.source == "its own past"
+    assert 2.0 <= found.length_s <= 6.0
+    assert found.profile.curve == ((1, 2.5), (4, 1.0))
+    assert found.profile.measured == (1, 4)
+    assert old.changes(8.0) == []
 
 
 def test_rows_of_earlier_versions_are_read() -> None:

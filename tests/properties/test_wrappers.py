@@ -29,6 +29,7 @@ WORN = (
     "host",
     "reserve?overtakes=0.2",
     "share",
+    "pays?unknown_s=2",
 )
 TOGETHER = (
     "backfill+locality?share=0.3+overtaking+defrag",
@@ -46,7 +47,7 @@ TOGETHER = (
     "muri-s+locality?share=0+try-small?seconds=5&devices=1+defrag?cooldown_s=0+dedicated?from=1",
     "philly?retry_s=3&tick_s=1+overtaking+defrag+try-small?seconds=2",
     "srtf+priority+elsewhere+steady?run_s=1&rest_s=1",
-    "afs+priority+elsewhere+steady?run_s=5&rest_s=2+host",
+    "afs+priority+elsewhere+pays?unknown_s=3+steady?run_s=5&rest_s=2+host",
     "muri-l+priority+steady?run_s=0&rest_s=0",
     "afs+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+host",
     "las+priority+steady?run_s=1&rest_s=1+reserve?wait_s=5&lengths=0.5+share+host",

@@ -66,6 +66,7 @@ class JobProgressed:
     iterations_done: float
     iterations_per_s: float
     progress: LastProgress | None = None  # what the job itself said, live
+    seen: Sighting | None = None  # what was measured of it from outside, live and seldom
 
 
 @value

@@ -36,6 +36,8 @@ class Profile:
     # Measured (size, seconds of one iteration), ascending; empty where only the serial share is
     # known. Only ratios are used: the stage times above say how long an iteration takes.
     curve: tuple[tuple[int, float], ...] = ()
+    # Sizes at which it was measured, ascending; the others of the curve are expected of these.
+    measured: tuple[int, ...] = ()
     # Measured while it ran alone, as shares of time: its devices worked, their memory was used.
     # None: it was not seen alone.
     busy: float | None = None

@@ -147,7 +147,19 @@ def between(earliest_s: float | None, latest_s: float | None) -> str:
     last = short_span(latest_s)
     if latest_s < 1:
         return "at once"
+    if earliest_s < 1:
+        return f"within {last}"
     return f"in about {first}" if first == last else f"in {first} to {last}"
+
+
+def from_to(low_s: float | None, high_s: float | None) -> str:
+    """A range in words: "5m to 20m"; "unknown" if neither end is known."""
+    if high_s is None:
+        return "unknown" if low_s is None else f"{short_span(low_s)} or more"
+    if low_s is None:
+        return f"at most {short_span(high_s)}"
+    low, high = short_span(low_s), short_span(high_s)
+    return f"about {low}" if low == high else f"{low} to {high}"
 
 
 # -- measured figures -------------------------------------------------------------------------

@@ -65,6 +65,7 @@ WRAPPERS: Mapping[str, str] = {
     "try-small": "treadle.policies.wrappers.trial:try_small",
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
     "priority": "treadle.policies.wrappers.priority:priority",
+    "pays": "treadle.policies.wrappers.pays:pays",
     "steady": "treadle.policies.wrappers.steady:steady",
     "reserve": "treadle.policies.wrappers.reserve:reserve",
     "share": "treadle.policies.wrappers.share:share",

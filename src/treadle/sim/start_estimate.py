@@ -1,11 +1,11 @@
 """Estimate when a waiting job would start: simulate on from a live scheduler's state.
 
-The simulation uses the live policy and a fork of the scheduler, and assumes no new jobs. Remaining
-times are the current estimates, multiplied by `stretch` because they are uncertain.
+The simulation uses the live policy and a fork of the scheduler, and assumes no new jobs. What is
+left of each job is drawn by the caller from a distribution, or is the current estimate.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from treadle.sim.engine import Running, SimulatedEngine
 from treadle.sim.run import Simulation
 
 ENDLESS = 1e9  # factor on the remaining time of a job whose length is not known
+LEFT_MIN_S = 0.01
 OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
 
 
@@ -32,22 +33,28 @@ class LiveStateEngine(SimulatedEngine):
         truth: PerformanceModel,
         *,
         now: float,
-        stretch: float = 1.0,
+        left_s: Mapping[JobId, float],
         endless: Collection[JobId] = (),
     ) -> None:
-        """endless: jobs of unknown length, which are assumed not to end."""
+        """left_s: seconds that are left of jobs, with the devices they have or ask for.
+        endless: jobs of unknown length, which are assumed not to end.
+        """
         super().__init__((), truth)
         self._now = now
         for job in scheduler.jobs.values():
-            self._take_over(job, now, ENDLESS if job.id in endless else stretch)
+            self._take_over(job, now, inf if job.id in endless else left_s.get(job.id))
         for run in self._runs.values():
             if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)
                 self._expect_end(run, now)
 
-    def _take_over(self, job: Job, now: float, stretch: float) -> None:
+    def _take_over(self, job: Job, now: float, left_s: float | None) -> None:
         done = job.iterations_at(now)
-        left = max(job.remaining_at(now), OVERDUE * job.spec.iterations) * stretch
+        left = max(job.remaining_at(now), OVERDUE * job.spec.iterations)
+        if left_s == inf:
+            left *= ENDLESS
+        elif left_s is not None:
+            left = max(left_s, LEFT_MIN_S) * self._truth.alone(job.spec, job.size or job.spec.asked)
         spec = replace(job.spec, iterations=done + left)
         self._specs[job.id] = spec
         if job.allocation is None:
@@ -82,16 +89,17 @@ def starts_in(
     job: JobId,
     *,
     now: float,
-    stretch: float,
     effort: Effort,
+    left_s: Mapping[JobId, float] | None = None,
     endless: Collection[JobId] = (),
 ) -> float | None:
     """Seconds until the waiting job would start; None if that is beyond the effort.
 
-    endless: jobs of which no length is known; they are taken not to end.
+    left_s: what is left of jobs, where that is not what the scheduler believes. endless: jobs of
+    which no length is known; they are taken not to end.
     """
     twin = scheduler.fork()
-    engine = LiveStateEngine(twin, truth, now=now, stretch=stretch, endless=endless)
+    engine = LiveStateEngine(twin, truth, now=now, left_s=left_s or {}, endless=endless)
     started_at = inf
     steps = 0
 

@@ -91,6 +91,17 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A range of seconds that holds the true value with the stated probability."""
+
+    low_s: float | None = None  # None: unknown
+    high_s: float | None = None  # if only this is known, it is an upper bound
+    coverage: float | None = None  # the share of such ranges that hold what happens; None: no claim
+    known: bool = False  # False: no range is known, at most a bound
+    because: str = ""  # what it rests on, in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimate:
     """When a pending job would start, from simulations of the current state."""
 
@@ -98,6 +109,7 @@ class StartEstimate:
     latest_s: float | None
     runs: int
     sentence: str  # what it rests on
+    coverage: float | None = None  # as of an Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +121,7 @@ class DryRun:
     starts_now: bool
     never_fits: str = ""  # why it could never run here, if it could not
     estimate: StartEstimate | None = None
+    length: Estimate | None = None  # of the whole job, with the devices it asks for
     spec: Mapping[str, object] = field(default_factory=dict)  # as it would be kept
     notes: tuple[str, ...] = ()
 
@@ -118,9 +131,9 @@ class Progress:
     step: float
     total: float | None = None
     per_s: float | None = None  # steps a second
-    eta_s: float | None = None  # seconds to go
+    eta_s: float | None = None  # seconds to go: steps left at the present speed
     loss: float | None = None
-    source: str = ""  # "report", "log" or "estimate"
+    source: str = ""  # "report" or "log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +180,8 @@ class JobView:
     priority: int = 0
     guaranteed: bool = True
     resumable: bool = False
-    progress: Progress | None = None
+    progress: Progress | None = None  # what it said of its steps; None if it said nothing
+    end: Estimate | None = None  # seconds from now; only while it runs
     submitted_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None
@@ -230,7 +244,9 @@ class Why:
     change: str = ""  # the smallest change that would let it run
     never: bool = False  # it can never run as it is; waiting does not help
     position: int | None = None
-    estimate: StartEstimate | None = None
+    estimate: StartEstimate | None = None  # when it starts, while it waits
+    length: Estimate | None = None  # of the whole job, with the devices it asks for
+    end: Estimate | None = None  # seconds from now, while it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
-from treadle.wire.jobs import JobChange, JobRequest, Report, State
+from treadle.wire.jobs import Estimate, JobChange, JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, NotAllowedError
 
@@ -262,14 +262,15 @@ def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
 def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         fresh = await here.live.dry_run(ME, JobRequest(command=("forever",)))
-        assert fresh.notes[-1] == "no history; assuming 1 h"
+        assert fresh.length == Estimate(because="nothing like it has run here")
         job = await here.submit("forever")
         await here.reached(job, RUNS)
         here.memory.finish(job)
         await here.reached(job, DONE)
         known = await here.live.dry_run(ME, JobRequest(command=("forever",)))
-        assert known.notes[-1].startswith("estimated length ")
-        assert known.notes[-1].endswith(", from its own past")
+        assert known.length is not None
+        assert (known.length.known, known.length.coverage) == (True, 0.8)
+        assert known.length.because == "1 run of the same command"
 
     play(story, tmp_path)
 

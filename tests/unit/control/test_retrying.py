@@ -52,10 +52,11 @@ def test_u20_other_arguments_are_another_kind_of_job() -> None:
     profiles.learn(long, 1, 10.5)
     profiles.learn(short, 2, 4.0)
     third = keys_of("anna", "", ("sleep", "7"))
-    found = profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2))
-    assert (found.source, found.profile.curve) == ("jobs like it", ())
-    assert profiles.expect(long, 1, model="", estimate_s=None).length_s == 10.5
-    assert profiles.expect(short, 2, model="", estimate_s=None).length_s == 4.0
+    assert profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2)).profile.curve == ()
+    for keys, size, length_s in ((long, 1, 10.5), (short, 2, 4.0)):
+        found = profiles.expect(keys, size, model="", estimate_s=None, sizes=(1, 2))
+        assert found.profile.measured == (size,)
+        assert found.learned.length.quantile(0.5) == length_s
 
 
 def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:

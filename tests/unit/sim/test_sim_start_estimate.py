@@ -26,10 +26,10 @@ def wide(name: str, length_s: float) -> JobSpec:
     return JobSpec(name, length_s, (2,), profile=Profile(size=2))
 
 
-def starts(scheduler: Scheduler, job: str, *, now: float, stretch: float = 1.0) -> float | None:
+def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
-    return starts_in(scheduler, model, job, now=now, stretch=stretch, effort=effort)
+    return starts_in(scheduler, model, job, now=now, left_s=left_s, effort=effort)
 
 
 def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:
@@ -38,7 +38,7 @@ def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0), wide("c", 9.0))
     assert starts(scheduler, "b", now=30.0) == 70.0
     assert starts(scheduler, "c", now=30.0) == 120.0
-    assert starts(scheduler, "c", now=30.0, stretch=2.0) == 240.0
+    assert starts(scheduler, "c", now=30.0, a=140.0, b=100.0) == 240.0
     assert scheduler.jobs["a"].iterations_at(30.0) == 30.0, "the live scheduler is as it was"
     assert len(scheduler.ranking.queue) == 2
 

@@ -6,6 +6,7 @@ from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.load_text import load_lines
 from treadle.cli.live.session import Session, echo_json, json_option, session
+from treadle.cli.live.why import range_text
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
@@ -72,6 +73,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
         ("array", array),
         ("devices", f"{devices_text(view)}{held}"),
         ("progress", _progress(view)),
+        ("end", "" if view.end is None else range_text(view.end, "in ")),
         ("submitted", submitted),
         ("started", started),
         ("ended", ended + (f", exit code {view.code}" if ended and view.code is not None else "")),
@@ -88,12 +90,9 @@ def _progress(view: JobView) -> str:
         parts.append(f"step {found.step:,.0f} of {found.total:,.0f}")
     if found.per_s:
         parts.append(f"{found.per_s:,.3g} steps/s")
-    if found.eta_s is not None:
-        parts.append(f"{short_span(found.eta_s)} to go")
     if found.loss is not None:
         parts.append(f"loss {found.loss:.4g}")
-    source = {"log": " (read from its output)", "estimate": " (estimated)"}.get(found.source, "")
-    return ", ".join(parts) + source
+    return ", ".join(parts) + (" (read from its output)" if found.source == "log" else "")
 
 
 def _asked(detail: JobDetail) -> list[tuple[str, str]]:

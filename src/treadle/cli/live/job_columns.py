@@ -7,6 +7,7 @@ import click
 
 from treadle.cli.live.job_rows import (
     devices_text,
+    end_text,
     has_run,
     name_of,
     progress_text,
@@ -39,7 +40,7 @@ def _share(view: JobView) -> float | None:
 
 
 def _eta(view: JobView) -> float | None:
-    return view.progress.eta_s if view.progress and not view.state.ended else None
+    return view.end.high_s if view.end and not view.state.ended else None
 
 
 def _waited(view: JobView, now: float) -> float:
@@ -73,9 +74,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     "done": JobColumn(
         Column("DONE", right=True), lambda v, _: progress_text(v), lambda v, _: _share(v)
     ),
-    "eta": JobColumn(
-        Column("ETA", right=True), lambda v, _: short_span(_eta(v)), lambda v, _: _eta(v)
-    ),
+    "eta": JobColumn(Column("ETA", right=True), lambda v, _: end_text(v), lambda v, _: _eta(v)),
     "wait": JobColumn(
         Column("WAIT", right=True), lambda v, now: short_span(_waited(v, now)), _waited
     ),

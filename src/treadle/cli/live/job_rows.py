@@ -77,7 +77,7 @@ def job_row(view: JobView, now: float) -> list[str]:
         view.state.value,
         devices_text(view),
         progress_text(view),
-        short_span(view.progress.eta_s) if view.progress and not view.state.ended else "",
+        end_text(view),
         "" if has_run(view) else short_span(waited_s(view, now)),
         short_span(view.running_s) if has_run(view) else "",
         reason_text(view),
@@ -100,6 +100,19 @@ def progress_text(view: JobView) -> str:
     if view.progress.total:
         return share(min(1.0, view.progress.step / view.progress.total))
     return f"{view.progress.step:,.0f}"
+
+
+def end_text(view: JobView) -> str:
+    """When a running job ends: 12m-15m, <20s where only its time limit is known, or unknown."""
+    end = view.end
+    if end is None or view.state.ended:
+        return ""
+    if end.high_s is None:
+        return "unknown"
+    if end.low_s is None:
+        return f"<{short_span(end.high_s)}"
+    low, high = short_span(end.low_s), short_span(end.high_s)
+    return low if low == high else f"{low}-{high}"
 
 
 def has_run(view: JobView) -> bool:

@@ -18,7 +18,7 @@ from treadle.cli.live.job_selection import all_jobs, jobs_before
 from treadle.cli.live.log_following import Follower, Printer
 from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
-from treadle.cli.live.why import estimate_text
+from treadle.cli.live.why import estimate_text, length_text
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
@@ -238,6 +238,8 @@ def made_text(made: Submitted, request: JobRequest, answer: Why | None) -> str:
     if answer is not None and answer.never:
         next_up = [(f"treadle cancel {identity}", "remove it")]
     else:
+        if answer is not None and answer.length is not None:
+            lines.append(f"  length: {length_text(answer.length)}")
         lines += [f"  note: {plain(line)}" for line in made.notes]
     width = max(len(words) for words, _ in next_up)
     return "\n".join([*lines, *(f"  {words.ljust(width)}  {text}" for words, text in next_up)])
@@ -281,6 +283,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
         ("devices", sizes(answer.sizes)),
         ("start", "" if answer.starts_now else estimate_text(answer.estimate)),
+        ("length", length_text(answer.length)),
         ("command", command_text(request.command)),
         ("workdir", plain(request.workdir)),
         ("limit", limit),

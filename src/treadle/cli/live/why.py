@@ -7,8 +7,8 @@ from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
-from treadle.core.wording import between, ordinal
-from treadle.wire.jobs import StartEstimate, State, Why
+from treadle.core.wording import between, from_to, ordinal
+from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
 _HEADS = {
     State.PENDING: "waits",
@@ -48,6 +48,8 @@ def why_text(answer: Why, *, width: int) -> str:
         ("change", plain(answer.change)),
         ("position", "" if answer.position is None else f"{ordinal(answer.position)} in the queue"),
         ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        ("end", "" if answer.end is None else range_text(answer.end, "in ")),
+        ("length", length_text(answer.length) if answer.end is None else ""),
     ]
     return f"job {plain(answer.id)} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
 
@@ -57,5 +59,23 @@ def estimate_text(estimate: StartEstimate | None) -> str:
         return ""
     if not estimate.runs:  # Nothing was simulated: the sentence says why not.
         return f"unknown: {plain(estimate.sentence)}" if estimate.sentence else "unknown"
-    basis = f" ({plain(estimate.sentence)})" if estimate.sentence else ""
-    return f"{between(estimate.earliest_s, estimate.latest_s)}{basis}"
+    basis = plain(estimate.sentence)
+    if estimate.coverage is not None and basis:
+        basis = f"{estimate.coverage:.0%}: {basis}"
+    shown = between(estimate.earliest_s, estimate.latest_s)
+    return f"{shown} ({basis})" if basis else shown
+
+
+def length_text(length: Estimate | None) -> str:
+    """How long a job runs."""
+    return "" if length is None else range_text(length)
+
+
+def range_text(found: Estimate, before: str = "") -> str:
+    """A range with its coverage and what it rests on; or that it is unknown, and why."""
+    shown, basis = from_to(found.low_s, found.high_s), plain(found.because)
+    if shown == "unknown":
+        return f"unknown ({basis})" if basis else shown
+    if found.coverage is not None:
+        basis = f"{found.coverage:.0%}: {basis}" if basis else f"{found.coverage:.0%}"
+    return f"{before}{shown} ({basis})" if basis else f"{before}{shown}"

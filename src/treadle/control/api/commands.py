@@ -14,6 +14,7 @@ from treadle.control.api.accounts import may_touch, person
 from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
+from treadle.control.api.job_progress import length_of
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position
 from treadle.control.api.views import enforced_limits, job_view
@@ -299,17 +300,11 @@ def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
         starts_now=starts,
         never_fits=never,
         estimate=estimate(context, first.id, twin) if waits else None,
+        length=length_of(wanted.expectation, wanted.records[0].time_limit_s),
         spec=spec,
-        notes=(*wanted.notes, _basis(wanted)),
+        notes=wanted.notes,
     )
 
 
 def _other_request(key: str) -> ConflictError:
     return ConflictError(f"the idempotency key {key!r} was used for another request; use a new one")
-
-
-def _basis(wanted: Submission) -> str:
-    known = wanted.expectation
-    if known.source == "nothing":
-        return "no history; assuming 1 h"
-    return f"estimated length {known.length_s:.0f} s, from {known.source}"

@@ -1,40 +1,88 @@
 """When a waiting job would start, as a range: the live scheduler, simulated from now on.
 
-A job of which no length is known is assumed not to end. If the job then starts all the same, the
-estimate does not depend on it; otherwise the start is unknown.
+In each simulation every job takes a length of its own, drawn from what is known of it
+(job_progress.py). The draws are stratified: over all simulations a job goes through its whole
+distribution, in an order of its own. The range leaves out the earliest and the latest tenth.
+
+A job of which no length is known is assumed not to end, or only at its time limit. If the job then
+starts all the same, the estimate does not depend on it; otherwise the start is unknown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+from zlib import crc32
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_progress import limit_left_s, remaining_lengths
 from treadle.control.api.queue_order import position
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
+from treadle.models.learning.expectation import COVERAGE
+from treadle.models.lengths.distribution import Lengths
 from treadle.sim.start_estimate import Effort, starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
-SPEND_S = 0.15  # of the processor, for one simulation
-STRETCHES = (0.5, 1.0, 2.0)  # factors on the estimated remaining time of jobs
+SPEND_S = 0.45  # of the processor, for all simulations
+RUNS = 10
+RUNS_MIN = 3
+KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take for ever
+
+
+class Ahead(NamedTuple):
+    """What is known of the jobs that run or wait."""
+
+    lengths: Mapping[JobId, Lengths]  # of what is left
+    limited: Mapping[JobId, float]  # only that they end within so many seconds
+    endless: Sequence[JobId]  # nothing
 
 
 def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -> StartEstimate:
     """A range, with the sentence that says what it is based on."""
     scheduler = scheduler or context.scheduler
-    now = context.clock.now()
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
     if context.charge.last_s > 0:
-        steps = max(3, min(steps, int(SPEND_S / context.charge.last_s)))
+        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / context.charge.last_s)))
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
         return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
-    endless = [name for name in scheduler.jobs if name != job and not _known(context, name)]
+    ahead = _ahead(context, scheduler, job)
+    answers = _simulated(context, scheduler, job, ahead, steps)
+    known = sorted(answer for answer in answers if answer is not None)
+    if ahead.endless and not known:
+        # The default length would give figures, and they would be invented.
+        holding = _first(scheduler, ahead.endless)
+        return _unknown(f"how long {named_jobs(holding, 1)} will run is not known")
+    policy = context.charge.policy
+    if not known:
+        sentence = f"a simulation under {policy} came to no start of it within its limits"
+        return StartEstimate(earliest_s=None, latest_s=None, runs=len(answers), sentence=sentence)
+    sentence = f"{len(answers)} simulations under {policy}, assuming no new jobs"
+    if ahead.limited:
+        sentence += "; some jobs are known only by their time limits"
+    whole = len(known) == len(answers)
+    return StartEstimate(
+        earliest_s=_quantile(known, 0.1),
+        latest_s=_quantile(known, 0.9) if whole else None,
+        runs=len(answers),
+        sentence=sentence,
+        coverage=COVERAGE if whole and not ahead.limited else None,
+    )
+
+
+def _simulated(
+    context: Context, scheduler: Scheduler, job: JobId, ahead: Ahead, steps: int
+) -> list[float | None]:
+    """When it starts in each simulation; fewer of them where they take long."""
     answers: list[float | None] = []
-    for stretch in STRETCHES:
+    spent, now = worked_for(SPEND_S), context.clock.now()
+    effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
+    for run in _order(RUNS):
         try:
             answers.append(
                 starts_in(
@@ -42,42 +90,76 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
                     context.belief,
                     job,
                     now=now,
-                    stretch=stretch,
-                    effort=Effort(HORIZON_S, steps, worked_for(SPEND_S)),
-                    endless=endless,
+                    left_s=_drawn(ahead, run),
+                    effort=effort._replace(give_up=worked_for(SPEND_S / RUNS_MIN)),
+                    endless=ahead.endless,
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
-        if answers == [None]:
-            break  # Not even with the shortest times: the others would come no further.
-    known = [answer for answer in answers if answer is not None]
-    if endless and not known:
-        # The default length would give figures, and they would be invented.
-        return _unknown(
-            f"how long {named_jobs(_first(scheduler, endless), 1)} will run is not known"
-        )
-    sentence = (
-        f"{len(STRETCHES)} simulations under {context.charge.policy}, assuming 0.5x, 1x and 2x the "
-        "estimated remaining time and no new jobs"
-    )
-    if len(answers) < len(STRETCHES):
-        sentence = (
-            f"a simulation under {context.charge.policy} came to no start of it within its limits, "
-            "assuming 0.5x the estimated remaining time and no new jobs"
-        )
-    return StartEstimate(
-        earliest_s=min(known, default=None),
-        latest_s=max(known) if len(known) == len(answers) else None,
-        runs=len(answers),
-        sentence=sentence,
-    )
+        if answers == [None] or (len(answers) >= RUNS_MIN and spent()):
+            break  # Not even with the shortest lengths: the others would come no further.
+    return answers
 
 
-def _known(context: Context, job: JobId) -> bool:
-    """Whether there is evidence of how long it takes, or its user said so."""
-    record = context.jobs.records.get(job)
-    return record is None or record.known
+def _order(runs: int) -> list[int]:
+    """The shortest lengths first, then the longest, then those between."""
+    return [0, runs - 1, runs // 2, *(run for run in range(1, runs - 1) if run != runs // 2)]
+
+
+def _drawn(ahead: Ahead, run: int) -> dict[JobId, float]:
+    """What is left of each job in one of the simulations."""
+    drawn = {}
+    for job, lengths in ahead.lengths.items():
+        drawn[job] = lengths.quantile((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
+    for job, limit_s in ahead.limited.items():
+        # All that is known is that it ends by then: at once, or only then.
+        drawn[job] = limit_s if _stratum(job, run, len(ahead.limited)) >= RUNS // 2 else 0.0
+    return drawn
+
+
+def _stratum(job: JobId, run: int, jobs: int) -> int:
+    """Which tenth of its distribution a job draws from: every tenth once, in its own order.
+
+    The first and the last simulation are the shortest and the longest, so that a job that waits for
+    few others has its whole range.
+    """
+    if jobs == 1 or run in (0, RUNS - 1):
+        return run
+    order = list(range(1, RUNS - 1))
+    Random(crc32(job.encode())).shuffle(order)
+    return order[run - 1]
+
+
+def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
+    lengths: dict[JobId, Lengths] = {}
+    limited: dict[JobId, float] = {}
+    endless: list[JobId] = []
+    for looked, (name, row) in enumerate(scheduler.jobs.items()):
+        record = context.jobs.records.get(name)
+        if name == job or record is None:
+            continue
+        if looked >= KNOWN_MAX:
+            endless.append(name)
+            continue
+        left = remaining_lengths(context, record, row)
+        limit_s = limit_left_s(context, record)
+        if left is not None:
+            lengths[name] = left
+        elif limit_s is not None:
+            limited[name] = limit_s
+        else:
+            endless.append(name)
+    return Ahead(lengths, limited, endless)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """On the straight line between the two values around it."""
+    at = share * len(ordered) - 0.5
+    below = min(len(ordered) - 1, max(0, int(at)))
+    above = min(len(ordered) - 1, below + 1)
+    part = min(1.0, max(0.0, at - below))
+    return ordered[below] + part * (ordered[above] - ordered[below])
 
 
 def _first(scheduler: Scheduler, endless: Sequence[JobId]) -> list[JobId]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import NAME_MAX, SECONDS_MAX, TENANT, Fact, JobRecord
-from treadle.control.learning import keys_of
+from treadle.control.jobs.respec import question
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobUpdated
 from treadle.core.job import Job, JobSpec
@@ -64,15 +64,9 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
     asked = max((n for n in sizes if n <= context.cluster.device_count), default=sizes[0])
-    known = context.learner.profiles.expect(
-        keys_of(record.owner, record.model, record.command),
-        asked,
-        model=record.model,
-        estimate_s=spec.estimate_s or None,
-    )
-    wanted = replace(
-        spec, sizes=sizes, asked=asked, iterations=known.length_s, profile=known.profile
-    )
+    resized = replace(spec, sizes=sizes, asked=asked)
+    known = context.learner.profiles.ask(question(record, resized))
+    wanted = replace(resized, iterations=known.length_s, profile=known.profile)
     never = context.scheduler.policy.never_fits(wanted, context.cluster)
     if never is not None:
         raise InvalidRequestError(f"the job could never run here: {never}")

@@ -1,27 +1,148 @@
-"""How far a job is: one figure, wherever it is shown."""
+"""How far a job is and when it ends: one answer, wherever it is shown.
+
+Progress needs evidence: steps that the job reported or printed. The end is a range with a stated
+coverage. It rests on the job's own steps, or on jobs like it; where there were none, on its time
+limit, which is an upper bound and no estimate. What rests on nothing but a prior is unknown.
+"""
 
 from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
+from treadle.control.jobs.respec import question
+from treadle.control.learning import Expectation
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.wire.jobs import Progress
+from treadle.core.wording import several
+from treadle.models.learning.expectation import COVERAGE, Remaining, remaining
+from treadle.models.learning.kinds import Source
+from treadle.models.lengths.distribution import Lengths
+from treadle.wire.jobs import Estimate, Progress
+
+LIMIT = "its time limit"
+OWN_STEPS = "steps left at the present speed"
 
 
 def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | None:
-    """What the job said; or an estimate, where there is one."""
-    said, now = _newest(context, record), context.clock.now()
-    runs = row.phase is Phase.RUNNING and row.iterations_per_s > 0
-    left_s = row.remaining_at(now) / row.iterations_per_s if runs and record.known else None
-    if said is not None:
-        if runs and said.total and said.per_s:
-            left_s = (said.total - said.step) / said.per_s
-        return replace(said, per_s=said.per_s if runs else None, eta_s=left_s)
-    if not runs or not record.known:
+    """What the job said; None if it said nothing."""
+    said = _newest(context, record)
+    if said is None:
         return None
-    share = row.iterations_at(now) / row.spec.iterations
-    return Progress(step=round(100 * share, 1), total=100.0, eta_s=left_s, source="estimate")
+    runs = row.phase is Phase.RUNNING
+    left_s = None
+    if runs and said.total and said.per_s:
+        left_s = (said.total - said.step) / said.per_s
+    return replace(said, per_s=said.per_s if runs else None, eta_s=left_s)
+
+
+def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
+    """In how many seconds a running job ends; None if it does not run."""
+    if row.phase is not Phase.RUNNING:
+        return None
+    expected = expectation(context, record, row)
+    left = _left(context, record, row, expected)
+    limit_s = limit_left_s(context, record)
+    if left.known:
+        return _ranged(left.span.low_s, left.span.high_s, left.because, limit_s)
+    return _unknown(expected, limit_s)
+
+
+def length_of(expected: Expectation, limit_s: float | None) -> Estimate:
+    """How long the whole job takes with the devices that it asks for."""
+    if not expected.known:
+        return _unknown(expected, limit_s)
+    left = remaining(expected.learned, 0.0)
+    return _ranged(left.span.low_s, left.span.high_s, left.because, limit_s)
+
+
+def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
+    """What is known of jobs like it."""
+    return context.learner.profiles.ask(question(record, row.spec))
+
+
+def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths | None:
+    """The distribution of the seconds that are left at its present or asked size; None: unknown.
+
+    What a job says of its own steps comes first, as in `end_of`.
+    """
+    expected = expectation(context, record, row)
+    left = _left(context, record, row, expected)
+    if not left.known:
+        return None
+    if left.because == OWN_STEPS:
+        spread = ((left.span.low_s, 0.2), (left.mean_s, 0.6), (left.span.high_s, 0.2))
+        lengths = Lengths.of(spread)
+    else:
+        lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
+    limit_s = limit_left_s(context, record)
+    return lengths if limit_s is None else lengths.cut(limit_s)
+
+
+def limit_left_s(context: Context, record: JobRecord) -> float | None:
+    """Seconds until its time limit stops it, if it has one; it counts over all attempts."""
+    if record.time_limit_s is None:
+        return None
+    return max(0.0, record.time_limit_s - record.ran_s - _held_s(context, record))
+
+
+def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) -> Remaining:
+    """What is left of it, before its time limit."""
+    learned = expected.learned
+    slower = _slower(context, row)
+    if slower != 1.0:
+        learned = replace(learned, length=learned.length.scaled(slower))
+    said = context.learner.progress(record.id) if row.phase is Phase.RUNNING else None
+    left = remaining(learned, _age_s(context, row), said=said)
+    return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+
+
+def _slower(context: Context, row: Job) -> float:
+    """How many times as long it takes with the devices it has as with those it asks for."""
+    if not row.size or row.size == row.spec.asked:
+        return 1.0
+    alone = context.belief.alone
+    return alone(row.spec, row.spec.asked) / alone(row.spec, row.size)
+
+
+def _age_s(context: Context, row: Job) -> float:
+    """How long it has run, of work that counts."""
+    if row.allocation is None and not row.spec.resumable:
+        return 0.0
+    now = context.clock.now()
+    if row.spec.resumable:
+        return row.held_at(now)
+    return max(0.0, now - row.since_at) if row.phase is Phase.RUNNING else 0.0
+
+
+def _held_s(context: Context, record: JobRecord) -> float:
+    return 0.0 if record.began_s is None else max(0.0, context.clock.now() - record.began_s)
+
+
+def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) -> Estimate:
+    if limit_s is not None and limit_s < high_s:
+        because = f"{because}, cut by {LIMIT}" if low_s < limit_s else LIMIT
+        low_s, high_s = min(low_s, limit_s), limit_s
+    return Estimate(
+        low_s=round(low_s, 1),
+        high_s=round(high_s, 1),
+        coverage=COVERAGE,
+        known=True,
+        because=because,
+    )
+
+
+def _unknown(expected: Expectation, limit_s: float | None) -> Estimate:
+    if limit_s is not None:
+        return Estimate(high_s=round(limit_s, 1), because=LIMIT)
+    return Estimate(because=nothing_known(expected))
+
+
+def nothing_known(expected: Expectation) -> str:
+    """Why no length is known, in words."""
+    learned = expected.learned
+    if learned.source is Source.NOTHING:
+        return "nothing like it has run here"
+    return f"only {several(learned.runs, 'other job')} ended here so far"
 
 
 def _newest(context: Context, record: JobRecord) -> Progress | None:

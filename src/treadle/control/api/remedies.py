@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_progress import remaining_lengths
 from treadle.control.api.queue_order import free_devices
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
@@ -75,15 +76,13 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
 
 def _next_end(context: Context, within_s: float) -> str:
     """Which job is expected to end next, if there is an estimate."""
-    now = context.clock.now()
-    ends = [
-        (job.remaining_at(now) / job.iterations_per_s, job.id)
-        for job in context.scheduler.jobs.values()
-        if job.phase is Phase.RUNNING
-        and job.iterations_per_s > 0
-        and (record := context.jobs.records.get(job.id)) is not None
-        and record.known
-    ]
+    ends = []
+    for job in context.scheduler.jobs.values():
+        record = context.jobs.records.get(job.id)
+        if job.phase is Phase.RUNNING and record is not None:
+            left = remaining_lengths(context, record, job)
+            if left is not None:
+                ends.append((left.quantile(0.5), job.id))
     if not ends:
         return ""
     left_s, identity = min(ends)

@@ -10,6 +10,7 @@ from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import COMPANY, FIRST_NODES, NODES, id_of, nodes_of, text_of
+from treadle.control.jobs.respec import A_LOOK
 from treadle.control.learning import History, company_of, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
@@ -130,10 +131,18 @@ class Life:
                 await self._parts.progress.look()
             except Exception:  # whatever jobs print or leave behind, the next look may be better
                 logger.exception("progress cannot be read")
+            self._respec()
             context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
             await self._note_trouble()
             if context.condition.draining and not self._busy():
                 self.stopped.set()
+
+    def _respec(self) -> None:
+        """Tell the scheduler what was learned of jobs, and which run longer than expected."""
+        context, now = self._context, self._context.clock.now()
+        respec = context.commit.respec
+        running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
+        context.inbox.tell(*respec.facts(now, limit=A_LOOK), *respec.overdue(running, now))
 
     async def _keep_histories(self) -> None:
         rows = self._context.learner.histories(running=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import progress_of
+from treadle.control.api.job_progress import end_of, progress_of
 from treadle.control.api.why_waiting import ENDING, brief, reason
 from treadle.control.jobs import JobRecord, attempt_of, rank_count
 from treadle.core.job import Job, JobId
@@ -64,6 +64,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         guaranteed=row.spec.guaranteed,
         resumable=row.spec.resumable,
         progress=progress_of(context, record, row),
+        end=end_of(context, record, row),
         submitted_at=record.submitted_at,
         started_at=record.started_at,
         running_s=record.ran_s + held_s,

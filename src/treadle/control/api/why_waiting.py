@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
-from treadle.control.api.job_progress import progress_of
+from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
 from treadle.control.api.remedies import remedy
@@ -73,6 +73,8 @@ def why(context: Context, record: JobRecord) -> Why:
         never=found.never,
         position=position(context.scheduler, record.id) if queued else None,
         estimate=start,
+        length=length_of(expectation(context, record, row), record.time_limit_s),
+        end=end_of(context, record, row),
     )
 
 
@@ -299,8 +301,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f" and could use up to {row.spec.sizes[-1]}"
     progress = progress_of(context, record, row)
     if progress is not None and progress.total:
-        about = "about " if progress.source == "estimate" else ""
-        text += f"; {about}{share(min(1.0, progress.step / progress.total))} is done"
+        text += f"; {share(min(1.0, progress.step / progress.total))} is done"
     others = [name for name in sharers(context.scheduler, row) if name != row.id]
     if others:
         text += f"; it shares them with {named_jobs(others, NAMED_MAX)}"

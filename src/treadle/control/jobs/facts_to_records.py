@@ -12,7 +12,9 @@ from treadle.control.jobs.company_faults import OUT_OF_MEMORY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
-from treadle.control.learning import JobLearner, keys_of
+from treadle.control.learning import JobLearner
+from treadle.control.learning.learned_lengths import keys_of, numbers_of
+from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import (
@@ -118,6 +120,7 @@ class Reducer:
                 self._started(record, fact, now=now, at=at)
             case JobProgressed():
                 self._progressed(record, fact)
+                self._learn_running(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, now=now, at=at)
             case _:
@@ -178,7 +181,6 @@ class Reducer:
         record.progress = Progress(
             step=said.step, total=said.total, per_s=said.per_s, loss=said.loss, source=said.source
         )
-        record.known = record.known or said.share_per_s is not None
         record.checkpoint = record.checkpoint if said.checkpoint is None else said.checkpoint
 
     def _ended(self, record: JobRecord, fact: AttemptEnded, *, now: float, at: float) -> None:
@@ -222,8 +224,35 @@ class Reducer:
             record.failure = view
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
-        keys = keys_of(record.owner, record.model, record.command)
-        self._learner.learn(keys, fact, size=size, only=record.starts <= 1)
+        """What the end of an attempt taught.
+
+        A job that cannot resume did all its work in this attempt. Attempts of one that can add up,
+        if all had one size and none failed.
+        """
+        resumed = record.resumable and record.starts > 1
+        attempted = Attempted(
+            size,
+            record.ran_s if resumed else 0.0,
+            alone=not resumed or not (record.resizes or record.failures),
+            over=record.id in self._scheduler.ended,
+            numbers=numbers_of(record.command),
+        )
+        self._learner.learn(_keys(record), of_end(fact, attempted))
+
+    def _learn_running(self, record: JobRecord, fact: JobProgressed) -> None:
+        """What a job taught that still runs: its speed at this size, and what it uses."""
+        row = self._scheduler.jobs.get(record.id)
+        if row is None or row.allocation is None or fact.action != row.action:
+            return
+        if fact.progress is not None:
+            tenants = self._scheduler.tenancy.tenants
+            shared = any(len(tenants.get(device, ())) > 1 for device in row.allocation.devices)
+            pace = of_pace(
+                fact.progress, row.size, shared=shared, numbers=numbers_of(record.command)
+            )
+            self._learner.pace(record.id, fact.action, _keys(record), pace)
+        if fact.seen is not None:
+            self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""
@@ -290,6 +319,10 @@ class Reducer:
         for attempt in self._jobs.open_of(record.id):
             if attempt.started_at is None:
                 self._jobs.put_attempt(called_off(attempt, at))
+
+
+def _keys(record: JobRecord) -> tuple[str, ...]:
+    return keys_of(record.owner, record.model, record.command)
 
 
 def _asked(record: JobRecord, fact: Fact) -> None:

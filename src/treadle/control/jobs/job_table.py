@@ -5,10 +5,11 @@ does not have any more is read through `StoreReads` with `stored_state` and `Sto
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from treadle.control.jobs.records import JobRecord
+from treadle.control.learning import keys_of
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.store.rows import AttemptRow, JobFilter
@@ -16,6 +17,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
+KINDS = 3  # of a job, by which it is found: those close enough to change what is expected of it
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory, and rows of ended attempts
 _BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
 
@@ -50,6 +52,7 @@ class JobTable:
         self._attempts_over: OrderedDict[AttemptKey, AttemptRow] = OrderedDict()  # ended lately
         self._just_ended: deque[JobRecord] = deque(maxlen=ENDED_MAX)
         self._changed: dict[AttemptKey, AttemptRow] = {}  # attempts to be written
+        self._kinds: dict[str, dict[JobId, None]] = {}  # jobs that have not ended, by their kinds
 
     # -- what the reducer does ------------------------------------------------------------------
 
@@ -58,6 +61,8 @@ class JobTable:
         self.next_number = max(self.next_number, record.number + 1)
         if record.array:
             self.arrays.setdefault(record.array, {})[record.id] = None
+        for kind in keys_of(record.owner, record.model, record.command)[:KINDS]:
+            self._kinds.setdefault(kind, {})[record.id] = None
 
     def put_attempt(self, row: AttemptRow) -> None:
         """An attempt as it stands now."""
@@ -79,6 +84,11 @@ class JobTable:
         """A job has ended, and that is on disk."""
         self.records.pop(record.id, None)
         self.sealed.pop(record.id, None)
+        for kind in keys_of(record.owner, record.model, record.command)[:KINDS]:
+            alike = self._kinds.get(kind, {})
+            alike.pop(record.id, None)
+            if not alike:
+                self._kinds.pop(kind, None)
         members = self.arrays.get(record.array)
         if members is not None:
             members.pop(record.id, None)
@@ -97,6 +107,10 @@ class JobTable:
         if state in _BAD:
             found = (member or 0, state)
             self._worst[array] = max(self._worst.get(array, found), found)
+
+    def of_kind(self, kind: str) -> Mapping[JobId, None]:
+        """Jobs of a close kind that have not ended."""
+        return self._kinds.get(kind, {})
 
     def take_just_ended(self) -> list[JobRecord]:
         """Jobs that ended since this was last asked; only the newest of very many."""

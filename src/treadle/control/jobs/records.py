@@ -56,7 +56,6 @@ class JobRecord:
     retries: int = 0
     retry_unknown: bool = False  # also failures that no rule knows
     resumable: bool = False
-    known: bool = False  # there is an estimate of its length
     code: Code | None = None  # but for its difference, which is kept apart
     diff: str = ""  # its name in code_diffs.py
     nonce: str = ""  # of its submission: ids begin again in another store, nonces never repeat

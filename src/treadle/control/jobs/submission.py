@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import Expectation, Profiles, keys_of
+from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
@@ -87,9 +87,18 @@ def prepare(
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
     asked = max((size for size in sizes if size <= cluster.device_count), default=sizes[0])
-    keys = keys_of(person.name, request.model, request.command)
-    known = profiles.expect(keys, asked, model=request.model, estimate_s=request.estimate_s)
-    first = _record(request, number, person=person, sizes=sizes, known=known, wall_at=wall_at)
+    known = profiles.ask(
+        Question.of(
+            person.name,
+            request.model,
+            request.command,
+            asked=asked,
+            sizes=sizes,
+            estimate_s=request.estimate_s,
+            limit_s=request.time_limit_s,
+        )
+    )
+    first = _record(request, number, person=person, sizes=sizes, wall_at=wall_at)
     first.nonce = nonce
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
@@ -153,7 +162,6 @@ def _record(
     *,
     person: Person,
     sizes: tuple[int, ...],
-    known: Expectation,
     wall_at: float,
 ) -> JobRecord:
     """What is kept of a job that is no member of an array."""
@@ -187,7 +195,6 @@ def _record(
         retries=RETRIES if request.retries is None else request.retries,
         retry_unknown=request.retries is not None,
         resumable=request.resumable,
-        known=known.source != "nothing",
         code=None if request.code is None else replace(request.code, diff=""),
     )
 

@@ -2,7 +2,13 @@
 
 from treadle.control.learning.history import History, Point, unpacked
 from treadle.control.learning.job_learner import JobLearner
-from treadle.control.learning.learned_lengths import PROFILES_MAX, Expectation, Profiles, keys_of
+from treadle.control.learning.learned_lengths import (
+    PROFILES_MAX,
+    Expectation,
+    Profiles,
+    Question,
+    keys_of,
+)
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of
@@ -15,6 +21,7 @@ __all__ = [
     "Point",
     "Profiles",
     "ProgressWatch",
+    "Question",
     "company_of",
     "keys_of",
     "output_tail",

@@ -9,10 +9,12 @@ from treadle.control.learning.history import packed
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.metering import Gauge, Meter
 from treadle.control.learning.sightings import Sightings
-from treadle.core.attempt import How, LastProgress
-from treadle.core.events import AttemptEnded
+from treadle.core.attempt import LastProgress
 from treadle.core.job import JobId
-from treadle.models.learning.observations import of_end
+from treadle.core.launch import AttemptId
+from treadle.core.sighting import Sighting
+from treadle.models.learning.kinds import Kind
+from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import HistoryRow, ProfileRow
 
 
@@ -24,6 +26,8 @@ class JobLearner:
         self.meter = Meter()
         self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
+        self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
+        self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
 
     def progress(self, job: JobId) -> LastProgress | None:
         """What a running job last said, if it said anything."""
@@ -53,23 +57,28 @@ class JobLearner:
         """The attempt is over; what it said is in its AttemptEnded."""
         self.meter.end(job)
         self._heard.pop(job, None)
+        self._paced.pop(job, None)
 
     def gauge(self, job: JobId) -> Gauge | None:
         return self.meter.gauge(job)
 
-    def learn(self, keys: Sequence[str], ended: AttemptEnded, *, size: int, only: bool) -> None:
-        """How long the whole job takes at this size, if this attempt shows it.
+    def sighting(self, attempt: AttemptId) -> Sighting | None:
+        """What was seen from outside of an attempt that runs; None if nothing is measured."""
+        return self.seen.sighting(attempt)
 
-        only: no other attempt at the job was made, so that this one did all the work.
-        """
-        if ended.started_at is None:
-            return
-        said = ended.progress
-        seen = of_end(
-            size,
-            whole=only and ended.how is How.EXITED and ended.code == 0,
-            ran_s=ended.ran_s or 0.0,
-            share_per_s=None if said is None else said.share_per_s,
-            measured_s=0.0 if said is None else said.measured_s,
-        )
-        self.profiles.observe(keys, seen)
+    def learn(self, keys: Sequence[Kind], outcome: Outcome | None) -> None:
+        """Take in what an attempt taught; None if it taught nothing."""
+        if outcome is not None:
+            self.profiles.observe(keys, outcome)
+            self._news.update(dict.fromkeys(keys))
+
+    def pace(self, job: JobId, action: int, keys: Sequence[Kind], outcome: Outcome | None) -> None:
+        """The speed of a job that runs under this order, once for each order."""
+        if outcome is not None and self._paced.get(job) != action:
+            self._paced[job] = action
+            self.learn(keys, outcome)
+
+    def take_news(self) -> list[Kind]:
+        """Kinds that were learned since this was last asked."""
+        news, self._news = list(self._news), {}
+        return news

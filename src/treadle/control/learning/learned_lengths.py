@@ -5,46 +5,98 @@ its adapter: kinds from command lines, stored rows in and out, a job's expected 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from threading import Lock
 
 import msgspec
 
 from treadle.core.job import Profile
 from treadle.models.learning.expectation import Expectation as Learned
 from treadle.models.learning.history import History
-from treadle.models.learning.kinds import Source, by_command
-from treadle.models.learning.knowledge import KINDS_MAX, Knowledge
-from treadle.models.learning.observations import Observation
+from treadle.models.learning.kinds import Kind, Source, by_command, numbers
+from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import Lengths
 from treadle.store.rows import ProfileRow
 
 PROFILES_MAX = KINDS_MAX
-UNKNOWN_S = 3600.0  # how long a job is assumed to take of which nothing close was seen
+UNKNOWN_S = 3600.0  # what policies are given of a job of which nothing is known; people are not
+ANSWERS_MAX = 1024
 _SHOWN = {
     Source.SAME_COMMAND: "its own past",
     Source.ALIKE: "jobs like it",
     Source.SAME_SCRIPT: "jobs like it",
+    Source.SAME_USER: "jobs of its user",
+    Source.EVERYTHING: "jobs on this machine",
     Source.ITS_USER: "its user",
 }
-_CLOSE = (Source.SAME_COMMAND, Source.ALIKE, Source.SAME_SCRIPT)
+CLOSE = (Source.SAME_COMMAND, Source.ALIKE, Source.SAME_SCRIPT)
+# Where only the user's own estimate is known: factors on it, and how likely each is.
+_USERS_DOUBT = ((0.5, 0.2), (0.75, 0.15), (1.0, 0.3), (1.5, 0.15), (2.0, 0.2))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a job says of itself: the kinds it belongs to, and what its user asked for."""
+
+    keys: tuple[Kind, ...]  # the closest first
+    asked: int
+    sizes: tuple[int, ...] = ()  # those it may have
+    model: str = ""
+    estimate_s: float | None = None  # of its user
+    numbers: tuple[float, ...] = ()  # of its command line
+    limit_s: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        owner: str,
+        model: str,
+        command: Sequence[str],
+        *,
+        asked: int,
+        sizes: Sequence[int],
+        estimate_s: float | None,
+        limit_s: float | None,
+    ) -> "Question":
+        words = tuple(command)
+        keys = keys_of(owner, model, words)
+        return cls(keys, asked, tuple(sizes), model, estimate_s, numbers_of(words), limit_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """How long a job is expected to take, how it scales, and why we think so."""
 
-    length_s: float
+    length_s: float  # one number, for policies
     profile: Profile
-    source: str  # "its own past", "jobs like it", "its user", "nothing"
+    source: str  # "its own past", "jobs like it" ... "nothing"
     learned: Learned  # the whole answer: the distribution, its doubt, steps
+    known: bool  # False: it rests on a prior, and people are shown "unknown"
 
 
 class Profiles:
-    """Profiles by kind of job. Changes since they were last asked for are to be written."""
+    """Profiles by kind of job. Changes since they were last asked for are to be written.
+
+    Questions are also answered beside the event loop, so what reads and what changes take turns.
+    """
 
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         """`rows`: what was stored, the one that changed last at the end."""
         self.knowledge = Knowledge((row.key, history_of(row.body)) for row in rows)
+        self._lock = Lock()
+        self._answers: dict[Question, Expectation] = {}  # until something else is learned
+
+    def ask(self, question: Question) -> Expectation:
+        """What to expect of a job."""
+        with self._lock:
+            found = self._answers.get(question)
+            if found is None:
+                if len(self._answers) >= ANSWERS_MAX:
+                    self._answers.clear()
+                found = self._answers[question] = self._expected(question)
+            return found
 
     def expect(
         self,
@@ -54,31 +106,19 @@ class Profiles:
         model: str,
         estimate_s: float | None,
         sizes: Sequence[int] = (),
-        numbers: tuple[float, ...] = (),
     ) -> Expectation:
-        """What to expect of a job with these keys, the closest first, that may have these sizes."""
-        known = self.knowledge.expect(
-            keys, asked, sizes=sizes, model=model, estimate_s=estimate_s, numbers=numbers
-        )
-        source = _SHOWN.get(known.source, "nothing")
-        length_s = UNKNOWN_S if estimate_s is None else estimate_s
-        if source == "nothing" and estimate_s is not None:
-            source = "its user"
-        if known.source in _CLOSE:
-            # The median while one number is all that is asked for: a mean is led by its tail.
-            length_s = known.length.quantile(0.5)
-        return Expectation(length_s, known.profile, source, known)
+        """The same of a job with these keys and sizes, and no time limit."""
+        return self.ask(Question(tuple(keys), asked, tuple(sizes), model, estimate_s))
 
-    def observe(self, keys: Sequence[str], seen: Observation | None) -> None:
-        """Take in what an attempt said of the whole job; None if it said nothing."""
-        if seen is not None:
-            self.knowledge.observe(
-                keys, Outcome(seen.size, seen.seconds, whole=True, shared=seen.shared)
-            )
+    def observe(self, keys: Sequence[str], outcome: Outcome) -> None:
+        """Take in what an attempt taught."""
+        with self._lock:
+            self._answers.clear()
+            self.knowledge.observe(keys, outcome)
 
     def learn(self, keys: Sequence[str], size: int, length_s: float) -> None:
         """The whole job took that long at that size, or would have."""
-        self.observe(keys, Observation(size, length_s))
+        self.observe(keys, Outcome(size, length_s, whole=True))
 
     def changes(self, at: float) -> list[ProfileRow]:
         """Rows to write, each change once."""
@@ -86,6 +126,31 @@ class Profiles:
             ProfileRow(kind, msgspec.json.encode(history), at)
             for kind, history in self.knowledge.changes()
         ]
+
+    def _expected(self, question: Question) -> Expectation:
+        learned = self.knowledge.expect(
+            question.keys,
+            question.asked,
+            sizes=question.sizes,
+            model=question.model,
+            estimate_s=question.estimate_s,
+            numbers=question.numbers,
+        )
+        if question.estimate_s is not None and learned.source not in CLOSE:
+            # What its user says of it is closer than what other jobs did.
+            doubt = [(question.estimate_s * factor, mass) for factor, mass in _USERS_DOUBT]
+            learned = replace(learned, source=Source.ITS_USER, length=Lengths.of(doubt))
+        elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:
+            # The Philly prior weighs more than what was seen here.
+            learned = replace(learned, known=False)
+        length_s = question.estimate_s if learned.source is Source.ITS_USER else None
+        if length_s is None:
+            length_s = learned.length.mean() if learned.known else UNKNOWN_S
+        if question.limit_s is not None:
+            length_s = learned.length.cut(question.limit_s).mean() if learned.known else length_s
+            length_s = min(length_s, question.limit_s)
+        source = _SHOWN.get(learned.source, "nothing") if learned.known else "nothing"
+        return Expectation(length_s, learned.profile, source, learned, learned.known)
 
 
 def history_of(body: bytes) -> History:
@@ -97,9 +162,30 @@ def history_of(body: bytes) -> History:
     return history
 
 
-def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[str, ...]:
-    """The keys of profiles that a job learns from, and teaches: the closest first."""
+@lru_cache(maxsize=4096)  # Members of an array have one command: 20 microseconds each otherwise.
+def _kinds(owner: str, model: str, command: tuple[str, ...]) -> tuple[Kind, ...]:
     return by_command(owner, model, command)
 
 
-__all__ = ["PROFILES_MAX", "Expectation", "Profiles", "Source", "history_of", "keys_of"]
+@lru_cache(maxsize=4096)
+def numbers_of(command: tuple[str, ...]) -> tuple[float, ...]:
+    return numbers(command)
+
+
+def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
+    """The keys of profiles that a job learns from, and teaches: the closest first."""
+    return _kinds(owner, model, tuple(command))
+
+
+__all__ = [
+    "CLOSE",
+    "PROFILES_MAX",
+    "UNKNOWN_S",
+    "Expectation",
+    "Profiles",
+    "Question",
+    "Source",
+    "history_of",
+    "keys_of",
+    "numbers_of",
+]

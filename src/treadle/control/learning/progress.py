@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
+from treadle.control.learning.loss_watch import LossWatch
 from treadle.control.learning.metering import Gauge
 from treadle.control.learning.output_tail import output_tail
 from treadle.core.attempt import LastProgress
@@ -20,6 +21,7 @@ from treadle.core.scheduler import Scheduler
 
 TELL_S = 5.0  # the scheduler hears of a job's progress at most so often
 DRIFT = 0.2  # a length that turns out so much different replaces the estimate
+SIGHT_S = 30.0  # a job that was watched alone for so long is known
 READ_MAX = 256  # jobs whose output is read in one round
 
 # What else it needs to know of a job: its newest attempt, and its spec as it will be once all
@@ -53,6 +55,8 @@ class ProgressWatch:
         self._spec = spec
         self._tell = tell
         self._told_at: dict[JobId, float] = {}
+        self._losses = LossWatch()
+        self._sighted: dict[JobId, AttemptId] = {}  # attempts of which a sight was told
         self._from = 0
 
     async def look(self) -> None:
@@ -64,8 +68,25 @@ class ProgressWatch:
             heard = self._learner.progress(job.id)
             if attempt is not None and (heard is None or heard.source != "report"):
                 await self._read(job, attempt)
+            if attempt is not None:
+                self._sight(job.id, attempt)
         for name in [name for name in self._told_at if name not in self._scheduler.jobs]:
             del self._told_at[name]
+        self._sighted = {
+            job: at for job, at in self._sighted.items() if job in self._scheduler.jobs
+        }
+
+    def _sight(self, job: JobId, attempt: AttemptId) -> None:
+        """What a job was seen to use while alone, once: others like it wait to know."""
+        row, seen = self._scheduler.jobs.get(job), self._learner.sighting(attempt)
+        if row is None or seen is None or seen.alone_s < SIGHT_S:
+            return
+        if self._attempt(job) == attempt and self._sighted.get(job) != attempt:
+            self._sighted[job] = attempt
+            done, speed = row.iterations_at(self._clock.now()), row.iterations_per_s
+            self._tell(
+                JobProgressed(job, row.action, done, speed, self._learner.progress(job), seen)
+            )
 
     async def _read(self, job: Job, attempt: AttemptId) -> None:
         data, _ = await output_tail(self._engine, attempt, 0, progress_lines.TAIL_BYTES)
@@ -87,10 +108,14 @@ class ProgressWatch:
     ) -> None:
         """A running job is so far. checkpoint: the share of the work that is safe, if it said."""
         now = self._clock.now()
-        gauge = self._learner.meter.see(row.id, step, total, now) if total else None
+        if loss is not None:
+            self._losses.see(row.id, step, loss)
+        # What is shown needs a total that the job said. What policies go by may be predicted.
+        whole = total or self._losses.end(row.id)
+        gauge = self._learner.meter.see(row.id, step, whole, now) if whole else None
         share_per_s = None if gauge is None else gauge.share_per_s()
         before = self._learner.progress(row.id)
-        per_s = share_per_s * total if share_per_s is not None and total else None
+        per_s = share_per_s * whole if share_per_s is not None and whole else None
         if before is not None:
             if per_s is None and before.total == total:
                 per_s = before.per_s

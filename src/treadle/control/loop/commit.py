@@ -27,6 +27,7 @@ from treadle.control.jobs import (
     row_of,
     text_of,
 )
+from treadle.control.jobs.respec import AT_ONCE, Respec
 from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
@@ -105,6 +106,7 @@ class Commit:
         self.condition = condition
         self._published = published
         self._reducer = Reducer(state.jobs, state.learner, state.scheduler)
+        self.respec = Respec(state.jobs, state.learner, state.scheduler, inbox.newest_spec)
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
         self._decisions = state.scheduler.decisions
         self._thread = DaemonThreads(1, "store writes")
@@ -152,6 +154,7 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
+        self._inbox.tell(*self.respec.facts(now, limit=AT_ONCE))
         self._state.gates.refusals.started(facts)
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)

@@ -32,6 +32,11 @@ class Curve(Protocol):
         """One unit of work on so many devices, of a job that asks for `asked`."""
         ...
 
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """The sizes that were measured, ascending."""
+        ...
+
     def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:
         """The curve as a job's profile holds it, for a job that may run at these sizes.
 
@@ -54,6 +59,10 @@ class FittedCurve:
         errors = tuple((size, seconds / _fitted(terms, size)) for size, seconds in points)
         return cls(points, terms, errors)
 
+    @property
+    def measured(self) -> tuple[int, ...]:
+        return tuple(size for size, _ in self.points)
+
     def seconds(self, size: int, asked: int) -> float:  # noqa: ARG002  # the same for all
         return _fitted(self.terms, size) * interpolate(self.errors, size)
 
@@ -74,6 +83,10 @@ class InterpolatedCurve:
     @classmethod
     def through(cls, points: tuple[Point, ...]) -> "InterpolatedCurve":
         return cls(points)
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        return tuple(size for size, _ in self.points)
 
     def seconds(self, size: int, asked: int) -> float:
         at_asked = self._from_nearest(asked)

@@ -85,7 +85,7 @@ def remaining(
             mean_s = lengths.cut(left_limit_s).mean()
     else:
         mean_s, span = own
-        known, because = True, "its own steps"
+        known, because = True, "steps left at the present speed"
     if left_limit_s is not None:
         span = Span(min(span.low_s, left_limit_s), min(span.high_s, left_limit_s), span.coverage)
         mean_s = min(mean_s, left_limit_s)
@@ -107,7 +107,8 @@ def _because(expected: Expectation) -> str:
         case Source.SAME_COMMAND:
             return f"{runs} of the same command"
         case Source.ALIKE:
-            return f"{runs} that differ in numbers or paths"
+            differ = "differs" if expected.runs == 1 else "differ"
+            return f"{runs} that {differ} in numbers or paths"
         case Source.SAME_SCRIPT:
             return f"{runs} of the same script"
         case Source.SAME_USER:

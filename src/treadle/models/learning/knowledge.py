@@ -234,6 +234,7 @@ class Knowledge:
             serial=SERIAL,
             model=model,
             curve=carried,
+            measured=() if curve is None else curve.measured,
             busy=needs.busy,
             memory_busy=needs.memory_busy,
             memory_gib=needs.memory_gib or 0.0,

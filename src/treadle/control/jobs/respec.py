@@ -1,0 +1,144 @@
+"""Tells the scheduler what was learned of jobs that wait or run: their kind was learned meanwhile.
+
+Ten jobs of one kind may wait while the first of them runs for the first time. Once that is seen, or
+has ended, the others are known too. Only jobs of the kinds that changed are looked at, and only so
+many at a time, so that learning from one job costs no more with ten thousand in the queue.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.records import JobRecord
+from treadle.control.learning import Expectation, JobLearner, Question
+from treadle.control.learning.learned_lengths import CLOSE
+from treadle.core.events import Event, JobProgressed, JobUpdated
+from treadle.core.job import Job, JobId, JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.models.learning.kinds import closeness
+
+AT_ONCE = 16  # jobs that are looked at in the step that learned something
+A_LOOK = 200  # and in every look at running jobs: about 20 ms
+DRIFT = 0.2  # a length that is so much different replaces the one before
+NEARLY_DONE = 0.9  # a job whose estimate is nearly over, and that does not say where it is
+
+
+def question(record: JobRecord, spec: JobSpec) -> Question:
+    """What is to be asked of the learner about a job."""
+    return Question.of(
+        record.owner,
+        record.model,
+        record.command,
+        asked=spec.asked,
+        sizes=spec.sizes,
+        estimate_s=spec.estimate_s or None,
+        limit_s=record.time_limit_s,
+    )
+
+
+class Respec:
+    """Jobs whose kind was learned, to be told to the scheduler."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        learner: JobLearner,
+        scheduler: Scheduler,
+        spec: Callable[[Job], JobSpec],
+    ) -> None:
+        self._jobs = jobs
+        self._learner = learner
+        self._scheduler = scheduler
+        self._spec = spec  # as it will be once all facts on their way have arrived
+        self._due: dict[JobId, None] = {}
+
+    def facts(self, now: float, *, limit: int) -> list[Event]:
+        """What the scheduler does not know yet of so many jobs."""
+        for kind in self._learner.take_news():
+            if closeness(kind) in CLOSE:
+                self._due.update(self._jobs.of_kind(kind))
+        found: list[Event] = []
+        for identity in list(self._due)[:limit]:
+            del self._due[identity]
+            row, record = self._scheduler.jobs.get(identity), self._jobs.records.get(identity)
+            if row is not None and record is not None:
+                found += self._news(record, row, now)
+        return found
+
+    def overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
+        """Longer lengths of running jobs that have nearly used theirs up and say nothing."""
+        found: list[Event] = []
+        for row in rows:
+            spec, record = row.spec, self._jobs.records.get(row.id)
+            if record is None or row.iterations_at(now) < NEARLY_DONE * spec.iterations:
+                continue
+            if not self._speaks(row.id):
+                spec = self._spec(row)
+                expected = self._learner.profiles.ask(question(record, spec))
+                longer = replace(spec, iterations=_outliving(expected, row, record, now))
+                found += self._changed(row, spec, longer, now)
+        return found
+
+    def _news(self, record: JobRecord, row: Job, now: float) -> list[Event]:
+        if row.phase not in (Phase.WAITING, Phase.RUNNING):
+            return []  # It is on its way; the next lesson will find it.
+        spec = self._spec(row)
+        expected = self._learner.profiles.ask(question(record, spec))
+        profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
+        iterations = spec.iterations
+        if expected.known and not self._speaks(row.id):
+            wanted = expected.length_s
+            if row.phase is Phase.RUNNING:
+                wanted = _outliving(expected, row, record, now)
+            if abs(wanted / iterations - 1.0) > DRIFT:
+                iterations = wanted
+        return self._changed(row, spec, replace(spec, profile=profile, iterations=iterations), now)
+
+    def _changed(self, row: Job, before: JobSpec, after: JobSpec, now: float) -> list[Event]:
+        if after == before:
+            return []
+        if row.phase is not Phase.RUNNING or after.iterations == before.iterations:
+            return [JobUpdated(after)]
+        # A change of the whole keeps the share that is done, and of this job none is known: the
+        # seconds that it has run are what stays.
+        done = min(row.iterations_at(now), after.iterations)
+        return [JobUpdated(after), JobProgressed(row.id, row.action, done, row.iterations_per_s)]
+
+    def _speaks(self, job: JobId) -> bool:
+        """Whether the job itself says how fast it goes."""
+        said = self._learner.progress(job)
+        return said is not None and said.share_per_s is not None
+
+
+def _outliving(expected: Expectation, row: Job, record: JobRecord, now: float) -> float:
+    """The work of a running job: done, and the mean of what is left of one that ran so long."""
+    done = row.iterations_at(now)
+    lengths = expected.learned.length.given(max(done, row.held_at(now)))
+    left_s = lengths.mean()
+    if record.time_limit_s is not None and record.began_s is not None:
+        left_limit_s = record.time_limit_s - record.ran_s - (now - record.began_s)
+        left_s = min(left_s, max(1.0, left_limit_s))
+    return done + max(left_s, 1.0)
+
+
+def _alike(one: Profile, other: Profile) -> bool:
+    """Whether a policy would decide the same by both."""
+    if (one.size, one.model, one.measured) != (other.size, other.model, other.measured):
+        return False
+    if [size for size, _ in one.curve] != [size for size, _ in other.curve]:
+        return False
+    pairs = [
+        *((a, b) for (_, a), (_, b) in zip(one.curve, other.curve, strict=True)),
+        (one.memory_gib, other.memory_gib),
+        (one.restart_s, other.restart_s),
+        (one.busy, other.busy),
+        (one.memory_busy, other.memory_busy),
+    ]
+    return all(_close(a, b) for a, b in pairs)
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return abs(a - b) <= 0.1 * max(abs(a), abs(b))

@@ -1,0 +1,71 @@
+"""What an attempt taught, made of facts alone, so that replaying the journal teaches the same."""
+
+from typing import NamedTuple
+
+from treadle.core.attempt import How, LastProgress
+from treadle.core.events import AttemptEnded
+from treadle.core.sighting import Sighting
+from treadle.models.learning.outcome import Outcome
+
+MEASURED_MIN_S = 5.0  # a speed counts if it was measured for so long
+SHARED_MIN = 0.1  # in company for more than this share of its time, its times are not its own
+
+
+class Attempted(NamedTuple):
+    """What the records say of the attempt that ended."""
+
+    size: int
+    before_s: float  # seconds of earlier attempts whose work this one built on
+    alone: bool  # all the work was done at this size and by these seconds
+    over: bool  # the job will not be tried again
+    numbers: tuple[float, ...] = ()
+
+
+def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
+    """What an attempt taught when it ended; None if nothing ran."""
+    if ended.started_at is None:
+        return None
+    done = ended.how is How.EXITED and ended.code == 0
+    said = ended.progress
+    return Outcome(
+        attempted.size,
+        attempted.before_s + (ended.ran_s or 0.0),
+        whole=done and attempted.alone,
+        cut_off=attempted.over and not done and attempted.alone,
+        total=None if said is None else _total(said),
+        step_s=None if said is None else step_s(said),
+        shared=_shared(ended.seen),
+        numbers=attempted.numbers,
+        seen=ended.seen,
+    )
+
+
+def of_pace(
+    said: LastProgress, size: int, *, shared: bool, numbers: tuple[float, ...]
+) -> Outcome | None:
+    """How fast a running job goes at this size; None if it has not said enough."""
+    pace = step_s(said)
+    if pace is None or shared:
+        return None
+    return Outcome(size, 0.0, total=_total(said), step_s=pace, numbers=numbers)
+
+
+def of_sight(seen: Sighting, size: int) -> Outcome:
+    """What a running job was seen to use."""
+    return Outcome(size, 0.0, seen=seen)
+
+
+def step_s(said: LastProgress) -> float | None:
+    """Seconds a step, if that was measured for long enough."""
+    if not said.per_s or said.measured_s < MEASURED_MIN_S:
+        return None
+    return 1.0 / said.per_s
+
+
+def _total(said: LastProgress) -> float | None:
+    """A float also where a report said 10: what is stored must be what a replay stores."""
+    return None if said.total is None else float(said.total)
+
+
+def _shared(seen: Sighting | None) -> bool:
+    return seen is not None and seen.shared_s > SHARED_MIN * (seen.alone_s + seen.shared_s)
