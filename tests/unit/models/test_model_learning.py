@@ -72,15 +72,28 @@ def test_what_was_seen_on_shared_devices_or_is_no_time_does_not_count(
 def test_the_same_command_is_closest_and_the_same_program_is_next() -> None:
     first = by_command("me", "m", ("python3", "-u", "/home/me/train.py", "--rate", "1"))
     other = by_command("me", "m", ("python3", "-u", "train.py", "--rate", "2"))
-    assert first[0] != other[0]
-    assert first[1:] == other[1:]
-    assert first[2:] == ("me/m/train.py", "me/", "*")
+    assert first[:2] != other[:2]
+    assert first[2:] == other[2:]
+    assert first[3:] == ("me/m/train.py", "me/", "*")
+
+
+def test_only_how_long_it_runs_may_differ_between_jobs_of_the_same_needs() -> None:
+    def needs(*words: str) -> str:
+        return by_command("me", "", ("python", "train.py", *words))[1]
+
+    base = needs("--steps", "100", "--batch", "16", "--seed=1")
+    assert base == needs("--steps", "900", "--batch", "16", "--seed=2")
+    assert base != needs("--steps", "100", "--batch", "64", "--seed=1")
+    assert needs("--num-epochs", "3") == needs("--num-epochs", "30")
+    assert needs("--max_steps=3") == needs("--max_steps=4")
+    assert needs("100", "24") != needs("101", "24")
+    assert needs("--layers", "2") != needs("--layers", "48")
 
 
 def test_another_user_or_model_is_another_kind() -> None:
     mine = by_command("me", "bert", ("train",))
     for theirs in (by_command("you", "bert", ("train",)), by_command("me", "t5", ("train",))):
-        assert not set(mine[:3]) & set(theirs[:3])
+        assert not set(mine[:4]) & set(theirs[:4])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +109,7 @@ def test_another_user_or_model_is_another_kind() -> None:
 def test_the_program_is_the_script_behind_its_interpreters(
     command: tuple[str, ...], program: str
 ) -> None:
-    assert by_command("me", "m", command)[2] == f"me/m/{program}"
+    assert by_command("me", "m", command)[3] == f"me/m/{program}"
 
 
 def test_numbers_and_folders_make_a_command_alike_and_words_do_not() -> None:
@@ -110,10 +123,10 @@ def test_numbers_and_folders_make_a_command_alike_and_words_do_not() -> None:
         )
     ]
     assert kinds[0][0] != kinds[1][0]
-    assert kinds[0][1] == kinds[1][1]
-    assert kinds[0][1] not in (kinds[2][1], kinds[3][1])
-    assert kinds[0][2] == kinds[2][2] != kinds[3][2]
-    assert [closeness(kind) for kind in kinds[0]] == list(Source)[:5]
+    assert kinds[0][2] == kinds[1][2]
+    assert kinds[0][2] not in (kinds[2][2], kinds[3][2])
+    assert kinds[0][3] == kinds[2][3] != kinds[3][3]
+    assert [closeness(kind) for kind in kinds[0]] == list(Source)[:6]
 
 
 def test_the_numbers_of_a_command_are_those_of_its_words_and_not_of_its_paths() -> None:

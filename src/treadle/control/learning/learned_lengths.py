@@ -25,13 +25,14 @@ UNKNOWN_S = 3600.0  # what policies are given of a job of which nothing is known
 ANSWERS_MAX = 1024
 _SHOWN = {
     Source.SAME_COMMAND: "its own past",
+    Source.SAME_NEEDS: "jobs like it",
     Source.ALIKE: "jobs like it",
     Source.SAME_SCRIPT: "jobs like it",
     Source.SAME_USER: "jobs of its user",
     Source.EVERYTHING: "jobs on this machine",
     Source.ITS_USER: "its user",
 }
-CLOSE = (Source.SAME_COMMAND, Source.ALIKE, Source.SAME_SCRIPT)
+CLOSE = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE, Source.SAME_SCRIPT)
 # Where only the user's own estimate is known: factors on it, and how likely each is.
 _USERS_DOUBT = ((0.5, 0.2), (0.75, 0.15), (1.0, 0.3), (1.5, 0.15), (2.0, 0.2))
 

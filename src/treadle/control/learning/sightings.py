@@ -18,6 +18,7 @@ COMPANY_MAX = 32  # spells of one attempt that are kept apart
 RELATIVE_S = 10.0  # a speed in company is measured over at least this long
 HANG_S = 600.0  # without a step in company: it hangs
 REST = 0.02  # a busy share so close to 0 or 1 counts as 0 or 1
+SILENT_S = 20.0  # a job that says no step has begun to work by then, if its device works
 LATELY_S = 15.0  # company that left so recently may still be to blame
 
 
@@ -66,6 +67,9 @@ class _Watch:
     at: float | None = None  # of the last measurement
     step: float | None = None  # at that moment
     steps_at: float | None = None  # when its step last grew
+    began_at: float | None = None  # of the first measurement
+    trains: bool = False  # it has begun its work
+    starting: _Mean = field(default_factory=_Mean)  # before that
     stuck_from: float | None = None  # since when it shares devices that rest, or never rest
 
 
@@ -184,7 +188,7 @@ class Sightings:
         return Sighting(
             alone_s=round(alone.seconds, 1),
             shared_s=round(sum(spell.seconds for spell in with_others.values()), 1),
-            load=(watch.alone if alone.seconds > 0 else watch.shared).load(),
+            load=_load(watch, alone),
             device_memory_peak_gib=watch.device_memory_peak_gib,
             memory_peak_gib=watch.memory_peak_gib,
             energy_j=watch.energy_j,
@@ -265,11 +269,30 @@ def _add(
         if key not in watch.spells and len(watch.spells) >= COMPANY_MAX:
             key = next(reversed(watch.spells))
         spell = watch.spells.setdefault(key, _Spell(mps=measured.mps))
-        spell.seconds += passed_s
-        if step is not None and watch.step is not None and step > watch.step:
-            spell.steps += step - watch.step
-        (watch.alone if alone else watch.shared).add(load, passed_s)
+        if _trains(watch, measured, step):
+            spell.seconds += passed_s
+            if step is not None and watch.step is not None and step > watch.step:
+                spell.steps += step - watch.step
+            (watch.alone if alone else watch.shared).add(load, passed_s)
+        else:
+            watch.starting.add(load, passed_s)
     watch.at, watch.step = measured.at, step
+
+
+def _trains(watch: _Watch, measured: Measurement, step: float | None) -> bool:
+    """Whether it has begun its work.
+
+    A script loads its libraries and its data first, for a minute perhaps, and the device rests.
+    That says nothing of what it needs later. Its first step tells, or else the first work of its
+    device.
+    """
+    if not watch.trains:
+        said = step is not None and watch.step is not None
+        works = measured.load.busy is not None and measured.load.busy > REST
+        silent = step is None and works and measured.at - (watch.began_at or 0.0) >= SILENT_S
+        watch.trains = said or silent
+        watch.began_at = measured.at if watch.began_at is None else watch.began_at
+    return watch.trains
 
 
 def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float | None) -> None:
@@ -283,6 +306,13 @@ def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float |
         watch.stuck_from = measured.at if watch.stuck_from is None else watch.stuck_from
     else:
         watch.stuck_from = None
+
+
+def _load(watch: _Watch, alone: _Spell) -> Load:
+    """While it trained alone; else while it shared; else while it started."""
+    if alone.seconds > 0:
+        return watch.alone.load()
+    return (watch.shared if watch.trains else watch.starting).load()
 
 
 def _relative(spell: _Spell, alone: _Spell) -> float | None:

@@ -14,7 +14,7 @@ from treadle.core.ports import PerformanceModel
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
-from treadle.models.learning.kinds import by_command, by_model
+from treadle.models.learning.kinds import Source, by_command, by_model, closeness
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
@@ -25,7 +25,8 @@ def kind_of(spec: JobSpec) -> str:
     """The kind by which company is remembered."""
     if not spec.command:
         return by_model(spec)[-1]
-    return by_command(spec.owner, spec.profile.model, spec.command)[-1]
+    kinds = by_command(spec.owner, spec.profile.model, spec.command)
+    return next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
 
 
 class CompanyBelief:

@@ -106,7 +106,7 @@ def _because(expected: Expectation) -> str:
     match expected.source:
         case Source.SAME_COMMAND:
             return f"{runs} of the same command"
-        case Source.ALIKE:
+        case Source.SAME_NEEDS | Source.ALIKE:
             differ = "differs" if expected.runs == 1 else "differ"
             return f"{runs} that {differ} in numbers or paths"
         case Source.SAME_SCRIPT:

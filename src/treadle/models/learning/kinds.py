@@ -2,8 +2,9 @@
 
 A learner adds an observation to every kind of the job and answers from the closest kinds that it
 has seen, with more doubt the farther they are. The live controller goes by owner, model name and
-command line (`by_command`): the same command; the same script and arguments but for numbers and
-paths; the same script; the same user; everything here. Traces have no command lines, so the
+command line (`by_command`): the same command; the same needs (it differs only in how long it runs,
+or its seed); the same script and arguments but for numbers and paths; the same script; the same
+user; everything here. Traces have no command lines, so the
 simulator goes by the model's name, the owner and everything (`by_spec`).
 
 A kind is a text, so that it can be the key of a stored row; `closeness` reads how close it is.
@@ -24,6 +25,12 @@ EVERYTHING = "*"
 NUMBERS_MAX = 16  # of one command line
 _SCRIPTS = (".py", ".sh")  # the name of a script says what is run, the folder does not
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
+_HARMLESS = re.compile(
+    r"--?(?:num[_-]?|n[_-]?|max[_-]?|total[_-]?|train[_-]?)*"
+    r"(?:steps?|epochs?|iters?|iterations?|updates?|seed|lr|learning[_-]rate|weight[_-]decay|"
+    r"(?:log|save|eval)[_-](?:every|interval|steps?)|run|trial|fold)",
+    re.IGNORECASE,
+)
 _INTERPRETERS = (
     "python",
     "bash",
@@ -41,6 +48,7 @@ class Source(StrEnum):
     """What an expectation rests on, the closest first."""
 
     SAME_COMMAND = "same command"
+    SAME_NEEDS = "same needs"  # other steps, epochs or seeds: it uses what the others use
     ALIKE = "alike"  # but for numbers and paths
     SAME_SCRIPT = "same script"
     SAME_USER = "same user"
@@ -76,7 +84,9 @@ def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ..
     """The kinds of a command line that a user submits, and names a model or not."""
     same = f"{owner}/{model}/={_digest(command)}"
     alike = f"{owner}/{model}/~{_digest([_pattern(word) for word in command])}"
-    return (same, alike, f"{owner}/{model}/{_program(command)}", f"{owner}/", EVERYTHING)
+    needs = f"{owner}/{model}/^{_digest(_needing(command))}"
+    script = f"{owner}/{model}/{_program(command)}"
+    return (same, needs, alike, script, f"{owner}/", EVERYTHING)
 
 
 def closeness(kind: Kind) -> Source:
@@ -93,6 +103,8 @@ def closeness(kind: Kind) -> Source:
     match parts[2][:1]:
         case "=":
             return Source.SAME_COMMAND
+        case "^":
+            return Source.SAME_NEEDS
         case "~":
             return Source.ALIKE
         case _:
@@ -106,6 +118,24 @@ def numbers(command: Sequence[str]) -> tuple[float, ...]:
         if not _is_path(word):
             found += [float(text) for text in _NUMBER.findall(word)]
     return tuple(found[:NUMBERS_MAX])
+
+
+def _needing(command: Sequence[str]) -> list[str]:
+    """The command without numbers that change how long it runs, and not what it needs.
+
+    Any other number may be a batch or a width, and another one needs other memory.
+    """
+    words, flag = [], ""
+    for word in command:
+        name, equals, value = word.partition("=")
+        if _HARMLESS.fullmatch(flag) and _NUMBER.fullmatch(word):
+            words.append("#")
+        elif equals and _HARMLESS.fullmatch(name) and _NUMBER.fullmatch(value):
+            words.append(f"{name}=#")
+        else:
+            words.append(word)
+        flag = word
+    return words
 
 
 def _pattern(word: str) -> str:

@@ -28,11 +28,13 @@ PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
 # How many runs a kind needs until it counts as much as all farther kinds together.
 _DOUBT = {
     Source.SAME_COMMAND: 0.25,
+    Source.SAME_NEEDS: 2.0,
     Source.ALIKE: 2.0,
     Source.SAME_SCRIPT: 4.0,
     Source.SAME_USER: 8.0,
     Source.EVERYTHING: 1.0,
 }
+_NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _FAR = (Source.SAME_USER, Source.EVERYTHING)
 
 
@@ -208,7 +210,7 @@ class Knowledge:
             history = self._known.get(kind)
             if history is None or not history.totals:
                 continue
-            if closeness(kind) not in {Source.SAME_COMMAND, Source.ALIKE}:
+            if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
                 return None
             rows = [(total, its) for total, its in history.totals]
             position = proportional(rows, numbers)
@@ -242,14 +244,25 @@ class Knowledge:
         )
 
     def _needs(self, kinds: Sequence[Kind]) -> Needs:
-        """What the closest kind was seen to need; farther ones say nothing of needs."""
+        """What the closest kind was seen to need.
+
+        Start-up and restart times are those of the script. What it uses of a device may be another
+        with any other argument, so only jobs that differ in how long they run say it.
+        """
+        close = Needs()
         for kind in kinds:
             history = self._known.get(kind)
             if closeness(kind) in _FAR:
                 break
-            if history is not None and history.needs != Needs():
+            if history is None or history.needs == Needs():
+                continue
+            if closeness(kind) in _NEEDING or kind.startswith("model "):
                 return history.needs
-        return Needs()
+            close = Needs(
+                restart_s=close.restart_s or history.needs.restart_s,
+                first_step_s=close.first_step_s or history.needs.first_step_s,
+            )
+        return close
 
     def _keep(self, kind: Kind, history: History) -> None:
         self._known.pop(kind, None)
