@@ -6,7 +6,8 @@ At its submission, at its start and at some ages while it runs, each job is give
 its end; at its submission also one of its start. Only what had ended by then is known. Counted are
 jobs of tenants of which ten jobs have ended before. Beside the share of ranges that held stands how
 wide they were (the median of high - low), and how wide the 10 to 90 % range of everything that had
-ended by then was, at the same age.
+ended by then was, at the same age. The learner's ranges leave out fewer short jobs than long ones,
+which alone makes them narrower: `skewed` is the ratio to overall ranges that do the same.
 
 Where a trace has no starts, jobs are taken to start at their submission. Chronus' tenants are drawn
 at random, and ITP has none: all its jobs are one tenant's.
@@ -28,7 +29,7 @@ from treadle.models.learning.expectation import COVERAGE, remaining
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.coverage import AGES_S, Made, stage
-from treadle.models.lengths.distribution import Span
+from treadle.models.lengths.distribution import SHORT_SHARE, Span
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
 
@@ -116,15 +117,20 @@ class Tally:
 
     widths: list[float] = field(default_factory=list)
     overall: list[float] = field(default_factory=list)
+    skewed: list[float] = field(default_factory=list)  # the same with ends chosen as the learner's
     held: int = 0
     by_tenant: dict[str, list[bool]] = field(default_factory=dict)
 
-    def count(self, tenant: str, span: Span, overall: Span, *, truth: float) -> None:
+    def count(
+        self, tenant: str, span: Span, overall: "Overall", *, truth: float, age_s: float = 0.0
+    ) -> None:
         held = span.low_s <= truth <= span.high_s
         self.held += held
         self.by_tenant.setdefault(tenant, []).append(held)
         self.widths.append(span.high_s - span.low_s)
-        self.overall.append(overall.high_s - overall.low_s)
+        even, skewed = overall.span(age_s, 0.5), overall.span(age_s, SHORT_SHARE)
+        self.overall.append(even.high_s - even.low_s)
+        self.skewed.append(skewed.high_s - skewed.low_s)
 
 
 class Overall:
@@ -136,13 +142,15 @@ class Overall:
     def add(self, seconds: float) -> None:
         insort(self._ended, seconds)
 
-    def span(self, age_s: float = 0.0) -> Span:
+    def span(self, age_s: float, below: float) -> Span:
+        """The range that leaves out a share `below` of what it leaves out at the short end."""
         first = bisect_right(self._ended, age_s)
         left = len(self._ended) - first
         if not left:
             return Span(0.0, 2.0 * age_s, COVERAGE)
-        out = (1.0 - COVERAGE) / 2
-        low, high = (self._ended[first + int(left * share)] for share in (out, 1.0 - out))
+        out = 1.0 - COVERAGE
+        shares = (out * below, 1.0 - out * (1.0 - below))
+        low, high = (self._ended[first + int(left * share)] for share in shares)
         return Span(low - age_s, high - age_s, COVERAGE)
 
 
@@ -190,7 +198,7 @@ class Replay:
             self.unknown += 1
         elif self._ended[job.tenant] >= ENDED_MIN:
             tally = self.tallies.setdefault("end, at submission", Tally())
-            tally.count(job.tenant, expected.span, self._overall.span(), truth=job.ran_s)
+            tally.count(job.tenant, expected.span, self._overall, truth=job.ran_s)
         begun_at = job.submit_at + (job.wait_s or 0.0)
         heappush(self._moments, (begun_at, _START, number, 0))
         if job.wait_s is not None:
@@ -208,8 +216,7 @@ class Replay:
             heappush(self._moments, (late_at, _LATE, number, 0))
         if wait.known and self._begun[job.tenant] >= ENDED_MIN:
             tally = self.tallies.setdefault("start, at submission", Tally())
-            overall = self._overall_waits.span()
-            tally.count(job.tenant, wait.span, overall, truth=job.wait_s + 1.0)
+            tally.count(job.tenant, wait.span, self._overall_waits, truth=job.wait_s + 1.0)
         self._queue += job.size
 
     def _start(self, number: int, job: TraceJob, at: float) -> None:
@@ -240,7 +247,8 @@ class Replay:
         heappush(self._moments, (over_at, _OVER, number, stage(age_s)))
         if self._ended[job.tenant] >= ENDED_MIN:
             tally = self.tallies.setdefault(when, Tally())
-            tally.count(job.tenant, span, self._overall.span(age_s), truth=job.ran_s - age_s)
+            left_s = job.ran_s - age_s
+            tally.count(job.tenant, span, self._overall, truth=left_s, age_s=age_s)
 
     def _overrun(self, number: int, which: int, at: float) -> None:
         """A range was overrun; if it would be wider by now, look again later."""
@@ -281,15 +289,17 @@ _END, _SUBMIT, _START, _LOOK, _OVER, _LATE = range(6)
 
 def table(name: str, replay: Replay) -> None:
     print(f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown")
-    print(f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}{'ratio':>7}  tenants")
+    head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
+    print(f"{head}{'ratio':>7}{'skewed':>8}  tenants that hold 75-90 %")
     for when, tally in sorted(replay.tallies.items()):
         width, overall = median(tally.widths), median(tally.overall)
         shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
         good = sum(0.75 <= share <= 0.9 for share in shares)
         ratio = width / overall if overall else 0.0
+        skewed = width / median(tally.skewed) if median(tally.skewed) else 0.0
         print(
             f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
-            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}  {good} of {len(shares)} hold 75-90 %"
+            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{skewed:8.2f}  {good} of {len(shares)}"
         )
 
 

@@ -24,7 +24,7 @@ def said(**settings: object) -> list[str]:
         (
             {"belief": "learned", "belief_error": 0.1},
             [
-                "policies know only the speeds of jobs that have run",
+                "policies know only the speeds and lengths of jobs that have run",
                 "measured speeds are off by a log-normal factor of 0.1",
             ],
         ),

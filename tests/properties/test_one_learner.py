@@ -1,176 +1,186 @@
-"""The simulator's belief and the live controller learn the same from the same observations."""
+"""The one learner: it is deterministic, can be stored, and knows what it does not know."""
 
-from collections.abc import Sequence
+from math import inf
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.control.learning import JobLearner, Profiles, keys_of
-from treadle.core.actions import Action
-from treadle.core.attempt import How, LastProgress
-from treadle.core.cluster import Cluster
-from treadle.core.events import AttemptEnded, Event, JobFinished, JobStarted
-from treadle.core.job import JobSpec, Profile
-from treadle.core.scheduler import Observer, Scheduler
-from treadle.models.learning.belief import Learned, learning
-from treadle.models.learning.observations import of_end
-from treadle.models.learning.rules import LIVE, SIMULATED, Rules
-from treadle.models.scaling import ScalingModel
-from treadle.policies.base.placement import placement
-from treadle.policies.registry import policy
-from treadle.sim.engine import SimulatedEngine
-from treadle.sim.run import Simulation
-from treadle.store.rows import ProfileRow
+from treadle.control.learning.learned_lengths import history_of
+from treadle.core.attempt import LastProgress
+from treadle.core.sighting import Load, Sighting
+from treadle.models.learning.expectation import remaining
+from treadle.models.learning.history import RUNS_MAX
+from treadle.models.learning.kinds import Source, by_command, numbers
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
 
-SIZES = (1, 2, 3, 4, 6, 8, 16, 40)
-KEYS = keys_of("me", "resnet", ("python", "train.py"))
-BOTH = [pytest.param(SIMULATED, id="SIMULATED"), pytest.param(LIVE, id="LIVE")]
-
-# Size, units of work a second, and whether the devices were shared.
-Seen = tuple[int, float, bool]
-_speeds = st.one_of(st.floats(0.01, 100.0), st.sampled_from([0.0, 1.0, 1.1, 1.2]))
-_sights = st.lists(st.tuples(st.sampled_from((1, 2, 4, 8, 16)), _speeds, st.booleans()))
-
-
-def spec(asked: int) -> JobSpec:
-    return JobSpec("a", 1.0, sizes=SIZES, asked=asked, profile=Profile(model="resnet"))
+COMMANDS = (
+    ("python", "train.py", "--epochs", "1"),
+    ("python", "train.py", "--epochs", "100"),
+    ("python", "train.py", "--fast"),
+    ("python", "test.py"),
+)
+_outcomes = st.lists(
+    st.tuples(
+        st.sampled_from(("me", "you")),
+        st.sampled_from(COMMANDS),
+        st.sampled_from((1, 2, 4)),
+        st.floats(0.1, 1e5),
+        st.sampled_from(("whole", "cut off", "shared")),
+    ),
+    max_size=30,
+)
+Seen = tuple[str, tuple[str, ...], int, float, str]
 
 
-def kinds(job: JobSpec) -> tuple[str, ...]:  # all jobs here are alike
-    return KEYS
-
-
-def simulated(rules: Rules, sights: Sequence[Seen]) -> Learned:
-    belief = Learned(ScalingModel(), kinds=kinds, rules=rules)
-    for size, speed, shared in sights:
-        belief.observe(spec(1), size, speed, shared=shared)
-    return belief
-
-
-def teach(profiles: Profiles, sights: Sequence[Seen]) -> None:
-    """Attempts that were stopped after a minute of reports at that speed."""
-    for size, speed, shared in sights:
-        seen = of_end(
+def teach(knowledge: Knowledge, outcomes: list[Seen]) -> Knowledge:
+    for owner, command, size, ran_s, how in outcomes:
+        outcome = Outcome(
             size,
-            whole=False,
-            ran_s=60.0,
-            share_per_s=speed,
-            measured_s=60.0,
-            shared=shared,
+            ran_s,
+            whole=how != "cut off",
+            cut_off=how == "cut off",
+            shared=how == "shared",
+            numbers=numbers(command),
         )
-        profiles.observe(KEYS, seen)
+        knowledge.observe(by_command(owner, "", command), outcome)
+    return knowledge
 
 
-def agree(profiles: Profiles, belief: Learned, *, work: float = 1.0) -> None:
-    """Length at every size, and speed at every size of a job that asks for any of them.
-
-    `work`: how many of the simulator's iterations are the whole job.
-    """
-    for asked in SIZES:
-        job = spec(asked)
-        live = profiles.expect(KEYS, asked, model="resnet", estimate_s=None, sizes=SIZES)
-        assert (live.source == "nothing") == (belief.basis(job) == 0)
-        if belief.basis(job):
-            assert live.length_s == pytest.approx(work / belief.alone(job, asked))
-        # The live controller's own model reads the profile that the job was given.
-        read = JobSpec("a", live.length_s, sizes=SIZES, asked=asked, profile=live.profile)
-        for size in SIZES:
-            relative = belief.alone(job, size) / belief.alone(job, asked)
-            assert ScalingModel().alone(read, size) == pytest.approx(relative)
-
-
-@pytest.mark.parametrize("rules", BOTH)
-@given(sights=_sights)
-def test_the_same_observations_give_the_same_speeds_and_lengths(
-    rules: Rules, sights: list[Seen]
-) -> None:
-    profiles = Profiles(rules=rules)
-    teach(profiles, sights)
-    agree(profiles, simulated(rules, sights))
-
-
-@pytest.mark.parametrize("rules", BOTH)
-@given(sights=_sights, later=_sights)
-def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
-    rules: Rules, sights: list[Seen], later: list[Seen]
-) -> None:
-    """1. A controller learns, stores rows and ends. 2. The next reads them and learns on."""
-    first, whole = Profiles(rules=rules), Profiles(rules=rules)
-    teach(first, sights)
-    rows: dict[str, ProfileRow] = {row.key: row for row in first.changes(1.0)}
-    second = Profiles(rows.values(), rules=rules)
-    teach(second, later)
-    rows.update((row.key, row) for row in second.changes(1.0))
-    teach(whole, [*sights, *later])
-    assert rows == {row.key: row for row in whole.changes(1.0)}
-    agree(second, simulated(rules, [*sights, *later]))
-
-
-# -- a run ----------------------------------------------------------------------------------------
-
-WORK = 500.0
-CLUSTER = Cluster.grid(1, 8)
-
-
-def ends_teach(learner: JobLearner, *, reporting: bool) -> Observer:
-    """What learns live, driven by a simulated run as the controller drives it.
-
-    `reporting`: jobs report their steps, and their ends look as if they were stopped; otherwise the
-    time that they ran is all that is known.
-    """
-    started_at: dict[str, float] = {}
-
-    def observe(
-        now: float,
-        events: Sequence[Event],
-        actions: Sequence[Action],
-        scheduler: Scheduler,
-    ) -> None:
-        for event in events:
-            if isinstance(event, JobStarted):
-                job = scheduler.jobs[event.job]
-                started_at[event.job] = now
-                learner.begin(event.job, event.action, job.size, share=0.0, now=now)
-                learner.meter.see(event.job, 0.0, WORK, now)
-            elif isinstance(event, JobFinished):
-                gauge = learner.meter.see(event.job, WORK, WORK, now)
-                assert gauge is not None
-                said = LastProgress(
-                    WORK, WORK, share_per_s=gauge.share_per_s(), measured_s=gauge.measured_s
-                )
-                ended = AttemptEnded(
-                    event.job,
-                    event.action,
-                    attempt=1,
-                    how=How.STOPPED if reporting else How.EXITED,
-                    code=None if reporting else 0,
-                    started_at=started_at[event.job],
-                    ended_at=now,
-                    ran_s=now - started_at[event.job],
-                    progress=said if reporting else None,
-                )
-                learner.learn(KEYS, ended, size=gauge.size, only=True)
-                learner.end(event.job)
-
-    return observe
-
-
-@pytest.mark.parametrize("reporting", [False, True])
-@pytest.mark.parametrize("rules", BOTH)
-def test_a_simulated_run_teaches_the_live_controller_what_it_teaches_the_belief(
-    rules: Rules, *, reporting: bool
-) -> None:
-    truth = ScalingModel.on(CLUSTER)
-    jobs = [
-        JobSpec(f"j{number}", WORK, sizes=(size,), profile=Profile(model="resnet", serial=0.3))
-        for number, size in enumerate((1, 4, 2, 4, 1))
+def answers(knowledge: Knowledge) -> list[object]:
+    return [
+        knowledge.expect(by_command(owner, "", command), size, numbers=numbers(command))
+        for owner in ("me", "you", "they")
+        for command in COMMANDS
+        for size in (1, 2, 8)
     ]
-    learner, belief = JobLearner(), Learned(truth, kinds=kinds, rules=rules)
-    learner.profiles = Profiles(rules=rules)
-    scheduler = Scheduler(policy("fifo", placement("count"), belief), CLUSTER)
-    watchers = (learning(belief), ends_teach(learner, reporting=reporting))
-    Simulation(scheduler, SimulatedEngine(jobs, truth), observers=watchers).run()
-    assert not scheduler.jobs
-    assert belief.alone(jobs[1], 4) == pytest.approx(truth.alone(jobs[1], 4))
-    agree(learner.profiles, belief, work=WORK)
+
+
+@settings(deadline=None)  # The first fit of a curve takes long: numpy loads.
+@given(_outcomes)
+def test_the_same_outcomes_teach_the_same(outcomes: list[Seen]) -> None:
+    first, second = (teach(Knowledge(), outcomes) for _ in range(2))
+    assert answers(first) == answers(second)
+
+
+@settings(deadline=None)
+@given(_outcomes, _outcomes)
+def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
+    outcomes: list[Seen], later: list[Seen]
+) -> None:
+    first = teach(Knowledge(), outcomes)
+    stored = [(kind, msgspec.json.encode(history)) for kind, history in first.changes()]
+    second = Knowledge((kind, history_of(body)) for kind, body in stored)
+    assert answers(teach(second, later)) == answers(teach(first, later))
+
+
+@settings(deadline=None)
+@given(_outcomes)
+def test_a_range_is_a_range_and_unknown_is_said(outcomes: list[Seen]) -> None:
+    knowledge = teach(Knowledge(), outcomes)
+    ended = any(how == "whole" for *_, how in outcomes)
+    for command in COMMANDS:
+        found = knowledge.expect(by_command("me", "", command), 1)
+        assert found.known == ended
+        assert (found.source is Source.NOTHING) == (not ended)
+        for age_s in (0.0, 100.0, 1e6):
+            assert found.index(age_s) > 0
+            left = remaining(found, age_s, limit_s=5e5)
+            assert 0 <= left.span.low_s <= left.span.high_s < inf
+            assert left.span.high_s <= max(0.0, 5e5 - age_s)
+            assert left.known == ended
+
+
+def run(knowledge: Knowledge, command: tuple[str, ...], size: int, ran_s: float) -> None:
+    done = Outcome(size, ran_s, whole=True, numbers=numbers(command))
+    knowledge.observe(by_command("me", "", command), done)
+
+
+def test_u20_other_arguments_are_no_speed_up() -> None:
+    """`sleep 10.5` on one device and `sleep 4` on two: a length each, and no curve of both."""
+    knowledge = Knowledge()
+    run(knowledge, ("sleep", "10.5"), 1, 10.5)
+    run(knowledge, ("sleep", "4"), 2, 4.0)
+    command = ("sleep", "7")
+    found = knowledge.expect(
+        by_command("me", "", command), 1, sizes=(1, 2), numbers=numbers(command)
+    )
+    assert found.source is Source.ALIKE
+    assert found.profile.curve == ()
+    assert found.length.quantile(0.5) == pytest.approx(7.0)
+
+
+def test_a_number_that_says_how_much_work_there_is_scales_the_length() -> None:
+    knowledge = Knowledge()
+    for epochs, ran_s in ((1, 11.0), (2, 19.0), (10, 102.0)):
+        run(knowledge, ("python", "train.py", "--epochs", str(epochs), "--seed", "3"), 1, ran_s)
+    command = ("python", "train.py", "--epochs", "100", "--seed", "3")
+    found = knowledge.expect(by_command("me", "", command), 1, numbers=numbers(command))
+    assert found.length.quantile(0.5) == pytest.approx(1000.0, rel=0.1)
+
+
+def test_u2_a_size_that_was_not_seen_is_expected_to_be_faster() -> None:
+    knowledge = Knowledge()
+    command = ("python", "ddp.py")
+    run(knowledge, command, 1, 100.0)
+    run(knowledge, command, 2, 52.0)
+    found = knowledge.expect(by_command("me", "", command), 1, sizes=(1, 2, 4, 8))
+    curve = dict(found.profile.curve)
+    assert curve[8] < curve[4] < curve[2] < curve[1]
+
+
+def test_a_job_that_does_not_scale_is_left_at_its_size_once_that_was_seen() -> None:
+    knowledge = Knowledge()
+    command = ("python", "flat.py")
+    run(knowledge, command, 1, 100.0)
+    run(knowledge, command, 2, 100.0)
+    curve = dict(
+        knowledge.expect(by_command("me", "", command), 1, sizes=(1, 2, 4, 8)).profile.curve
+    )
+    assert curve[8] == pytest.approx(100.0, rel=0.05)
+
+
+def test_steps_and_their_speed_are_learned_apart() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", COMMANDS[0])
+    for size, step_s in ((1, 0.1), (2, 0.06)):
+        stopped = Outcome(size, 30.0, cut_off=True, total=5000.0, step_s=step_s)
+        knowledge.observe(kinds, stopped)
+    found = knowledge.expect(kinds, 2)
+    assert (found.work, found.step_s) == (5000.0, 0.06)
+    assert found.length.quantile(0.5) == pytest.approx(300.0)
+
+
+def test_what_it_needs_is_kept_with_its_highest_peak_and_told_only_of_its_like() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", COMMANDS[0])
+    for peak_gib in (10.0, 30.0, 20.0):
+        seen = Sighting(
+            alone_s=60.0, load=Load(busy=0.4), device_memory_peak_gib=peak_gib, restart_s=8.0
+        )
+        knowledge.observe(kinds, Outcome(1, 60.0, whole=True, seen=seen))
+    profile = knowledge.expect(kinds, 1).profile
+    assert (profile.memory_gib, profile.busy, profile.restart_s) == (30.0, 0.4, 8.0)
+    stranger = knowledge.expect(by_command("me", "", ("other",)), 1).profile
+    assert (stranger.memory_gib, stranger.busy, stranger.restart_s) == (0.0, None, 0.0)
+
+
+def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> None:
+    found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1)
+    said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
+    left = remaining(found, 200.0, said=said)
+    assert (left.mean_s, left.known, left.because) == (300.0, True, "its own steps")
+    assert tuple(left.span) == pytest.approx((285.0, 315.0, 0.8))
+    assert remaining(found, 200.0).because == "nothing has run here yet"
+
+
+def test_runs_are_bounded() -> None:
+    knowledge = Knowledge()
+    for number in range(3 * RUNS_MAX):
+        run(knowledge, COMMANDS[0], 1, 1.0 + number)
+    history = knowledge.history("*")
+    assert history is not None
+    assert len(history.runs) == RUNS_MAX
+    assert history.ended == 3 * RUNS_MAX

@@ -1,7 +1,7 @@
 """What is true of speeds in an experiment, and what its policies believe of speeds and lengths.
 
 With `--belief learned`, policies are given the learner that the live controller uses
-(`treadle.models.learning`), under the rules SIMULATED.
+(`treadle.models.learning`): speeds, how jobs go together, and lengths (hidden_lengths.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.core.scheduler import Observer
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
-from treadle.sim.settings import BELIEFS, LENGTHS, SPEEDS, Settings, effects, sharing
+from treadle.sim.settings import BELIEFS, LENGTHS, SPEEDS, Settings, effects, lengths_known, sharing
 
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
@@ -68,13 +68,14 @@ def forecasts(jobs: Sequence[JobSpec], settings: Settings) -> "LossForecasts":
 
 def length_learner(belief: InterleavingModel, settings: Settings) -> "LengthLearner | None":
     """What policies are told of lengths where those must be learned; None: they are known."""
-    if settings.lengths not in {"steps", "survival"}:
+    lengths = lengths_known(settings)
+    if lengths not in {"steps", "survival"}:
         return None
     if settings.length_error:
         raise InvalidInputError("lengths that are learned have no length error: leave it out")
     from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # most runs need none
 
-    return LengthLearner(belief, reporting=settings.lengths == "steps")
+    return LengthLearner(belief, reporting=lengths == "steps")
 
 
 def forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> InterleavingModel:

@@ -166,7 +166,7 @@ def prepare(
     learner = length_learner(belief, settings)
     if learner is not None:
         announced = learner.announced
-    elif settings.lengths != "known":
+    elif settings.lengths not in {"auto", "known"}:
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
     chosen = made or policy(_policy_text(settings), placement(settings.placement), belief)

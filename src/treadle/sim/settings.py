@@ -58,7 +58,8 @@ SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel
 BELIEFS = ("known", "learned", "prior")
 # What they know about lengths: what jobs declare; a prediction from the losses so far; what jobs
 # like it took, until the job runs and reports its steps; or that alone, of jobs that never report.
-LENGTHS = ("known", "losses", "steps", "survival")
+# auto: known, but steps where beliefs are learned.
+LENGTHS = ("auto", "known", "losses", "steps", "survival")
 
 # How speed follows from devices: by each job's scaling curve, or by execution plans where a job's
 # model is one of the plan catalogue's.
@@ -83,13 +84,20 @@ class Settings:
     sharing: str = "tokens"  # speeds of jobs on the same devices: one of SHARING
     belief: str = "known"  # what policies know about speeds: one of BELIEFS
     belief_error: float = 0.0  # spread of the log-normal error in it, or in what it learns from
-    lengths: str = "known"  # what policies know about job lengths: one of LENGTHS
+    lengths: str = "auto"  # what policies know about job lengths: one of LENGTHS
     length_error: float = 0.0  # spread of the log-normal error in the lengths that policies see
     elastic: float | None = None  # jobs may grow and shrink, with this serial share
     retries: int | None = None  # of every job; None: as in the trace
     retry: str = "fixed"  # which failures to retry: one of RETRY
     faults: FaultSettings = field(default_factory=FaultSettings)
     seed: int = 0
+
+
+def lengths_known(settings: Settings) -> str:
+    """What policies know about lengths; `auto` is known, unless beliefs are learned."""
+    if settings.lengths == "auto":
+        return "steps" if settings.belief == "learned" else "known"
+    return settings.lengths
 
 
 def look(text: str) -> Look:

@@ -152,7 +152,8 @@ def test_sharing_is_the_models_and_the_speed_alone_is_what_was_seen() -> None:
     shares = [speed / model.alone(a, 1) for speed in model.together((a, b))]
     assert belief.together((a, b)) == pytest.approx((10 * shares[0], 20 * shares[1]))
     assert belief.efficiency((a, b)) == model.efficiency((a, b))
-    assert belief.kind(a) == model.kind(a)
+    assert belief.kind(a) == (True, model.kind(a))
+    assert belief.kind(job("c")) == (False, model.kind(job("c")))
     here = Allocation((Device("n0", 0),))
     beside = [(b, Allocation((Device("n0", 0),), turn=1))]
     assert belief.iterations_per_s(a, here, ()) == 10.0

@@ -8,7 +8,14 @@ import pytest
 from treadle.core.job import JobSpec, Profile
 from treadle.models.learning.averaging import Newest, Smoothed
 from treadle.models.learning.curves import InterpolatedCurve
-from treadle.models.learning.kinds import by_command, by_job, by_model
+from treadle.models.learning.kinds import (
+    Source,
+    by_command,
+    by_job,
+    by_model,
+    closeness,
+    numbers,
+)
 from treadle.models.learning.learner import Learner
 from treadle.models.learning.observations import Observation, of_end, of_report
 from treadle.models.learning.rules import LIVE, SIMULATED, Rules
@@ -66,13 +73,14 @@ def test_the_same_command_is_closest_and_the_same_program_is_next() -> None:
     first = by_command("me", "m", ("python3", "-u", "/home/me/train.py", "--rate", "1"))
     other = by_command("me", "m", ("python3", "-u", "train.py", "--rate", "2"))
     assert first[0] != other[0]
-    assert first[1] == other[1] == "me/m/train.py"
+    assert first[1:] == other[1:]
+    assert first[2:] == ("me/m/train.py", "me/", "*")
 
 
 def test_another_user_or_model_is_another_kind() -> None:
     mine = by_command("me", "bert", ("train",))
     for theirs in (by_command("you", "bert", ("train",)), by_command("me", "t5", ("train",))):
-        assert not set(mine) & set(theirs)
+        assert not set(mine[:3]) & set(theirs[:3])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,29 @@ def test_another_user_or_model_is_another_kind() -> None:
 def test_the_program_is_the_script_behind_its_interpreters(
     command: tuple[str, ...], program: str
 ) -> None:
-    assert by_command("me", "m", command)[1] == f"me/m/{program}"
+    assert by_command("me", "m", command)[2] == f"me/m/{program}"
+
+
+def test_numbers_and_folders_make_a_command_alike_and_words_do_not() -> None:
+    kinds = [
+        by_command("me", "", ("python", script, "--epochs", epochs, "--data", data, *more))
+        for script, epochs, data, more in (
+            ("/a/train.py", "1", "/x/one.npz", ()),
+            ("/b/train.py", "100", "/y/two.npz", ()),
+            ("/a/train.py", "1", "/x/one.npz", ("--adam",)),
+            ("/a/other.py", "1", "/x/one.npz", ()),
+        )
+    ]
+    assert kinds[0][0] != kinds[1][0]
+    assert kinds[0][1] == kinds[1][1]
+    assert kinds[0][1] not in (kinds[2][1], kinds[3][1])
+    assert kinds[0][2] == kinds[2][2] != kinds[3][2]
+    assert [closeness(kind) for kind in kinds[0]] == list(Source)[:5]
+
+
+def test_the_numbers_of_a_command_are_those_of_its_words_and_not_of_its_paths() -> None:
+    command = ("python", "/v2/train.py", "--epochs", "3", "--lr=1e-3", "resnet50", "-n", "-4")
+    assert numbers(command) == (3.0, 0.001, -4.0)
 
 
 def test_a_job_is_never_mistaken_for_a_model() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import JobSubmitted
+from treadle.core.events import JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
-from treadle.models.learning.belief import Learned, learning
+from treadle.models.learning.belief import Learned
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
@@ -63,15 +63,23 @@ def test_a_job_that_scales_badly_gets_an_equal_share_until_it_was_seen() -> None
 
 
 def test_devices_that_are_shared_teach_nothing() -> None:
-    model = TokenModel(ScalingModel.on(CLUSTER), StageTimes())
-    belief = Learned(model)
-    jobs = [job(f"j{number}", size=4, length_s=50.0) for number in range(3)]
-    scheduler = Scheduler(policy("muri-s?autopack=off", placement("count"), belief), CLUSTER)
-    Simulation(scheduler, SimulatedEngine(jobs, model), observers=(learning(belief),)).run(
-        until=10.0
-    )
-    assert sum(1 for row in scheduler.jobs.values() if row.allocation) > 1
-    assert [belief.basis(spec) for spec in jobs] == [0, 0, 0]
+    belief = Learned(TokenModel(ScalingModel.on(CLUSTER), StageTimes()))
+    spec = job("a", size=4)
+    belief.observe(spec, 4, 0.5, shared=True)
+    assert belief.basis(spec) == 0
+
+
+def test_jobs_share_only_after_their_like_was_seen_alone() -> None:
+    """1. All are unseen and one runs. 2. Its model was seen, and the next join it."""
+    jobs = [
+        replace(job(f"j{n}", size=4, length_s=500.0, at=10.0 * n), profile=Profile(model=model))
+        for n, model in enumerate(("gpt2", "a2c", "gpt2", "a2c"))
+    ]
+    run = experiment(jobs, policy="muri-s?autopack=off", belief="learned")
+    run.simulation.run(until=5.0)
+    run.simulation.run(until=15.0)
+    assert [row.size for row in run.simulation.scheduler.jobs.values()] == [4, 0]
+    assert run.finish().finished == 4
 
 
 def test_measurements_may_be_off_and_a_belief_that_measures_nothing_takes_no_error() -> None:
@@ -162,6 +170,64 @@ def test_the_same_losses_give_the_same_run(name: str) -> None:
 
 
 def test_unknown_lengths_and_beliefs_that_contradict_each_other_are_refused() -> None:
-    assert refusal(lengths="x") == "lengths 'x' are not known; expected one of known, losses"
+    assert refusal(lengths="x") == (
+        "lengths 'x' are not known; expected one of auto, known, losses, steps, survival"
+    )
     for settings in ({"belief": "learned"}, {"belief_error": 0.1}, {"length_error": 0.1}):
         assert "leave belief and errors out" in refusal(lengths="losses", **settings)
+
+
+# -- lengths that are learned ---------------------------------------------------------------------
+
+
+def told_by(lengths: str, jobs: Sequence[JobSpec]) -> dict[str, list[float]]:
+    """What policies were told of each job's work, in order."""
+    told: dict[str, list[float]] = {}
+
+    def listen(now, events, actions, scheduler) -> None:
+        for event in events:
+            if isinstance(event, JobSubmitted | JobUpdated):
+                told.setdefault(event.spec.id, []).append(event.spec.iterations)
+
+    run = experiment(jobs, policy="srtf", belief="learned", lengths=lengths)
+    run.simulation.observe(listen)
+    assert run.finish().finished == len(jobs)
+    stories = run.recorder.histories
+    assert all(story.spec is spec for story, spec in zip(stories.values(), jobs, strict=True))
+    return told
+
+
+def alike(count: int, length_s: float) -> list[JobSpec]:
+    profile = Profile(model="resnet")
+    return [
+        JobSpec(f"j{n}", length_s, profile=profile, owner="me", submit_at=1000.0 * n)
+        for n in range(count)
+    ]
+
+
+def test_a_job_that_reports_is_known_once_it_runs_and_its_like_from_then_on() -> None:
+    told = told_by("steps", alike(9, 500.0))
+    assert told["j0"][0] > 1000.0, "nothing was known"
+    assert told["j0"][-1] == 500.0
+    assert told["j8"][0] == pytest.approx(500.0, rel=0.5)
+
+
+def test_a_silent_job_is_expected_to_take_longer_the_longer_it_runs() -> None:
+    told = told_by("survival", [*alike(5, 100.0), *alike(6, 5000.0)[5:]])
+    assert told["j5"] == sorted(told["j5"])
+    assert told["j5"][-1] > 2.0 * told["j5"][0]
+
+
+@pytest.mark.parametrize("name", ["afs", "muri-l", "aiturbo", "las"])
+@pytest.mark.parametrize("lengths", ["steps", "survival"])
+def test_hidden_lengths_give_the_same_run_twice(name: str, lengths: str) -> None:
+    jobs = [elastic(f"j{n}", 100.0 + 37.0 * n, at=20.0 * n, serial=0.1) for n in range(12)]
+    settings = {"policy": name, "belief": "learned", "lengths": lengths}
+    first, second = (experiment(jobs, **settings).finish().jct_mean_s for _ in range(2))
+    assert first == second
+
+
+def test_learned_lengths_take_no_error() -> None:
+    assert refusal(lengths="steps", length_error=0.5) == (
+        "lengths that are learned have no length error: leave it out"
+    )

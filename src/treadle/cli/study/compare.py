@@ -137,7 +137,7 @@ def _beliefs(base: Settings) -> list[str]:
     """What policies do not know, or know inexactly."""
     lines = []
     if base.belief == "learned":
-        lines.append("policies know only the speeds of jobs that have run")
+        lines.append("policies know only the speeds and lengths of jobs that have run")
     elif base.belief == "prior":
         lines.append("policies know no speeds and assume that every job scales linearly")
     if base.belief_error and base.belief == "known":

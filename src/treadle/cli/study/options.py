@@ -137,11 +137,12 @@ _RUN_OPTIONS = (
     click.option(
         "--lengths",
         shell_complete=_beginning(lambda: LENGTHS),
-        default="known",
+        default="auto",
         show_default=True,
         metavar="|".join(LENGTHS),
-        help="What policies know about job lengths: the stated length, or a forecast from the "
-        "losses of generated AITurbo jobs (used by optimus and aiturbo).",
+        help="What policies know about job lengths: the stated length; a forecast from the losses "
+        "of generated AITurbo jobs (used by optimus and aiturbo); what jobs like it took, until it "
+        "reports its steps; or that alone. auto: known, and steps with --belief learned.",
     ),
     click.option(
         "--length-error",

@@ -9,5 +9,10 @@
     rules.py          the choices above as one value: SIMULATED and LIVE, and why they differ
     speeds.py         the measurements of one kind of jobs
     learner.py        Learner: observations in, speeds by size out
+    outcome.py        what one attempt taught: time, work, speed, needs
+    history.py        what was learned of one kind, as stored
+    proportion.py     whether a number of the command line says how much work there is
+    knowledge.py      Knowledge: outcomes in, expectations out
+    expectation.py    what is expected of a job, and what remains of it
     belief.py         Learned: what policies are given in the simulator
 """

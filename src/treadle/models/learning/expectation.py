@@ -7,6 +7,7 @@ from treadle.core.job import Profile
 from treadle.models.learning.kinds import Source
 from treadle.models.lengths.coverage import Correction, Made, stage
 from treadle.models.lengths.distribution import Lengths, Span
+from treadle.models.lengths.gittins import gittins
 
 COVERAGE = 0.8
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
@@ -31,6 +32,10 @@ class Expectation:
     def span(self) -> Span:
         """The range to show, of the whole length."""
         return self.made().printed
+
+    def index(self, age_s: float = 0.0) -> float:
+        """The Gittins index of a job of this age, for policies that order by it: higher first."""
+        return gittins(self.length, age_s)
 
     def made(self, age_s: float = 0.0) -> Made:
         """The range of the whole length of a job that has run for so long.

@@ -111,8 +111,18 @@ class Lengths:
     def cut(self, limit_s: float) -> "Lengths":
         """The same where everything ends at a time limit at the latest."""
         limit_s = max(limit_s, 0.0)
-        kept = [point for point in self.points if point.seconds < limit_s]
-        return Lengths.of((*kept, (limit_s, 1.0 - sum(mass for _, mass in kept))))
+        kept: list[tuple[float, float]] = [
+            point for point in self.points if point.seconds < limit_s
+        ]
+        start_s, end_s = self._tail_from_s, limit_s + self.spent_s
+        within = self.tail - self._tail_at(limit_s)
+        if within > 1e-12:
+            # The part of the tail that ends before the limit, at its mean.
+            share = float((start_s / end_s) ** TAIL_POWER)
+            moment_s = self.tail * (start_s - end_s * share) * TAIL_POWER / (TAIL_POWER - 1)
+            kept.append((min(limit_s, moment_s / within - self.spent_s), within))
+        rest = max(0.0, 1.0 - sum(mass for _, mass in kept))
+        return Lengths.of((*kept, (limit_s, max(rest, 1e-12))))
 
     def scaled(self, factor: float) -> "Lengths":
         """The same jobs where everything takes so many times as long."""

@@ -1,8 +1,8 @@
 """What is assumed of a job's length on a machine on which nothing has run yet.
 
 Quantiles of the running times in Microsoft's Philly cluster (Jeon et al., USENIX ATC 2019): the
-released log's notebook for jobs on one device, on 2 to 4, 5 to 8 and more. Nobody should be shown
-this as an estimate: where it is all that is known, the length is unknown.
+released log's notebook for jobs on one device, on 2 to 4, 5 to 8 and more. It must not be shown
+as an estimate: where it is all that is known, the length is unknown.
 """
 
 from functools import cache
