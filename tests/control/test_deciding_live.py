@@ -216,7 +216,11 @@ def test_no_job_is_changed_twice_within_its_rest(tmp_path: Path) -> None:
         async with living(tmp_path, policy=f"afs+pays?unknown_s=0+{steady}") as live:
             jobs = []
             for number in range(10):
-                body = f"trap 'exit 143' TERM; {'; '.join([PAUSE] * 6)}"
+                done = tmp_path / f"{number}.done"
+                body = (
+                    f"trap 'exit 143' TERM; n=$(cat {done} 2>/dev/null || echo 0); "
+                    f"while [ $n -lt 6 ]; do {PAUSE}; n=$((n + 1)); echo $n > {done}; done"
+                )
                 request = bash(body, devices="1..4", resumable=True, estimate_s=1 + number % 4)
                 jobs.append((await live.submit(ME, request)).id)
                 await asyncio.sleep(0.1)

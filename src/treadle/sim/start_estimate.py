@@ -41,8 +41,9 @@ class LiveStateEngine(SimulatedEngine):
         """
         super().__init__((), truth)
         self._now = now
+        without_end = frozenset(endless)
         for job in scheduler.jobs.values():
-            self._take_over(job, now, inf if job.id in endless else left_s.get(job.id))
+            self._take_over(job, now, inf if job.id in without_end else left_s.get(job.id))
         for run in self._runs.values():
             if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)

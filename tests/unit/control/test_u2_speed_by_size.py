@@ -17,8 +17,8 @@ def teach(here: Bench, lengths: dict[int, float]) -> None:
         here.live.context.learner.profiles.learn(keys, size, length_s)
 
 
-async def size_given(here: Bench, **fields: object) -> int:
-    job = await here.submit(*DDP, devices="1..8", **fields)
+async def size_given(here: Bench) -> int:
+    job = await here.submit(*DDP, devices="1..8", resumable=True)
     await here.reached(job, State.RUNNING)
     return here.live.context.scheduler.jobs[job].size
 
@@ -28,7 +28,7 @@ def test_u2_sizes_beyond_those_seen_are_expected_to_be_faster(tmp_path: Path) ->
 
     async def story(here: Bench) -> None:
         teach(here, {1: 1000.0, 2: 520.0})
-        assert await size_given(here, resumable=True) == 8
+        assert await size_given(here) == 8
 
     play(story, tmp_path, devices=8, policy="afs")
 
@@ -36,7 +36,7 @@ def test_u2_sizes_beyond_those_seen_are_expected_to_be_faster(tmp_path: Path) ->
 def test_u2_a_job_that_was_seen_not_to_scale_is_left_at_its_size(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         teach(here, {1: 1000.0, 2: 1000.0})
-        assert await size_given(here, resumable=True) <= 2
+        assert await size_given(here) <= 2
 
     play(story, tmp_path, devices=8, policy="afs")
 

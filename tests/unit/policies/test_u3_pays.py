@@ -66,15 +66,16 @@ def test_u3_a_job_grows_only_if_it_gains_more_than_the_restart_costs(
 
 def test_u2_one_job_at_a_time_is_on_probe() -> None:
     """Both would grow to a size that was never measured; the second waits for the first."""
-    known = {"curve": ((1, 100.0), (2, 50.0), (4, 25.0)), "measured": (1, 2)}
-    jobs = [costly(job(n, size=1, sizes=(1, 2, 3), length_s=1000.0), **known) for n in "ab"]
+    curve = ((1, 100.0), (2, 50.0), (4, 25.0))
+    specs = [job(name, size=1, sizes=(1, 2, 3), length_s=1000.0) for name in "ab"]
+    jobs = [costly(spec, curve=curve, measured=(1, 2)) for spec in specs]
     assert decided(jobs, {"a": on(0, 2, 3), "b": on(1, 4, 5)}) == {"a": on(0, 2, 3)}
     assert decided(jobs, {"a": on(0, 2), "b": on(1, 3)}) == {"a": on(0, 2), "b": on(1, 3)}
 
 
 def test_u2_a_probe_must_pay_for_the_way_back_too() -> None:
-    known = {"curve": ((1, 100.0), (2, 50.0)), "measured": (1,)}
-    spec = costly(job("a", size=1, sizes=(1, 2), length_s=1000.0), **known)
+    spec = job("a", size=1, sizes=(1, 2), length_s=1000.0)
+    spec = costly(spec, curve=((1, 100.0), (2, 50.0)), measured=(1,))
     assert decided([spec], {"a": on(0, 1)}, left_s=38.0) == {}  # It would gain 19 s.
     assert decided([spec], {"a": on(0, 1)}, left_s=42.0) == {"a": on(0, 1)}
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
-from treadle.control.jobs.respec import question
+from treadle.control.jobs.respec import question, worked_s
 from treadle.control.learning import Expectation
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -105,13 +105,8 @@ def _slower(context: Context, row: Job) -> float:
 
 
 def _age_s(context: Context, row: Job) -> float:
-    """How long it has run, of work that counts."""
-    if row.allocation is None and not row.spec.resumable:
-        return 0.0
-    now = context.clock.now()
-    if row.spec.resumable:
-        return row.held_at(now)
-    return max(0.0, now - row.since_at) if row.phase is Phase.RUNNING else 0.0
+    """How long it has run, of work that counts, at its present size."""
+    return worked_s(row, context.clock.now()) * _slower(context, row)
 
 
 def _held_s(context: Context, record: JobRecord) -> float:

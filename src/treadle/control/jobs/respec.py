@@ -21,6 +21,7 @@ from treadle.models.learning.kinds import closeness
 AT_ONCE = 16  # jobs that are looked at in the step that learned something
 A_LOOK = 200  # and in every look at running jobs: about 20 ms
 DRIFT = 0.2  # a length that is so much different replaces the one before
+LEFT_MIN_S = 0.1  # a job that runs has something left
 NEARLY_DONE = 0.9  # a job whose estimate is nearly over, and that does not say where it is
 
 
@@ -91,6 +92,8 @@ class Respec:
             wanted = expected.length_s
             if row.phase is Phase.RUNNING:
                 wanted = _outliving(expected, row, record, now)
+            elif row.iterations_done:
+                wanted = _resuming(expected, row)
             if abs(wanted / iterations - 1.0) > DRIFT:
                 iterations = wanted
         return self._changed(row, spec, replace(spec, profile=profile, iterations=iterations), now)
@@ -114,12 +117,23 @@ class Respec:
 def _outliving(expected: Expectation, row: Job, record: JobRecord, now: float) -> float:
     """The work of a running job: done, and the mean of what is left of one that ran so long."""
     done = row.iterations_at(now)
-    lengths = expected.learned.length.given(max(done, row.held_at(now)))
+    lengths = expected.learned.length.given(worked_s(row, now))
     left_s = lengths.mean()
     if record.time_limit_s is not None and record.began_s is not None:
         left_limit_s = record.time_limit_s - record.ran_s - (now - record.began_s)
-        left_s = min(left_s, max(1.0, left_limit_s))
-    return done + max(left_s, 1.0)
+        left_s = min(left_s, max(LEFT_MIN_S, left_limit_s * row.iterations_per_s))
+    return done + max(left_s, LEFT_MIN_S)
+
+
+def _resuming(expected: Expectation, row: Job) -> float:
+    """The work of a job that waits to go on: the share that is done stays, so the rest counts."""
+    left_s = max(LEFT_MIN_S, expected.learned.length.given(row.iterations_done).mean())
+    return left_s / (1.0 - min(0.99, row.iterations_done / row.spec.iterations))
+
+
+def worked_s(row: Job, now: float) -> float:
+    """The work that a job has done, in seconds at the size it asks for, also past its estimate."""
+    return row.iterations_done + row.iterations_per_s * (now - row.observed_at)
 
 
 def _alike(one: Profile, other: Profile) -> bool:
