@@ -116,31 +116,12 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-<<<<<<< HEAD
-def test_each_change_is_written_once_and_rows_of_older_versions_load() -> None:
-=======
 def test_each_change_is_written_once_and_can_be_read_back() -> None:
->>>>>>> 19f6c40dfa978287492ae532beb3b5c0a85f3aea
     profiles = Profiles()
     keys = keys_of("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         profiles.learn(keys, size, length_s)
     rows = profiles.changes(7.0)
-<<<<<<< HEAD
-    assert [(row.key, row.changed_at) for row in rows] == [(key, 7.0) for key in keys]
-    assert profiles.changes(8.0) == []
-    again = Profiles(rows)
-    assert again.expect(keys, 1, model="m", estimate_s=None) == profiles.expect(
-        keys, 1, model="m", estimate_s=None
-    )
-    old = Profiles([ProfileRow(keys[0], b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}', 7.0)])
-    found = old.expect(keys, 1, model="m", estimate_s=9.0)
-    assert found.source == "its own past"
-    assert 2.0 <= found.length_s <= 6.0
-    assert found.profile.curve == ((1, 2.5), (4, 1.0))
-    assert found.profile.measured == (1, 4)
-    assert old.changes(8.0) == []
-=======
     assert [row.key for row in rows] == list(keys)
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
@@ -150,7 +131,6 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     )
     assert read == kept
     assert again.changes(8.0) == []
->>>>>>> 19f6c40dfa978287492ae532beb3b5c0a85f3aea
 
 
 def test_rows_of_earlier_versions_are_read() -> None:

@@ -19,6 +19,7 @@ from treadle.control.jobs import (
     nodes_at_start,
     restore,
 )
+from treadle.control.jobs.company_judge import COMPANY_RECORD
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
 from treadle.control.loop import (
     DEFAULT,
@@ -45,6 +46,7 @@ from treadle.failures.failure_history import FailureHistory, Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.facts import CodeChanged
+from treadle.models.company.record import CompanyRecord
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 
@@ -99,7 +101,8 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         EngineContext(controls=link, clock=clock, root=settings.root, options=settings.options)
     )
     cluster = Cluster(nodes_at_start(store, engine.nodes()))
-    belief = belief_on(cluster)
+    remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))
+    belief = belief_on(Cluster(engine.nodes()), remembered)
     charge, condition = PolicyInCharge(), Condition()
     state = _state(store, settings, charge, belief, cluster)
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner

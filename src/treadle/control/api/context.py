@@ -9,8 +9,9 @@ from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge, Store
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import DeviceClosed
 from treadle.core.job import Job, JobId
-from treadle.core.ports import Clock, Engine, InterleavingModel
+from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
+from treadle.models.company.belief import CompanyBelief
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 from treadle.wire.jobs import State
@@ -28,7 +29,7 @@ class Seen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     scheduler: Scheduler
-    belief: InterleavingModel
+    belief: CompanyBelief
     jobs: JobTable
     gates: Gates
     learner: JobLearner

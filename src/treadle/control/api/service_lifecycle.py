@@ -1,6 +1,7 @@
 """The life of a service: begin, look after jobs every few seconds, close."""
 
 import asyncio
+import json
 import logging
 import secrets
 from contextlib import suppress
@@ -10,11 +11,13 @@ from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import COMPANY, FIRST_NODES, NODES, id_of, nodes_of, text_of
+from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
 from treadle.control.jobs.respec import A_LOOK
 from treadle.control.learning import History, company_of, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
+from treadle.core.wording import named_jobs
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
 from treadle.store.rows import Batch, HistoryRow
@@ -40,6 +43,8 @@ class Life:
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""
+        context = parts.context
+        self._company = CompanyJudge(context.belief, context.jobs, context.learner)
         self._controller = Controller(
             self._context.scheduler,
             self._context.engine,
@@ -122,6 +127,7 @@ class Life:
                 now=context.clock.now(),
                 wall_at=wall(),
             )
+            await self._judge_company()
             hung = context.learner.seen.hung(context.clock.now())
             context.inbox.tell(*(JobHeld(job, COMPANY) for job in hung))
             if context.clock.now() >= keep_at:
@@ -137,12 +143,34 @@ class Life:
             if context.condition.draining and not self._busy():
                 self.stopped.set()
 
+    async def _judge_company(self) -> None:
+        """Part bad company, and remember what became of any."""
+        context, now = self._context, self._context.clock.now()
+        rows = context.scheduler.jobs.values()
+        parted = self._company.look(rows, context.engine.measurements(), now)
+        for found in parted:
+            logger.warning("%s share no more: %s", named_jobs(sorted(found.jobs), 4), found.why)
+        if parted:
+            context.scheduler.wake_at = now
+            context.inbox.wake()
+        remembered = self._company.changed()
+        if remembered is not None and not context.condition.store_error:
+            settings = {COMPANY_RECORD: json.dumps(remembered)}
+            why = "; ".join(found.why for found in parted)
+            await context.commit.note(
+                Batch(settings=settings), Noted("company parted", why) if parted else None
+            )
+
     def _respec(self) -> None:
         """Tell the scheduler what was learned of jobs, and which run longer than expected."""
         context, now = self._context, self._context.clock.now()
         respec = context.commit.respec
         running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
-        context.inbox.tell(*respec.facts(now, limit=A_LOOK), *respec.overdue(running, now))
+        context.inbox.tell(
+            *respec.facts(now, limit=A_LOOK),
+            *respec.watched(running, limit=A_LOOK),
+            *respec.overdue(running, now),
+        )
 
     async def _keep_histories(self) -> None:
         rows = self._context.learner.histories(running=True)

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import Expectation, JobLearner, Question
+from treadle.control.learning import Expectation, JobLearner, Question, keys_of
 from treadle.control.learning.learned_lengths import CLOSE
+from treadle.control.learning.sightings import Used
 from treadle.core.events import Event, JobProgressed, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.models.learning.kinds import closeness
+from treadle.models.learning.kinds import Source, closeness
 
 AT_ONCE = 16  # jobs that are looked at in the step that learned something
 A_LOOK = 200  # and in every look at running jobs: about 20 ms
@@ -67,6 +68,24 @@ class Respec:
                 found += self._news(record, row, now)
         return found
 
+    def watched(self, rows: Iterable[Job], *, limit: int) -> list[Event]:
+        """What was seen of running jobs that were not known, for them and for their like."""
+        found: list[Event] = []
+        for row in rows:
+            if row.spec.profile.busy is not None or len(found) >= limit:
+                continue
+            record, used = self._jobs.records.get(row.id), self._learner.seen.used_alone(row.id)
+            if record is None or used is None or used.busy is None:
+                continue
+            kinds = keys_of(record.owner, record.model, record.command)
+            kind = next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
+            for identity in list(self._jobs.of_kind(kind))[:limit]:
+                other = self._scheduler.jobs.get(identity)
+                if other is not None and other.spec.profile.busy is None:
+                    spec = self._spec(other)
+                    found.append(JobUpdated(replace(spec, profile=_using(spec.profile, used))))
+        return found
+
     def overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
         """Longer lengths of running jobs that have nearly used theirs up and say nothing."""
         found: list[Event] = []
@@ -86,7 +105,11 @@ class Respec:
             return []  # It is on its way; the next lesson will find it.
         spec = self._spec(row)
         expected = self._learner.profiles.ask(question(record, spec))
-        profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
+        told = expected.profile
+        if told.busy is None and spec.profile.busy is not None:  # It was watched alone, lately.
+            told = _using(told, Used(spec.profile.busy, spec.profile.memory_busy, None))
+            told = replace(told, memory_gib=max(told.memory_gib, spec.profile.memory_gib))
+        profile = spec.profile if _alike(spec.profile, told) else told
         iterations = spec.iterations
         if expected.known and not self._speaks(row.id):
             wanted = expected.length_s
@@ -134,6 +157,15 @@ def _resuming(expected: Expectation, row: Job) -> float:
 def worked_s(row: Job, now: float) -> float:
     """The work that a job has done, in seconds at the size it asks for, also past its estimate."""
     return row.iterations_done + row.iterations_per_s * (now - row.observed_at)
+
+
+def _using(profile: Profile, used: Used) -> Profile:
+    return replace(
+        profile,
+        busy=used.busy,
+        memory_busy=used.memory_busy,
+        memory_gib=used.memory_gib or profile.memory_gib,
+    )
 
 
 def _alike(one: Profile, other: Profile) -> bool:

@@ -9,6 +9,7 @@ from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from treadle.models.company.belief import CompanyBelief
+from treadle.models.company.record import CompanyRecord
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import parts, policy
@@ -91,9 +92,9 @@ def _shares(text: str) -> bool:
     return _SHARE_OFF not in parts(text)[0].partition("?")[2].split("&")
 
 
-def belief_on(cluster: Cluster) -> CompanyBelief:
+def belief_on(cluster: Cluster, record: CompanyRecord | None = None) -> CompanyBelief:
     """How fast jobs would run alone and together, by what was measured of them."""
-    return CompanyBelief(ScalingModel.on(cluster), cluster)
+    return CompanyBelief(ScalingModel.on(cluster), cluster, record=record)
 
 
 class Guarded(Wrapper):

@@ -1,0 +1,105 @@
+"""Compares what jobs in company get done with what was predicted, every few seconds.
+
+Speeds in company are steps a second over those alone: of the same run if it trained alone before,
+else of earlier runs of its kind. What is learned of company goes to the belief, which remembers it
+by kinds; company that is worse than it may be is parted at the policy's next decision.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from treadle.control.jobs.job_table import JobTable
+from treadle.control.jobs.respec import question
+from treadle.control.learning import JobLearner, company_of
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
+from treadle.core.machine import Measurement
+from treadle.models.company.belief import CompanyBelief
+
+COMPANY_RECORD = "company"  # the store's setting that keeps what became of company
+
+_Shares = Mapping[JobId, tuple[JobSpec, float]]  # of their speeds alone
+
+
+class Parted(NamedTuple):
+    """Jobs that are to be parted, and why."""
+
+    jobs: frozenset[JobId]
+    why: str
+
+
+class CompanyJudge:
+    """What became of jobs that share devices."""
+
+    def __init__(self, belief: CompanyBelief, jobs: JobTable, learner: JobLearner) -> None:
+        self._belief = belief
+        self._jobs = jobs
+        self._learner = learner
+        self._last: dict[frozenset[JobId], _Shares] = {}  # of groups that are together
+        self._parted: set[frozenset[JobId]] = set()
+        self._revision = belief.record.revision
+
+    def look(
+        self, rows: Iterable[Job], measurements: Iterable[Measurement], now: float
+    ) -> list[Parted]:
+        """Groups that are found to be bad company, each once."""
+        holding = {row.id: row for row in rows if row.allocation is not None}
+        company = company_of(holding.values())
+        if sharers := [one.mps for one in measurements if one.job in company]:
+            self._belief.mps = all(sharers)
+        groups = {frozenset((job, *others)): None for job, others in company.items()}
+        self._learn_from(groups)
+        found = []
+        for group in groups:
+            shares = self._shares(group, holding, company)
+            if shares is None:
+                continue
+            self._last[group] = shares
+            why = self._belief.measured(shares, now)
+            if why is not None and group not in self._parted:
+                self._parted.add(group)
+                found.append(Parted(group, why))
+        self._belief.present(tuple(groups))
+        return found
+
+    def changed(self) -> dict[str, float] | None:
+        """All that is remembered of company, if that has changed since the last call."""
+        record = self._belief.record
+        if record.revision == self._revision:
+            return None
+        self._revision = record.revision
+        return record.stored()
+
+    def _learn_from(self, groups: Mapping[frozenset[JobId], None]) -> None:
+        """Company that is over says how good it was."""
+        for group in [group for group in self._last if group not in groups]:
+            shares = self._last.pop(group)
+            if group not in self._parted:  # Of the others it is remembered already.
+                self._belief.ended(shares)
+            self._parted.discard(group)
+
+    def _shares(
+        self,
+        group: frozenset[JobId],
+        holding: Mapping[JobId, Job],
+        company: Mapping[JobId, tuple[JobId, ...]],
+    ) -> _Shares | None:
+        """What each keeps of its speed alone; None if that is not known of all."""
+        found: dict[JobId, tuple[JobSpec, float]] = {}
+        for identity in sorted(group):
+            row = holding[identity]
+            if row.phase is not Phase.RUNNING:
+                return None
+            share = self._learner.seen.kept(identity, company[identity], self._alone_per_s(row))
+            if share is None:
+                return None
+            found[identity] = (row.spec, share)
+        return found
+
+    def _alone_per_s(self, row: Job) -> float | None:
+        """Steps a second of jobs like it that had their devices to themselves."""
+        record = self._jobs.records.get(row.id)
+        if record is None:
+            return None
+        step_s = self._learner.profiles.ask(question(record, row.spec)).learned.step_s
+        return None if not step_s else 1.0 / step_s
