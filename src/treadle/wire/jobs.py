@@ -247,6 +247,7 @@ class Why:
     estimate: StartEstimate | None = None  # when it starts, while it waits
     length: Estimate | None = None  # of the whole job, with the devices it asks for
     end: Estimate | None = None  # seconds from now, while it runs
+    company: str = ""  # why it joins no running job, while it waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ def why_text(answer: Why, *, width: int) -> str:
         ("position", "" if answer.position is None else f"{ordinal(answer.position)} in the queue"),
         ("start", "never" if answer.never else estimate_text(answer.estimate)),
         ("end", "" if answer.end is None else range_text(answer.end, "in ")),
+        ("company", f"it joins no running job: {plain(answer.company)}" if answer.company else ""),
         ("length", length_text(answer.length) if answer.end is None else ""),
     ]
     return f"job {plain(answer.id)} {head}{cause}\n{pairs(lines, width=width)}".rstrip()

@@ -33,6 +33,7 @@ from treadle.core.wording import (
 from treadle.failures.failure_history import Patience
 from treadle.failures.verdict import Kind
 from treadle.policies.wrappers.host_requests import host_reason
+from treadle.policies.wrappers.share import why_alone
 from treadle.wire.jobs import FailureView, State, Why
 
 NAMED_MAX = 4
@@ -75,7 +76,17 @@ def why(context: Context, record: JobRecord) -> Why:
         estimate=start,
         length=length_of(expectation(context, record, row), record.time_limit_s),
         end=end_of(context, record, row),
+        company=_company(context, row) if decided else "",
     )
+
+
+def _company(context: Context, row: Job) -> str:
+    """Why a waiting job joins no running one; empty if none runs, or it may."""
+    scheduler = context.scheduler
+    if free_devices(scheduler) >= row.spec.sizes[0]:
+        return ""
+    snapshot = scheduler.snapshot(context.clock.now())
+    return why_alone(scheduler.policy, snapshot, row.id) or ""
 
 
 def brief(context: Context, record: JobRecord, row: Job, place: int | None) -> tuple[str, str]:
