@@ -58,6 +58,7 @@ SAME_NAME_MAX = 3
 DIALECT_MAX = {"whoever": 0, "nobody": 0, "wears": 0}
 CLOCK_READERS = {
     "control/loop/clock.py",
+    "engines/node/mps.py",
     "cli/show/progress_bar.py",
     "cli/study/simulate.py",
     "cli/study/compare.py",

@@ -13,6 +13,7 @@ from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, printe
 
 from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__
+from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadView
 from treadle.wire.jobs import AttemptView, Code, Estimate, FailureView, Progress, State
 from treadle.wire.machine import EventView, UsageRow
 
@@ -310,6 +311,26 @@ def test_describe_shows_host_requests_and_the_peak(capsys) -> None:
     client = ValueClient(details={"9": replace(whole, attempts=peaks)})
     shown = printed(capsys, client, "describe", "9")
     assert "  host       memory 16 GiB, 4 cores (not enforced here), peak 3.25 GiB\n" in shown
+
+
+def test_describe_shows_what_the_newest_attempt_used(capsys) -> None:
+    loads = [
+        LoadView(busy=share, device_memory_gib=12.0, cores=1.5, memory_gib=2.0, power_w=300.0)
+        for share in (0.1, 0.5, 0.95)
+    ]
+    points = tuple(
+        HistoryPoint(at=30.0 * number, span_s=30.0, mean=load, most=load)
+        for number, load in enumerate(loads)
+    )
+    used = AttemptHistory(attempt=1, points=points, mean=loads[1], most=loads[2], energy_j=27_000.0)
+    client = ValueClient(
+        details={"9": detail(BERT)}, histories={"9": JobHistory(id="9", attempts=(used,))}
+    )
+    shown = printed(capsys, client, "describe", "9")
+    assert "devices busy 50% on average, 95% at most, GPU memory 12 GiB at most\n" in shown
+    assert "1.5 cores on average, 1.5 at most, 2 GiB resident at most\n" in shown
+    assert "▁▅█\n" in shown
+    assert "27,000 J\n" in shown or "2.7e+04 J\n" in shown
 
 
 def test_describe_shows_gpu_memory_and_that_the_job_does_not_share(capsys) -> None:

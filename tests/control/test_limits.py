@@ -34,7 +34,9 @@ def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
         jobs, gates, learner = live.context.jobs, live.context.gates, live.context.learner
         assert len(jobs._ended) == 3
         assert not any((jobs.records, jobs.arrays, jobs.open, jobs._changed))
-        assert not any((learner.meter._gauges, learner._heard, learner.device_use._seen))
+        assert not any((learner.meter._gauges, learner._heard))
+        seen = learner.seen
+        assert not any((seen._watches, seen._restarts, seen._company, seen._over))
         assert not any((gates._open, gates._queued, gates._waiting))
         assert not live.context.inbox._specs
         assert not live.context.commit._riders

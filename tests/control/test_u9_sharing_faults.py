@@ -7,9 +7,10 @@ import asyncio
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until, view_of
+from treadle.control.jobs import COMPANY
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import AttemptEnded
+from treadle.core.events import AttemptEnded, JobHeld
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.journal.codec import decode
@@ -99,6 +100,35 @@ def test_u9_a_victim_of_the_mps_server_is_run_again_alone(tmp_path: Path):
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()
             assert [view.state for view in await ended(live, dies)] == [State.SUCCEEDED]
+
+    asyncio.run(asyncio.wait_for(story(), 120.0))
+
+
+def test_u9_a_job_that_hangs_in_company_is_stopped_and_run_again_alone(tmp_path: Path):
+    """1. Two jobs share. 2. One is found to hang (as `Sightings.hung` says after ten minutes).
+    3. It is stopped, waits for an empty slot, and no failure is counted."""
+
+    async def story() -> None:
+        async with living(tmp_path, slots=1) as live:
+            stays, hangs = await both_run(live, tmp_path, OOM)
+            context = live.context
+
+            async def seen_together() -> None:
+                while not context.learner.seen.lately(hangs, context.clock.now()):
+                    await asyncio.sleep(0.02)
+
+            await asyncio.wait_for(seen_together(), 60.0)
+            context.inbox.tell(JobHeld(hangs, COMPANY))
+            await until(live, State.PENDING, jobs=(hangs,))
+            detail = await live.job(hangs)
+            assert detail.alone_because == f"it made no progress beside job {stays}"
+            assert detail.job.failures == 0
+            (tmp_path / "alone").touch()
+            (tmp_path / "done").touch()
+            assert [view.state for view in await ended(live, hangs)] == [State.SUCCEEDED]
+            (met,) = [end for end in ends(live, hangs) if end.beside]
+            assert met.seen is not None
+            assert [spell.fault for spell in met.seen.company] == ["hang"]
 
     asyncio.run(asyncio.wait_for(story(), 120.0))
 

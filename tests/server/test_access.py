@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "POST /jobs/{identity}/hold": OWNERS,
     "POST /jobs/{identity}/release": OWNERS,
     "GET /jobs/{identity}/why": READERS,
+    "GET /jobs/{identity}/history": READERS,
     "POST /jobs/{identity}/report": {"owner", "admin", "job"},
     "GET /jobs/{identity}/log": {"owner", "admin"},
     "GET /jobs/{identity}/log/stream": {"owner", "admin"},

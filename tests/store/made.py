@@ -1,6 +1,14 @@
 """Rows for tests, of which a test names only what matters to it."""
 
-from treadle.store.rows import AttemptRow, JobRow, JournalRow, KeyRow, ProfileRow, TokenRow
+from treadle.store.rows import (
+    AttemptRow,
+    HistoryRow,
+    JobRow,
+    JournalRow,
+    KeyRow,
+    ProfileRow,
+    TokenRow,
+)
 
 JOB = JobRow(
     id="a",
@@ -31,6 +39,7 @@ ATTEMPT = AttemptRow(
     body=b"{}",
 )
 LINE = JournalRow(at=0.5, wall_at=1000.5, kind="JobSubmitted", job="a", body=b'{"spec":{}}')
+HISTORY = HistoryRow(job="a", attempt=1, started_at=1000.0, body=b"\x00\xff")
 PROFILE = ProfileRow(key="train.py", body=b"{}", changed_at=1000.0)
 TOKEN = TokenRow(
     id="t1",

@@ -13,7 +13,7 @@ from tests.store.dying import (
     joined,
     write_until_killed,
 )
-from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN
+from tests.store.made import ATTEMPT, HISTORY, JOB, KEY, LINE, PROFILE, TOKEN
 from treadle.store.rows import Batch
 from treadle.store.store import Store
 
@@ -23,6 +23,7 @@ NEW = Batch(
     jobs=[JOB._replace(state="running")],
     attempts=[ATTEMPT],
     profiles=[PROFILE],
+    histories=[HISTORY],
     tokens=[TOKEN],
     keys=[KEY],
     settings={"policy": "las"},
@@ -43,6 +44,7 @@ def test_a_writer_killed_at_any_point_has_written_all_or_nothing(url: str, point
         assert store.job("a") == (NEW if written else OLD).jobs[0]
         assert store.attempts("a") == (NEW.attempts if written else [])
         assert store.profiles(9) == (NEW.profiles if written else [])
+        assert store.histories("a") == (NEW.histories if written else [])
         assert store.tokens() == (NEW.tokens if written else [])
         assert (store.key("ada", "k1") is not None) == written
         assert store.setting("policy") == ("las" if written else "fifo")

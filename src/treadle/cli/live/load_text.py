@@ -63,7 +63,7 @@ def _energy(measured: Sequence[AttemptHistory]) -> str:
     if not known:
         return ""
     total = sum(known)
-    return f"{total / KWH_J:.3g} kWh" if total >= 0.01 * KWH_J else f"{total:.3g} J"
+    return f"{total / KWH_J:.3g} kWh" if total >= 0.01 * KWH_J else f"{total:,.0f} J"
 
 
 def _chart(points: Sequence[HistoryPoint]) -> str:

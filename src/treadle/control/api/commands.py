@@ -26,8 +26,8 @@ from treadle.control.jobs import (
     not_enforced,
     prepare,
     stored_states,
+    too_little_device_memory,
 )
-from treadle.control.jobs.submission import too_little_device_memory
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobSubmitted

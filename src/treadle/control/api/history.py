@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
-from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, first_cluster
+from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, first_cluster
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
@@ -243,6 +243,7 @@ _HOLDERS = {
     DEPENDENCY: "by the jobs that it starts after",
     ARRAY: "by the limit of its array",
     MACHINE: "because this machine refused it",
+    COMPANY: "because it makes no progress while it shares its devices",
 }
 
 # What only the owner of a job may see, or what is shown in other words.

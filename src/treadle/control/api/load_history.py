@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
-from treadle.control.learning.history import Point, unpacked
+from treadle.control.learning import Point, unpacked
 from treadle.core.sighting import Load
 from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadView
 

@@ -9,12 +9,11 @@ from functools import partial
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
-from treadle.control.jobs import FIRST_NODES, NODES, id_of, nodes_of, text_of
+from treadle.control.jobs import COMPANY, FIRST_NODES, NODES, id_of, nodes_of, text_of
 from treadle.control.jobs.respec import A_LOOK
-from treadle.control.learning import company_of
-from treadle.control.learning.history import History, unpacked
+from treadle.control.learning import History, company_of, unpacked
 from treadle.control.loop import Controller, wall
-from treadle.core.events import NodeJoined, NodeLost
+from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
@@ -123,6 +122,8 @@ class Life:
                 now=context.clock.now(),
                 wall_at=wall(),
             )
+            hung = context.learner.seen.hung(context.clock.now())
+            context.inbox.tell(*(JobHeld(job, COMPANY) for job in hung))
             if context.clock.now() >= keep_at:
                 keep_at = context.clock.now() + KEEP_EVERY_S
                 await self._keep_histories()

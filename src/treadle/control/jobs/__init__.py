@@ -2,6 +2,7 @@
 
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
+from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
@@ -30,10 +31,12 @@ from treadle.control.jobs.submission import (
     fits_at_most,
     not_enforced,
     prepare,
+    too_little_device_memory,
 )
 
 __all__ = [
     "ARRAY",
+    "COMPANY",
     "DEPENDENCY",
     "FIRST_NODES",
     "MACHINE",
@@ -67,6 +70,7 @@ __all__ = [
     "nodes_at_start",
     "nodes_of",
     "not_enforced",
+    "parting",
     "prepare",
     "rank_count",
     "record_of",
@@ -74,4 +78,5 @@ __all__ = [
     "row_of",
     "stored_states",
     "text_of",
+    "too_little_device_memory",
 ]

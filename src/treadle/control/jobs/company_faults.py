@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.core.attempt import How, Verdict
-from treadle.core.events import AttemptEnded, Event, JobUpdated
+from treadle.core.events import AttemptEnded, Event, JobReleased, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.sighting import Company, Sighting
 
 OUT_OF_MEMORY = frozenset({"gpu-out-of-memory", "gpu-library-memory"})
 # What clients of one MPS server die of together. `gpu-mps` names the server itself.
 FAULTS = frozenset({"gpu-mps", "gpu-xid", "gpu-lost", "cuda-failure", "cuda-invalid-access"})
+HANG = "hang"  # it made no progress beside others
+COMPANY = "company"  # the reason for which a job that hangs is blocked, until it has stopped
 _BY_ITSELF = (How.EXITED, How.LOST)
 
 
@@ -28,25 +30,33 @@ def to_blame(ended: AttemptEnded, verdict: Verdict | None, others: Sequence[JobI
     return verdict.rule in OUT_OF_MEMORY or (mps and verdict.rule in FAULTS)
 
 
-def blamed(ended: AttemptEnded, verdict: Verdict, others: Sequence[JobId]) -> AttemptEnded:
-    """The end as the scheduler's mistake; its sighting remembers beside which jobs."""
+def blamed(ended: AttemptEnded, fault: str, others: Sequence[JobId]) -> AttemptEnded:
+    """The end as the scheduler's mistake; its sighting remembers beside which jobs.
+
+    fault: the rule of the failure, or HANG.
+    """
     seen = ended.seen or Sighting()
     met = next((spell for spell in seen.company if set(spell.jobs) == set(others)), None)
-    spell = replace(met or Company(tuple(others), 0.0), fault=verdict.rule)
+    spell = replace(met or Company(tuple(others), 0.0), fault=fault)
     company = (*(each for each in seen.company if each is not met), spell)
     return replace(ended, beside=tuple(others), seen=replace(seen, company=company))
 
 
-def parting(ended: AttemptEnded, row: Job | None, earlier: Sequence[object]) -> list[Event]:
+def parting(
+    ended: AttemptEnded, row: Job | None, earlier: Sequence[object], blocked: Sequence[str]
+) -> list[Event]:
     """The job shares no more until it ends; taken in the same step as its end.
 
     row: of the job, before the scheduler takes the end. earlier: facts that it takes before.
+    blocked: the reasons for which it is blocked; one that hung was blocked to stop it.
     """
-    if not ended.beside or row is None:
+    hung = COMPANY in blocked
+    if row is None or not (ended.beside or hung) or ended.meaning is None:
         return []
     specs = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
     spec = [row.spec, *(each for each in specs if each.id == ended.job)][-1]
-    return [JobUpdated(replace(spec, exclusive=True))]
+    released = [JobReleased(ended.job, COMPANY)] if hung else []
+    return [JobUpdated(replace(spec, exclusive=True)), *released]
 
 
 def _under_mps(seen: Sighting | None) -> bool:

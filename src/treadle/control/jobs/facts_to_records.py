@@ -379,7 +379,9 @@ def _parted(fact: AttemptEnded) -> str:
     """Why it does not share its devices any more; empty if it may."""
     if not fact.beside:
         return ""
-    rule = "unknown" if fact.verdict is None else fact.verdict.rule
+    if fact.verdict is None:
+        return f"it made no progress beside job {' and job '.join(fact.beside)}"
+    rule = fact.verdict.rule
     did = "ran out of GPU memory" if rule in OUT_OF_MEMORY else f"failed ({rule})"
     return f"it {did} beside job {' and job '.join(fact.beside)}"
 

@@ -1,5 +1,6 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
+from treadle.control.learning.history import History, Point, unpacked
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import (
     PROFILES_MAX,
@@ -15,11 +16,14 @@ from treadle.control.learning.sightings import company_of
 __all__ = [
     "PROFILES_MAX",
     "Expectation",
+    "History",
     "JobLearner",
+    "Point",
     "Profiles",
     "ProgressWatch",
     "Question",
     "company_of",
     "keys_of",
     "output_tail",
+    "unpacked",
 ]

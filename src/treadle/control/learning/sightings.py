@@ -16,6 +16,8 @@ from treadle.core.sighting import Company, Load, Sighting
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
 RELATIVE_S = 10.0  # a speed in company is measured over at least this long
+HANG_S = 600.0  # without a step in company: it hangs
+REST = 0.02  # a busy share so close to 0 or 1 counts as 0 or 1
 LATELY_S = 15.0  # company that left so recently may still be to blame
 
 
@@ -63,6 +65,8 @@ class _Watch:
     busy: tuple[float, int] = (0.0, 0)  # sum and count of what was measured
     at: float | None = None  # of the last measurement
     step: float | None = None  # at that moment
+    steps_at: float | None = None  # when its step last grew
+    stuck_from: float | None = None  # since when it shares devices that rest, or never rest
 
 
 @dataclass(slots=True)
@@ -116,6 +120,21 @@ class Sightings:
         """The jobs that were on its devices within the last seconds."""
         met = self._company.get(job, {})
         return tuple(sorted(other for other, at in met.items() if now - at <= LATELY_S))
+
+    def hung(self, now: float) -> list[JobId]:
+        """Jobs that have stopped making steps beside others, each once.
+
+        A hang is HANG_S without a step, after it had made some, while it shares and its devices
+        are idle or busy all the time.
+        """
+        found = []
+        for attempt, watch in self._watches.items():
+            if watch.stuck_from is None or watch.steps_at is None:
+                continue
+            if now - max(watch.stuck_from, watch.steps_at) >= HANG_S:
+                watch.steps_at = None
+                found.append(attempt.job)
+        return found
 
     def ordered(self, job: JobId, now: float, *, stops: bool, launches: bool) -> None:
         """An order about the job was given: it stops an attempt, launches one, or both."""
@@ -239,6 +258,7 @@ def _add(
     if watch.at is not None and passed_s <= 0:
         return  # The engine has not measured since the last look.
     alone = measured.alone and not others
+    _note_hang(watch, measured, len(others) + 1 if not alone else 1, step)
     watch.history.add(load, measured.at, alone=alone, wall_at=wall_at)
     if 0 < passed_s <= GAP_MAX_S:
         key = () if alone else tuple(others)
@@ -250,6 +270,19 @@ def _add(
             spell.steps += step - watch.step
         (watch.alone if alone else watch.shared).add(load, passed_s)
     watch.at, watch.step = measured.at, step
+
+
+def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float | None) -> None:
+    """Since when it may hang: in company, its devices at rest or never at rest."""
+    if step is not None and watch.step is not None and step > watch.step:
+        watch.steps_at = measured.at
+    busy = measured.load.busy
+    if busy is None and measured.busy is not None:
+        busy = measured.busy * sharers  # of the whole device
+    if sharers > 1 and busy is not None and (busy <= REST or busy >= 1.0 - REST):
+        watch.stuck_from = measured.at if watch.stuck_from is None else watch.stuck_from
+    else:
+        watch.stuck_from = None
 
 
 def _relative(spell: _Spell, alone: _Spell) -> float | None:

@@ -23,10 +23,10 @@ from treadle.control.jobs import (
     JobTable,
     Reducer,
     job_of,
+    parting,
     row_of,
     text_of,
 )
-from treadle.control.jobs.company_faults import parting
 from treadle.control.jobs.respec import AT_ONCE, Respec
 from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
@@ -137,7 +137,8 @@ class Commit:
         whole = await self._ends.complete(self._state.gates.refusals.bounded(ended), earlier)
         row = self._state.scheduler.jobs.get(ended.job)
         refused = self._state.gates.refusals.judge(whole, row, self._clock.now())
-        return [whole, *refused, *parting(whole, row, earlier)]
+        blocked = self._state.scheduler.blocked.get(ended.job, ())
+        return [whole, *refused, *parting(whole, row, earlier, blocked)]
 
     async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         """Write a step; returns once it is on disk."""
