@@ -7,8 +7,14 @@ what runs was started with them.
 from dataclasses import replace
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import NAME_MAX, SECONDS_MAX, TENANT, Fact, JobRecord
-from treadle.control.jobs.respec import question
+from treadle.control.jobs import (
+    NAME_MAX,
+    SECONDS_MAX,
+    TENANT,
+    Fact,
+    JobRecord,
+    question_about,
+)
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobUpdated
 from treadle.core.job import Job, JobSpec
@@ -65,7 +71,7 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
         raise InvalidRequestError(str(error)) from None
     asked = max((n for n in sizes if n <= context.cluster.device_count), default=sizes[0])
     resized = replace(spec, sizes=sizes, asked=asked)
-    known = context.learner.profiles.ask(question(record, resized))
+    known = context.learner.profiles.ask(question_about(record, resized))
     wanted = replace(resized, iterations=known.length_s, profile=known.profile)
     never = context.scheduler.policy.never_fits(wanted, context.cluster)
     if never is not None:

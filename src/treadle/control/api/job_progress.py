@@ -8,8 +8,7 @@ limit, which is an upper bound and no estimate. What rests on nothing but a prio
 from dataclasses import replace
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import JobRecord
-from treadle.control.jobs.respec import question, worked_s
+from treadle.control.jobs import JobRecord, question_about, worked_s
 from treadle.control.learning import Expectation
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -57,7 +56,7 @@ def length_of(expected: Expectation, limit_s: float | None) -> Estimate:
 
 def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
     """What is known of jobs like it."""
-    return context.learner.profiles.ask(question(record, row.spec))
+    return context.learner.profiles.ask(question_about(record, row.spec))
 
 
 def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths | None:

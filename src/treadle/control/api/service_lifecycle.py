@@ -12,7 +12,6 @@ from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import COMPANY, FIRST_NODES, NODES, id_of, nodes_of, text_of
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
-from treadle.control.jobs.respec import A_LOOK
 from treadle.control.learning import History, company_of, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
@@ -164,13 +163,8 @@ class Life:
     def _respec(self) -> None:
         """Tell the scheduler what was learned of jobs, and which run longer than expected."""
         context, now = self._context, self._context.clock.now()
-        respec = context.commit.respec
         running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
-        context.inbox.tell(
-            *respec.facts(now, limit=A_LOOK),
-            *respec.watched(running, limit=A_LOOK),
-            *respec.overdue(running, now),
-        )
+        context.inbox.tell(*context.commit.respec.in_a_look(running, now))
 
     async def _keep_histories(self) -> None:
         rows = self._context.learner.histories(running=True)

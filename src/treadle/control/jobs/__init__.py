@@ -21,6 +21,7 @@ from treadle.control.jobs.recovery import (
 )
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.jobs.replay import Rebuilt
+from treadle.control.jobs.respec import Respec, question_about, worked_s
 from treadle.control.jobs.submission import (
     NAME_MAX,
     SECONDS_MAX,
@@ -57,6 +58,7 @@ __all__ = [
     "Person",
     "Rebuilt",
     "Reducer",
+    "Respec",
     "Restored",
     "Submission",
     "accepted",
@@ -72,6 +74,7 @@ __all__ = [
     "not_enforced",
     "parting",
     "prepare",
+    "question_about",
     "rank_count",
     "record_of",
     "restore",
@@ -79,4 +82,5 @@ __all__ = [
     "stored_states",
     "text_of",
     "too_little_device_memory",
+    "worked_s",
 ]

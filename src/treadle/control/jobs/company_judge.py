@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from treadle.control.jobs.job_table import JobTable
-from treadle.control.jobs.respec import question
+from treadle.control.jobs.respec import question_about
 from treadle.control.learning import JobLearner, company_of
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
@@ -101,5 +101,5 @@ class CompanyJudge:
         record = self._jobs.records.get(row.id)
         if record is None:
             return None
-        step_s = self._learner.profiles.ask(question(record, row.spec)).learned.step_s
+        step_s = self._learner.profiles.ask(question_about(record, row.spec)).learned.step_s
         return None if not step_s else 1.0 / step_s

@@ -12,9 +12,15 @@ from treadle.control.jobs.company_faults import OUT_OF_MEMORY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
-from treadle.control.learning import JobLearner
-from treadle.control.learning.learned_lengths import keys_of, numbers_of
-from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
+from treadle.control.learning import (
+    Attempted,
+    JobLearner,
+    keys_of,
+    numbers_of,
+    of_end,
+    of_pace,
+    of_sight,
+)
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import (

@@ -7,11 +7,11 @@ many at a time, so that learning from one job costs no more with ten thousand in
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import Expectation, JobLearner, Question, keys_of
-from treadle.control.learning.learned_lengths import CLOSE
+from treadle.control.learning import CLOSE, Expectation, JobLearner, Question, keys_of
 from treadle.control.learning.sightings import Used
 from treadle.core.events import Event, JobProgressed, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
@@ -26,7 +26,7 @@ LEFT_MIN_S = 0.1  # a job that runs has something left
 NEARLY_DONE = 0.9  # a job whose estimate is nearly over, and that does not say where it is
 
 
-def question(record: JobRecord, spec: JobSpec) -> Question:
+def question_about(record: JobRecord, spec: JobSpec) -> Question:
     """What is to be asked of the learner about a job."""
     return Question.of(
         record.owner,
@@ -55,20 +55,41 @@ class Respec:
         self._spec = spec  # as it will be once all facts on their way have arrived
         self._due: dict[JobId, None] = {}
 
-    def facts(self, now: float, *, limit: int) -> list[Event]:
-        """What the scheduler does not know yet of so many jobs."""
-        for kind in self._learner.take_news():
-            if closeness(kind) in CLOSE:
-                self._due.update(self._jobs.of_kind(kind))
+    def at_once(self, now: float) -> list[Event]:
+        """What the scheduler is to know of a few jobs before it decides again.
+
+        Only in a step that learned something: what is left waits for the next look, so that a long
+        queue of one kind does not fill every step.
+        """
+        return self._facts(now, AT_ONCE) if self._heard() else []
+
+    def in_a_look(self, running: Iterable[Job], now: float) -> list[Event]:
+        """The same of more jobs, and of those that run longer than expected."""
+        self._heard()
+        rows = list(running)
+        return [
+            *self._facts(now, A_LOOK),
+            *self._watched(rows, limit=A_LOOK),
+            *self._overdue(rows, now),
+        ]
+
+    def _heard(self) -> bool:
+        """Note the jobs of kinds that were learned; whether any was."""
+        news = [kind for kind in self._learner.take_news() if closeness(kind) in CLOSE]
+        for kind in news:
+            self._due.update(self._jobs.of_kind(kind))
+        return bool(news)
+
+    def _facts(self, now: float, limit: int) -> list[Event]:
         found: list[Event] = []
-        for identity in list(self._due)[:limit]:
+        for identity in list(islice(self._due, limit)):
             del self._due[identity]
             row, record = self._scheduler.jobs.get(identity), self._jobs.records.get(identity)
             if row is not None and record is not None:
                 found += self._news(record, row, now)
         return found
 
-    def watched(self, rows: Iterable[Job], *, limit: int) -> list[Event]:
+    def _watched(self, rows: Iterable[Job], *, limit: int) -> list[Event]:
         """What was seen of running jobs that were not known, for them and for their like."""
         found: list[Event] = []
         for row in rows:
@@ -79,14 +100,15 @@ class Respec:
                 continue
             kinds = keys_of(record.owner, record.model, record.command)
             kind = next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
-            for identity in list(self._jobs.of_kind(kind))[:limit]:
-                other = self._scheduler.jobs.get(identity)
-                if other is not None and other.spec.profile.busy is None:
-                    spec = self._spec(other)
-                    found.append(JobUpdated(replace(spec, profile=_using(spec.profile, used))))
+            alike = (self._scheduler.jobs.get(name) for name in self._jobs.of_kind(kind))
+            others = (job for job in alike if job is not None and job.id != row.id)
+            unknown = (job for job in others if job.spec.profile.busy is None)
+            for job in (row, *islice(unknown, limit)):
+                spec = self._spec(job)
+                found.append(JobUpdated(replace(spec, profile=_using(spec.profile, used))))
         return found
 
-    def overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
+    def _overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
         """Longer lengths of running jobs that have nearly used theirs up and say nothing."""
         found: list[Event] = []
         for row in rows:
@@ -95,7 +117,7 @@ class Respec:
                 continue
             if not self._speaks(row.id):
                 spec = self._spec(row)
-                expected = self._learner.profiles.ask(question(record, spec))
+                expected = self._learner.profiles.ask(question_about(record, spec))
                 longer = replace(spec, iterations=_outliving(expected, row, record, now))
                 found += self._changed(row, spec, longer, now)
         return found
@@ -104,7 +126,7 @@ class Respec:
         if row.phase not in (Phase.WAITING, Phase.RUNNING):
             return []  # It is on its way; the next lesson will find it.
         spec = self._spec(row)
-        expected = self._learner.profiles.ask(question(record, spec))
+        expected = self._learner.profiles.ask(question_about(record, spec))
         told = expected.profile
         if told.busy is None and spec.profile.busy is not None:  # It was watched alone, lately.
             told = _using(told, Used(spec.profile.busy, spec.profile.memory_busy, None))

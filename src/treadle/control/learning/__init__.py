@@ -3,18 +3,23 @@
 from treadle.control.learning.history import History, Point, unpacked
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import (
+    CLOSE,
     PROFILES_MAX,
     Expectation,
     Profiles,
     Question,
     keys_of,
+    numbers_of,
 )
+from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of
 
 __all__ = [
+    "CLOSE",
     "PROFILES_MAX",
+    "Attempted",
     "Expectation",
     "History",
     "JobLearner",
@@ -24,6 +29,10 @@ __all__ = [
     "Question",
     "company_of",
     "keys_of",
+    "numbers_of",
+    "of_end",
+    "of_pace",
+    "of_sight",
     "output_tail",
     "unpacked",
 ]

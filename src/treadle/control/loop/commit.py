@@ -22,12 +22,12 @@ from treadle.control.jobs import (
     Gates,
     JobTable,
     Reducer,
+    Respec,
     job_of,
     parting,
     row_of,
     text_of,
 )
-from treadle.control.jobs.respec import AT_ONCE, Respec
 from treadle.control.learning import JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
@@ -154,7 +154,7 @@ class Commit:
         # Jobs that waited for these are released once all records are up to date.
         for record in over:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
-        self._inbox.tell(*self.respec.facts(now, limit=AT_ONCE))
+        self._inbox.tell(*self.respec.at_once(now))
         self._state.gates.refusals.started(facts)
         batch.journal += self._lines(now, at, facts, actions)
         self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
