@@ -11,7 +11,7 @@ from treadle.control.learning.learned_lengths import history_of
 from treadle.core.attempt import LastProgress
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.expectation import remaining
-from treadle.models.learning.history import RUNS_MAX
+from treadle.models.learning.kind_history import RUNS_MAX
 from treadle.models.learning.kinds import Source, by_command, numbers
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome

@@ -2,7 +2,7 @@
 
 import itertools
 
-from treadle.control.learning.history import LEVELS, History, packed, unpacked
+from treadle.control.learning.load_history import LEVELS, History, packed, unpacked
 from treadle.core.sighting import Load
 
 DAY_S = 86_400

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
+    COMPANY_RECORD,
     CodeCheck,
     Diffs,
     EndCompletion,
@@ -19,7 +20,6 @@ from treadle.control.jobs import (
     nodes_at_start,
     restore,
 )
-from treadle.control.jobs.company_judge import COMPANY_RECORD
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
 from treadle.control.loop import (
     DEFAULT,

@@ -10,8 +10,16 @@ from functools import partial
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.retention import Retention
-from treadle.control.jobs import COMPANY, FIRST_NODES, NODES, id_of, nodes_of, text_of
-from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
+from treadle.control.jobs import (
+    COMPANY,
+    COMPANY_RECORD,
+    FIRST_NODES,
+    NODES,
+    CompanyJudge,
+    id_of,
+    nodes_of,
+    text_of,
+)
 from treadle.control.learning import History, company_of, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost

@@ -3,6 +3,7 @@
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
+from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
@@ -38,6 +39,7 @@ from treadle.control.jobs.submission import (
 __all__ = [
     "ARRAY",
     "COMPANY",
+    "COMPANY_RECORD",
     "DEPENDENCY",
     "FIRST_NODES",
     "MACHINE",
@@ -48,6 +50,7 @@ __all__ = [
     "USER",
     "AttemptKey",
     "CodeCheck",
+    "CompanyJudge",
     "Diffs",
     "EndCompletion",
     "Fact",

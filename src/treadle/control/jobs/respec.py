@@ -11,8 +11,14 @@ from itertools import islice
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import CLOSE, Expectation, JobLearner, Question, keys_of
-from treadle.control.learning.sightings import Used
+from treadle.control.learning import (
+    CLOSE,
+    Expectation,
+    JobLearner,
+    Question,
+    Used,
+    keys_of,
+)
 from treadle.core.events import Event, JobProgressed, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.lifecycle import Phase

@@ -1,6 +1,5 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
-from treadle.control.learning.history import History, Point, unpacked
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import (
     CLOSE,
@@ -11,10 +10,11 @@ from treadle.control.learning.learned_lengths import (
     keys_of,
     numbers_of,
 )
+from treadle.control.learning.load_history import History, Point, unpacked
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
-from treadle.control.learning.sightings import company_of
+from treadle.control.learning.sightings import Used, company_of
 
 __all__ = [
     "CLOSE",
@@ -27,6 +27,7 @@ __all__ = [
     "Profiles",
     "ProgressWatch",
     "Question",
+    "Used",
     "company_of",
     "keys_of",
     "numbers_of",

@@ -5,8 +5,8 @@ It learns from facts alone, so that replaying the journal gives the same profile
 
 from collections.abc import Iterable, Sequence
 
-from treadle.control.learning.history import packed
 from treadle.control.learning.learned_lengths import Profiles
+from treadle.control.learning.load_history import packed
 from treadle.control.learning.metering import Gauge, Meter
 from treadle.control.learning.sightings import Sightings
 from treadle.core.attempt import LastProgress

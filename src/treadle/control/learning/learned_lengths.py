@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.job import Profile
 from treadle.models.learning.expectation import Expectation as Learned
-from treadle.models.learning.history import History
+from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome

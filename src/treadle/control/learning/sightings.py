@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from treadle.control.learning.history import History
+from treadle.control.learning.load_history import History
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId
 from treadle.core.machine import Measurement

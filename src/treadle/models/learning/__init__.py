@@ -10,7 +10,7 @@
     speeds.py         the measurements of one kind of jobs
     learner.py        Learner: observations in, speeds by size out
     outcome.py        what one attempt taught: time, work, speed, needs
-    history.py        what was learned of one kind, as stored
+    kind_history.py   what was learned of one kind, as stored
     proportion.py     whether a number of the command line says how much work there is
     knowledge.py      Knowledge: outcomes in, expectations out
     expectation.py    what is expected of a job, and what remains of it

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from treadle.core.job import Profile
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
-from treadle.models.learning.history import History, Needs
+from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import Kind, Source, closeness
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import proportional
