@@ -11,19 +11,12 @@ from itertools import islice
 
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import (
-    CLOSE,
-    Expectation,
-    JobLearner,
-    Question,
-    Used,
-    keys_of,
-)
+from treadle.control.learning import CLOSE, Expectation, JobLearner, Question
 from treadle.core.events import Event, JobProgressed, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.models.learning.kinds import Source, closeness
+from treadle.models.learning.kinds import closeness
 
 AT_ONCE = 16  # jobs that are looked at in the step that learned something
 A_LOOK = 200  # and in every look at running jobs: about 20 ms
@@ -72,12 +65,7 @@ class Respec:
     def in_a_look(self, running: Iterable[Job], now: float) -> list[Event]:
         """The same of more jobs, and of those that run longer than expected."""
         self._heard()
-        rows = list(running)
-        return [
-            *self._facts(now, A_LOOK),
-            *self._watched(rows, limit=A_LOOK),
-            *self._overdue(rows, now),
-        ]
+        return [*self._facts(now, A_LOOK), *self._overdue(running, now)]
 
     def _heard(self) -> bool:
         """Note the jobs of kinds that were learned; whether any was."""
@@ -93,25 +81,6 @@ class Respec:
             row, record = self._scheduler.jobs.get(identity), self._jobs.records.get(identity)
             if row is not None and record is not None:
                 found += self._news(record, row, now)
-        return found
-
-    def _watched(self, rows: Iterable[Job], *, limit: int) -> list[Event]:
-        """What was seen of running jobs that were not known, for them and for their like."""
-        found: list[Event] = []
-        for row in rows:
-            if row.spec.profile.busy is not None or len(found) >= limit:
-                continue
-            record, used = self._jobs.records.get(row.id), self._learner.seen.used_alone(row.id)
-            if record is None or used is None or used.busy is None:
-                continue
-            kinds = keys_of(record.owner, record.model, record.command)
-            kind = next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
-            alike = (self._scheduler.jobs.get(name) for name in self._jobs.of_kind(kind))
-            others = (job for job in alike if job is not None and job.id != row.id)
-            unknown = (job for job in others if job.spec.profile.busy is None)
-            for job in (row, *islice(unknown, limit)):
-                spec = self._spec(job)
-                found.append(JobUpdated(replace(spec, profile=_using(spec.profile, used))))
         return found
 
     def _overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
@@ -133,11 +102,7 @@ class Respec:
             return []  # It is on its way; the next lesson will find it.
         spec = self._spec(row)
         expected = self._learner.profiles.ask(question_about(record, spec))
-        told = expected.profile
-        if told.busy is None and spec.profile.busy is not None:  # It was watched alone, lately.
-            told = _using(told, Used(spec.profile.busy, spec.profile.memory_busy, None))
-            told = replace(told, memory_gib=max(told.memory_gib, spec.profile.memory_gib))
-        profile = spec.profile if _alike(spec.profile, told) else told
+        profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
         iterations = spec.iterations
         if expected.known and not self._speaks(row.id):
             wanted = expected.length_s
@@ -185,15 +150,6 @@ def _resuming(expected: Expectation, row: Job) -> float:
 def worked_s(row: Job, now: float) -> float:
     """The work that a job has done, in seconds at the size it asks for, also past its estimate."""
     return row.iterations_done + row.iterations_per_s * (now - row.observed_at)
-
-
-def _using(profile: Profile, used: Used) -> Profile:
-    return replace(
-        profile,
-        busy=used.busy,
-        memory_busy=used.memory_busy,
-        memory_gib=used.memory_gib or profile.memory_gib,
-    )
 
 
 def _alike(one: Profile, other: Profile) -> bool:

@@ -14,7 +14,7 @@ from treadle.control.learning.load_history import History, Point, unpacked
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
-from treadle.control.learning.sightings import Used, company_of
+from treadle.control.learning.sightings import company_of
 
 __all__ = [
     "CLOSE",
@@ -27,7 +27,6 @@ __all__ = [
     "Profiles",
     "ProgressWatch",
     "Question",
-    "Used",
     "company_of",
     "keys_of",
     "numbers_of",

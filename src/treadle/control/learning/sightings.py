@@ -6,7 +6,6 @@ AttemptEnded and journaled, so that a replay learns the same without measuring a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from treadle.control.learning.load_history import History
 from treadle.core.job import Job, JobId
@@ -16,20 +15,11 @@ from treadle.core.sighting import Company, Load, Sighting
 
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
-ALONE_S = 20.0  # a job that trained alone for so long is known
 RELATIVE_S = 10.0  # a speed in company is measured over at least this long
 HANG_S = 600.0  # without a step in company: it hangs
 REST = 0.02  # a busy share so close to 0 or 1 counts as 0 or 1
 SILENT_S = 20.0  # a job that says no step has begun to work by then, if its device works
 LATELY_S = 15.0  # company that left so recently may still be to blame
-
-
-class Used(NamedTuple):
-    """What a job uses of a device while it trains alone."""
-
-    busy: float | None
-    memory_busy: float | None
-    memory_gib: float | None  # at its peak
 
 
 class _Mean:
@@ -209,14 +199,6 @@ class Sightings:
                 for jobs, spell in with_others.items()
             ),
         )
-
-    def used_alone(self, job: JobId) -> Used | None:
-        """What a running job was seen to use, once it was watched alone for long enough."""
-        watch = self._watch_of(job)
-        if watch is None or watch.spells.get((), _Spell()).seconds < ALONE_S:
-            return None
-        load = watch.alone.load()
-        return Used(load.busy, load.memory_busy, watch.device_memory_peak_gib)
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
         """The share of its speed alone that a running job keeps in this company.
