@@ -171,7 +171,11 @@ def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> No
     found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1)
     said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
     left = remaining(found, 200.0, said=said)
-    assert (left.mean_s, left.known, left.because) == (300.0, True, "its own steps")
+    assert (left.mean_s, left.known, left.because) == (
+        300.0,
+        True,
+        "steps left at the present speed",
+    )
     assert tuple(left.span) == pytest.approx((285.0, 315.0, 0.8))
     assert remaining(found, 200.0).because == "nothing has run here yet"
 
