@@ -11,6 +11,7 @@ from tests.control.living import ME, bash, ended, living, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.api import commands as wishes_module
 from treadle.control.api import history as history_module
+from treadle.control.api.estimates import RUNS
 from treadle.control.jobs import job_table as table_module
 from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
@@ -274,7 +275,7 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
         near, far = [(await live.why(job)).estimate for job in (answer.jobs[0], answer.jobs[-1])]
         assert near is not None
         assert far is not None
-        assert near.runs == 3
+        assert near.runs == RUNS
         assert (far.runs, far.sentence) == (0, "29 jobs are ahead of it, too many to simulate")
 
     told(story, tmp_path, slots=1)

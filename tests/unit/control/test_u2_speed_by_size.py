@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
 from treadle.control.learning import keys_of
+from treadle.core.attempt import LastProgress
 from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.machine import Role, Who
 
@@ -94,6 +95,30 @@ def test_u3_in_the_middle_of_its_work_it_is(tmp_path: Path) -> None:
         await here.reached(other, State.RUNNING)
 
     play(story, tmp_path, devices=2, policy="max-min+steady?run_s=0&rest_s=0")
+
+
+def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_took(
+    tmp_path: Path,
+) -> None:
+    """Jobs like it took 1000 s, and it has 600 steps left at 2 a second: the list and `why` say
+    300 s, give or take what such a speed is worth."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.live.context.learner.profiles.learn(keys_of("me", "", ("forever",)), 1, 1000.0)
+        said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
+        here.live.context.learner.hear(job, said)
+        listed = (await here.live.jobs()).jobs[0]
+        why = await here.live.why(job)
+        assert listed.end is not None
+        assert listed.end == why.end
+        assert (listed.end.low_s, listed.end.high_s) == (285.0, 315.0)
+        assert listed.end.because == "steps left at the present speed"
+        assert listed.progress is not None
+        assert (listed.progress.step, listed.progress.eta_s) == (400.0, 300.0)
+
+    play(story, tmp_path)
 
 
 def test_u4_a_length_that_was_learned_is_cut_by_a_time_limit(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from treadle.control.learning import Expectation
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import several
-from treadle.models.learning.expectation import COVERAGE, Remaining, remaining
+from treadle.models.learning.expectation import COVERAGE, OWN_STEPS, Remaining, remaining
 from treadle.models.learning.kinds import Source
 from treadle.models.lengths.distribution import Lengths
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
-OWN_STEPS = "steps left at the present speed"
 
 
 def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | None:

@@ -10,6 +10,7 @@ from treadle.models.lengths.distribution import Lengths, Span
 from treadle.models.lengths.gittins import gittins
 
 COVERAGE = 0.8
+OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
 MEASURED_S = 5.0  # the first moment at which a measured speed counts
@@ -85,7 +86,7 @@ def remaining(
             mean_s = lengths.cut(left_limit_s).mean()
     else:
         mean_s, span = own
-        known, because = True, "steps left at the present speed"
+        known, because = True, OWN_STEPS
     if left_limit_s is not None:
         span = Span(min(span.low_s, left_limit_s), min(span.high_s, left_limit_s), span.coverage)
         mean_s = min(mean_s, left_limit_s)
