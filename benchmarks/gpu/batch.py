@@ -48,11 +48,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on steps and arrivals")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--json", type=Path, help="the report, and the figures alone, are kept here"
+    )
+    parser.add_argument(
+        "--state", type=Path, help="keep what the daemon learned, and go on with it"
+    )
     options = parser.parse_args()
     report: dict[str, Any] = {}
     alone: dict[str, tuple[float, float]] = {}  # by kind: steps a second, busy share
-    with daemon() as client:
+    if options.json and options.json.exists():
+        report = json.loads(options.json.read_text())
+        for one in report.values():
+            alone |= {kind: tuple(both) for kind, both in one["alone"].items()}
+    with daemon(options.state) as client:
         for policy in options.policies.split(","):
             client.set_policy(policy)
             found = batch(client, options.scale)
@@ -65,10 +74,11 @@ def main() -> int:
 
 
 @contextmanager
-def daemon() -> Iterator[Client]:
+def daemon(state: Path | None) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-", ignore_cleanup_errors=True) as folder:
         socket = f"{folder}/s"
-        words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state", folder]
+        words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state"]
+        words.append(str(state or folder))
         environment = {**os.environ, "TREADLE_SOCKET": socket}
         log = Path(folder, "daemon.log")
         with log.open("w") as output:

@@ -21,7 +21,7 @@ from treadle.core.scheduler import Scheduler
 
 TELL_S = 5.0  # the scheduler hears of a job's progress at most so often
 DRIFT = 0.2  # a length that turns out so much different replaces the estimate
-SIGHT_S = 30.0  # a job that was watched alone for so long is known
+SIGHT_S = 20.0  # a job that was watched alone for so long is known
 READ_MAX = 256  # jobs whose output is read in one round
 
 # What else it needs to know of a job: its newest attempt, and its spec as it will be once all
