@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.test_control_on_memory import check_replay
 from treadle.control.jobs.respec import A_LOOK, AT_ONCE
 from treadle.control.learning import keys_of
-from treadle.core.events import JobUpdated
+from treadle.core.attempt import LastProgress
+from treadle.core.events import JobProgressed, JobUpdated
+from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.outcome import Outcome
 from treadle.wire.jobs import JobRequest, State
 
@@ -57,3 +60,31 @@ def test_a_running_job_that_outlives_its_estimate_is_expected_to_go_on(tmp_path:
         assert spec.iterations > 50.0, "a job that ran 100 s goes on for about as long again"
 
     play(story, tmp_path)
+
+
+def test_u2_a_running_job_teaches_its_speed_once_and_what_it_uses(tmp_path: Path) -> None:
+    """1. One job runs, one of its kind waits. 2. The first says its speed, and is seen alone for
+    30 s. 3. The other has its curve, its load and its memory; to say it again teaches nothing."""
+
+    async def story(here: Bench) -> None:
+        context = here.live.context
+        job, other = await here.submit("forever"), await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        await here.settle()
+        row = context.scheduler.jobs[job]
+        said = LastProgress(100.0, 1000.0, 2.0, share=0.1, share_per_s=0.002, measured_s=10.0)
+        seen = Sighting(alone_s=30.0, load=Load(busy=0.4), device_memory_peak_gib=3.0)
+        fact = JobProgressed(job, row.action, row.iterations_done, 1.0, said, seen)
+        context.inbox.tell(fact)
+        await here.settle()
+        profile = context.scheduler.jobs[other].spec.profile
+        assert (profile.curve, profile.measured) == (((1, 0.5),), (1,))
+        assert (profile.busy, profile.memory_gib) == (0.4, 3.0)
+        context.inbox.tell(JobProgressed(job, row.action, 0.0, 1.0, said))
+        await here.settle()
+        history = context.learner.profiles.knowledge.history(keys_of("me", "", ("forever",))[0])
+        assert history is not None
+        assert history.steps == {1: [0.5]}
+        check_replay(here)
+
+    play(story, tmp_path, devices=1)

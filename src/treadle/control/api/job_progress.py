@@ -8,6 +8,7 @@ limit, which is an upper bound and no estimate. What rests on nothing but a prio
 from dataclasses import replace
 
 from treadle.control.api.context import Context
+from treadle.control.api.queue_order import sharers
 from treadle.control.jobs import JobRecord, question_about, worked_s
 from treadle.control.learning import Expectation
 from treadle.core.job import Job
@@ -95,11 +96,19 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
 
 
 def _slower(context: Context, row: Job) -> float:
-    """How many times as long it takes with the devices it has as with those it asks for."""
-    if not row.size or row.size == row.spec.asked:
+    """How many times as long it takes with its devices and company as alone with what it asks for.
+
+    A job that waits is taken to get what it asks for.
+    """
+    if row.allocation is None:
         return 1.0
-    alone = context.belief.alone
-    return alone(row.spec, row.spec.asked) / alone(row.spec, row.size)
+    rows = context.scheduler.jobs
+    others = [rows[name] for name in sharers(context.scheduler, row) if name != row.id]
+    ring = [(other.spec, other.allocation) for other in others if other.allocation is not None]
+    if not ring and row.size == row.spec.asked:
+        return 1.0
+    speed = context.belief.iterations_per_s(row.spec, row.allocation, ring)
+    return context.belief.alone(row.spec, row.spec.asked) / speed if speed > 0 else 1.0
 
 
 def _age_s(context: Context, row: Job) -> float:

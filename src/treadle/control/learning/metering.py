@@ -2,7 +2,7 @@
 
 How fast the reported share of the work grows tells how long the whole job takes at its present
 size. When the attempt ends, that is what the learner is given
-(`treadle.models.learning.observations.of_end`).
+(`outcomes.py`).
 """
 
 from dataclasses import dataclass, replace
