@@ -14,6 +14,7 @@ measured ones. Speeds are measured from the steps that jobs print, apart from wh
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,11 +25,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.client.client import Client
-from treadle.core.actions import Stop
-from treadle.core.events import AttemptEnded, JobProgressed, JobStarted
-from treadle.journal.journal import Journal, read
+from treadle.engines.node.mps import PROGRAM
 from treadle.models.company.predictor import predict
 from treadle.wire.jobs import JobRequest, JobView, State
+
+Report = dict[str, Any]
 
 JOBS = Path(__file__).with_name("jobs")
 POLICIES = "fifo?share=off,afs,muri-l"
@@ -48,14 +49,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on steps and arrivals")
-    parser.add_argument(
-        "--json", type=Path, help="the report, and the figures alone, are kept here"
-    )
-    parser.add_argument(
-        "--state", type=Path, help="keep what the daemon learned, and go on with it"
-    )
+    parser.add_argument("--json", type=Path, help="where the report is kept")
+    parser.add_argument("--state", type=Path, help="where what was learned is kept")
     options = parser.parse_args()
-    report: dict[str, Any] = {}
+    report: Report = {}
     alone: dict[str, tuple[float, float]] = {}  # by kind: steps a second, busy share
     if options.json and options.json.exists():
         report = json.loads(options.json.read_text())
@@ -65,7 +62,8 @@ def main() -> int:
         for policy in options.policies.split(","):
             client.set_policy(policy)
             found = batch(client, options.scale)
-            report[policy] = measured(client, found, alone)
+            lines = [json.loads(line) for line in b"".join(client.journal()).splitlines()]
+            report[policy] = measured(lines, found, alone)
             print(json.dumps({policy: report[policy]}, indent=1), flush=True)
             if options.json:
                 options.json.write_text(json.dumps(report, indent=1))
@@ -103,6 +101,7 @@ class Batch(NamedTuple):
     kinds: dict[str, str]
     took_s: float
     views: dict[str, JobView]
+    mps: bool  # jobs that share do so under CUDA MPS
 
 
 def batch(client: Client, scale: float) -> Batch:
@@ -129,41 +128,38 @@ def batch(client: Client, scale: float) -> Batch:
                 view = client.job(job).job
                 if view.state.ended:
                     views[job] = view
-    return Batch(kinds, time.monotonic() - begun, views)
+    mps = shutil.which(PROGRAM) is not None
+    return Batch(kinds, time.monotonic() - begun, views, mps)
 
 
-def measured(client: Client, found: Batch, alone: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(b"".join(client.journal()))
-        file.flush()
-        journal = read(Path(file.name))
-    ends = ends_of(journal, found.kinds)
-    points = steps_of(journal, found.kinds)
+Line = dict[str, Any]  # of the journal
+
+
+def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, float]]) -> Report:
+    """What the journal says of these jobs; `alone` is added to."""
+    kinds = found.kinds
+    ended = [line for line in lines if line["kind"] == "AttemptEnded"]
+    ends = {line["job"]: line for line in ended if line["job"] in kinds}
+    points = steps_of(lines, kinds)
     groups = []
-    for spell in spells(journal, found.kinds):
+    for spell in spells(lines, kinds):
         from_s = begun(points, spell)
         speeds = {job: speed_in(points.get(job, []), from_s, spell.to_s) for job in spell.jobs}
         if len(spell.jobs) == 1:
             (job,) = spell.jobs
-            seen = ends.get(job)
-            busy = None if seen is None or seen.seen is None else seen.seen.load.busy
+            busy = (ends[job]["seen"] or {"load": [None]})["load"][0]
             if speeds[job] and busy is not None:
-                alone.setdefault(found.kinds[job], (speeds[job], busy))
+                alone.setdefault(kinds[job], (speeds[job], busy))
             continue
-        names = [found.kinds[job] for job in spell.jobs]
-        if any(
-            name not in alone or not speeds[job]
-            for name, job in zip(names, spell.jobs, strict=True)
-        ):
+        names = [kinds[job] for job in spell.jobs]
+        if any(name not in alone for name in names) or not all(speeds.values()):
             continue
-        relative = [
-            speeds[job] / alone[name][0] for name, job in zip(names, spell.jobs, strict=True)
-        ]
-        predicted = predict([(alone[name][1], None, None) for name in names])
+        relative = [speeds[job] / alone[kinds[job]][0] for job in spell.jobs]
+        predicted = predict([(alone[name][1], None, None) for name in names], mps=found.mps)
         groups.append(
             {
                 "jobs": names,
-                "seconds": round(spell.to_s - spell.from_s, 1),
+                "seconds": round(spell.to_s - from_s, 1),
                 "measured": [round(one, 3) for one in relative],
                 "predicted": [round(one, 3) for one in predicted],
                 "error": round(sum(predicted) / sum(relative) - 1.0, 3),
@@ -171,60 +167,49 @@ def measured(client: Client, found: Batch, alone: dict[str, tuple[float, float]]
         )
     return {
         "took_s": round(found.took_s, 1),
-        "states": {str(job): str(view.state) for job, view in found.views.items()},
+        "mps": found.mps,
         "not_succeeded": sum(view.state is not State.SUCCEEDED for view in found.views.values()),
         "alone": {name: [round(one, 3) for one in both] for name, both in alone.items()},
         "groups": groups,
-        "jobs": {
-            job: {
-                "kind": found.kinds[job],
-                "ran_s": end.ran_s,
-                "energy_j": None if end.seen is None else end.seen.energy_j,
-                "peak_gib": None if end.seen is None else end.seen.device_memory_peak_gib,
-                "alone_s": None if end.seen is None else end.seen.alone_s,
-                "shared_s": None if end.seen is None else end.seen.shared_s,
-            }
-            for job, end in ends.items()
-        },
+        "jobs": {job: job_report(kinds[job], end) for job, end in ends.items()},
     }
 
 
-def ends_of(journal: Journal, jobs: dict[str, str]) -> dict[str, AttemptEnded]:
-    facts = [event for step in journal.steps for event in step.events]
-    return {f.job: f for f in facts if isinstance(f, AttemptEnded) and f.job in jobs}
+def job_report(kind: str, end: Line) -> Report:
+    seen = end["seen"] or {}
+    return {
+        "kind": kind,
+        "ran_s": round(end["ran_s"], 1),
+        "energy_j": seen.get("energy_j"),
+        "peak_gib": seen.get("device_memory_peak_gib"),
+        "alone_s": seen.get("alone_s"),
+        "shared_s": seen.get("shared_s"),
+    }
 
 
-def steps_of(journal: Journal, jobs: dict[str, str]) -> dict[str, list[tuple[float, float]]]:
+def steps_of(lines: list[Line], jobs: dict[str, str]) -> dict[str, list[tuple[float, float]]]:
     """When each job was at which step."""
     points: dict[str, list[tuple[float, float]]] = {}
-    for step in journal.steps:
-        for event in step.events:
-            if isinstance(event, JobProgressed) and event.progress and event.job in jobs:
-                points.setdefault(event.job, []).append((step.now, event.progress.step))
+    for line in lines:
+        if line["kind"] == "JobProgressed" and line["job"] in jobs and line.get("progress"):
+            points.setdefault(line["job"], []).append((line["at"], line["progress"]["step"]))
     return points
 
 
-def spells(journal: Journal, jobs: dict[str, str]) -> Iterator[Spell]:
+def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
     """The groups on the device, from one change to the next."""
-    together: tuple[str, ...] = ()
+    together: dict[str, None] = {}
     since = 0.0
-    for step in journal.steps:
-        members = list(together)
-        for event in step.events:
-            if isinstance(event, JobStarted) and event.job in jobs:
-                members.append(event.job)
-            elif isinstance(event, AttemptEnded) and event.job in members:
-                members.remove(event.job)
-        members += [
-            action.job
-            for action in step.actions
-            if not isinstance(action, Stop) and action.job in jobs and action.job not in members
-        ]
-        now = tuple(dict.fromkeys(members))
-        if now != together:
-            if together and step.now - since >= SPELL_MIN_S:
-                yield Spell(together, since, step.now)
-            together, since = now, step.now
+    for line in lines:
+        if line["kind"] not in {"Start", "AttemptEnded"} or line["job"] not in jobs:
+            continue
+        if together and line["at"] - since >= SPELL_MIN_S:
+            yield Spell(tuple(together), since, line["at"])
+        since = line["at"]
+        if line["kind"] == "Start":
+            together[line["job"]] = None
+        else:
+            together.pop(line["job"], None)
 
 
 def begun(points: dict[str, list[tuple[float, float]]], spell: Spell) -> float:
@@ -244,7 +229,7 @@ def speed_in(points: Sequence[tuple[float, float]], from_s: float, to_s: float) 
     return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
-def summary(report: dict[str, Any]) -> None:
+def summary(report: Report) -> None:
     first = next(iter(report.values()))["took_s"]
     for policy, one in report.items():
         errors = [abs(group["error"]) for group in one["groups"]]

@@ -42,7 +42,7 @@ def test_sums_of_groups_measured_on_an_h200_are_predicted_within_seven_per_cent(
 
 def test_two_saturating_jobs_gain_nothing_to_speak_of_without_mps_and_much_with_it() -> None:
     assert sum(predict([(1.0, None, None)] * 2)) < 1.15
-    assert sum(predict([(1.0, None, None)] * 2, mps=True)) > 1.3
+    assert 1.15 < sum(predict([(1.0, None, None)] * 2, mps=True)) < 1.4
 
 
 def test_what_is_not_known_is_taken_to_saturate() -> None:

@@ -15,8 +15,9 @@ waits that are hidden, and `capacity`, how much busy time of jobs alone fits int
 H200's table is fitted best by 0.5 and 0.9, and within a per cent as well by a capacity up to 1.1.
 The highest is taken: other GPUs get 1.0 to 1.3 done with two saturating jobs where the H200 gets
 0.93, and a model that expects 1.0 is known to be too cautious there. A busy device is not a full
-one. With MPS kernels of several processes run at the same time, which raises the capacity, and
-waits for whole turns of others vanish.
+one. With MPS kernels of several processes run at the same time, which raises the capacity. Three
+groups measured beside the same jobs alone (benchmarks/gpu/batch.py) are fitted best by a share of
+0.45 to 0.7; five older ones by 1, whose figures alone were 5 to 20 % low that day.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class Doubt(NamedTuple):
 
 
 TIME_SLICED = Sharing(capacity=1.1, hidden=0.5)
-MPS = Sharing(capacity=1.33, hidden=1.0)
+MPS = Sharing(capacity=1.4, hidden=0.6)
 
 _DOUBTS = {False: Doubt(member=0.08, sum_share=0.07), True: Doubt(member=0.15, sum_share=0.08)}
 
