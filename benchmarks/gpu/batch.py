@@ -14,6 +14,7 @@ measured ones. Speeds are measured from the steps that jobs print, apart from wh
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on steps and arrivals")
+    parser.add_argument("--shuffle", type=int, help="seed: the jobs arrive in another order")
     parser.add_argument("--json", type=Path, help="where the report is kept")
     parser.add_argument("--state", type=Path, help="where what was learned is kept")
     options = parser.parse_args()
@@ -61,7 +63,7 @@ def main() -> int:
     with daemon(options.state) as client:
         for policy in options.policies.split(","):
             client.set_policy(policy)
-            found = batch(client, options.scale)
+            found = batch(client, options.scale, options.shuffle)
             lines = [json.loads(line) for line in b"".join(client.journal()).splitlines()]
             report[policy] = measured(lines, found, alone)
             print(json.dumps({policy: report[policy]}, indent=1), flush=True)
@@ -104,11 +106,15 @@ class Batch(NamedTuple):
     mps: bool  # jobs that share do so under CUDA MPS
 
 
-def batch(client: Client, scale: float) -> Batch:
+def batch(client: Client, scale: float, seed: int | None) -> Batch:
     begun = time.monotonic()
     kinds: dict[str, str] = {}
-    for one in json.loads((JOBS / "twelve.json").read_text()):
-        time.sleep(max(0.0, begun + one["at_s"] * scale - time.monotonic()))
+    jobs = json.loads((JOBS / "twelve.json").read_text())
+    moments = [one["at_s"] for one in jobs]
+    if seed is not None:
+        random.Random(seed).shuffle(jobs)
+    for at_s, one in zip(moments, jobs, strict=True):
+        time.sleep(max(0.0, begun + at_s * scale - time.monotonic()))
         script, word, steps, *words = one["command"]
         assert word == "--steps", "the number of steps comes first"
         many = str(max(10, round(int(steps) * scale)))
