@@ -65,6 +65,7 @@ def test_u4_a_fresh_install_says_unknown_and_no_number(here: Daemon) -> None:
         "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
         "  position  1st in the queue\n"
         "  start     unknown: how long job 1 will run is not known\n"
+        "  company   it joins no running job: it was not seen alone yet\n"
         "  length    unknown (nothing like it has run here)\n"
     )
 
@@ -116,6 +117,7 @@ def test_u4_a_job_with_only_a_time_limit_ends_by_then_and_no_more_is_claimed(her
         "  position  1st in the queue\n"
         "  start     within <t> (10 simulations under afs, assuming no new jobs; some\n"
         "            jobs are known only by their time limits)\n"
+        "  company   it joins no running job: it was not seen alone yet\n"
         "  length    at most <t> (its time limit)\n"
     )
     assert (
@@ -126,7 +128,7 @@ def test_u4_a_job_with_only_a_time_limit_ends_by_then_and_no_more_is_claimed(her
 
 def test_u5_no_percentage_without_steps_that_the_job_said(here: Daemon) -> None:
     """1. A job of a known length says nothing: no percentage, no step. 2. It reports: both."""
-    request = JobRequest(command=("bash", "-c", "sleep 3; exit 0"), estimate_s=600)
+    request = JobRequest(command=("bash", "-c", "sleep 600; exit 0"), estimate_s=600, grace_s=1.0)
     (job,) = here.client.submit(request).jobs
     here.reached(State.RUNNING, job)
     assert here.view(job).progress is None

@@ -315,7 +315,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {share(min(1.0, progress.step / progress.total))} is done"
     others = [name for name in sharers(context.scheduler, row) if name != row.id]
     if others:
-        text += f"; it shares them with {named_jobs(others, NAMED_MAX)}"
+        them = "it" if row.size == 1 else "them"
+        text += f"; it shares {them} with {named_jobs(others, NAMED_MAX)}"
     return Finding("running", text)
 
 

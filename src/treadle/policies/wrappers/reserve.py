@@ -144,12 +144,10 @@ class Reserve(Remembering):
         free = sum(snapshot.free.knows((d,)) and snapshot.free.holds((d,)) for d in head.devices)
         ago = span(snapshot.now - head.since_at)
         if job == head.job:
-            left_s = head.by_at - snapshot.now
-            start = f"; it is expected to start in {span(left_s)}" if 0 < left_s < inf else ""
             return Reason(
                 "devices",
                 f"{devices(len(head.devices))} are being kept for it since {ago} ago; "
-                f"{free} of {len(head.devices)} {are(free)} free{start}",
+                f"{free} of {len(head.devices)} {are(free)} free",
             )
         if any(entry.job == job for entry in lines.reserved):
             return Reason(
