@@ -54,9 +54,9 @@ def test_u12_what_people_read_of_a_reserved_gang(tmp_path: Path) -> None:
     with daemon("--devices", "2") as here:
         _long(here, "1")
         gang = here.client.submit(JobRequest(command=("sleep", "1"), devices="2")).id
-        small = JobRequest(command=("true",), estimate_s=3600.0)
-        for _ in range(12):
-            here.client.submit(small)
+        for number in range(12):  # Each is another command: what its user says of it counts.
+            words = ("true", "x" * (number + 1))
+            here.client.submit(JobRequest(command=words, estimate_s=3600.0))
         text = " ".join(_kept(here, gang).split())
         assert "2 devices are being kept for it since" in text
         assert "1 of 2 is free" in text

@@ -217,7 +217,8 @@ def _run(
             _look(client, names[-1], word, seen)
             time.sleep(0.1)
         seen.during = _count(lines) - seen.before
-        seen.events = client.events_last(limit=1).next - first
+        last = client.events_last(limit=1).next
+    seen.events = _lines_between(client, first, last)
     _until(lambda: not client.job_page(limit=1).jobs, "jobs are left")
     seen.restarted = client.status().pid != pid
     for view in client.jobs(ended=True):
@@ -239,6 +240,18 @@ def _gate(path: Path) -> JobRequest:
 def _job(lines: Path, number: int) -> JobRequest:
     """It forks nothing: what the job itself cannot do in a storm is its own failure."""
     return JobRequest(command=("/bin/bash", "-c", f"echo {number} >> {lines}"), workdir="/")
+
+
+def _lines_between(client: Client, first: int, last: int) -> int:
+    """Lines of the journal, but for lessons: jobs that ended before teach those that wait."""
+    found, after = 0, first
+    while after < last:
+        page = client.events(after=after, limit=500)
+        found += sum(e.id <= last and e.kind != "JobUpdated" for e in page.events)
+        if not page.events:
+            break
+        after = page.next
+    return found
 
 
 def _look(client: Client, job: str, word: str, seen: Seen) -> None:

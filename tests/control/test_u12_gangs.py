@@ -27,7 +27,8 @@ def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_pa
         await until(live, State.RUNNING, jobs=tuple(first))
         gang = (await live.submit(ME, bash(SHORT, devices="4"))).id
         small = [
-            (await live.submit(ME, bash(f"{SHORT} # {n}", estimate_s=3600.0))).id for n in range(30)
+            (await live.submit(ME, bash(f"{SHORT} # {'x' * n}", estimate_s=3600.0))).id
+            for n in range(30)
         ]
         why = await kept(live, gang)
         assert why.startswith("4 devices are being kept for it since")

@@ -32,7 +32,8 @@ _SHOWN = {
     Source.EVERYTHING: "jobs on this machine",
     Source.ITS_USER: "its user",
 }
-CLOSE = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE, Source.SAME_SCRIPT)
+CLOSER = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE)  # than what its user says of it
+CLOSE = (*CLOSER, Source.SAME_SCRIPT)
 # Where only the user's own estimate is known: factors on it, and how likely each is.
 _USERS_DOUBT = ((0.5, 0.2), (0.75, 0.15), (1.0, 0.3), (1.5, 0.15), (2.0, 0.2))
 
@@ -137,7 +138,7 @@ class Profiles:
             estimate_s=question.estimate_s,
             numbers=question.numbers,
         )
-        if question.estimate_s is not None and learned.source not in CLOSE:
+        if question.estimate_s is not None and learned.source not in CLOSER:
             # What its user says of it is closer than what other jobs did.
             doubt = [(question.estimate_s * factor, mass) for factor, mass in _USERS_DOUBT]
             learned = replace(learned, source=Source.ITS_USER, length=Lengths.of(doubt))
