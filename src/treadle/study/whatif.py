@@ -23,16 +23,12 @@ from treadle.core.events import (
 from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.ports import Policy
 from treadle.journal.journal import Journal
-from treadle.models.learning.curves import FittedCurve
-from treadle.models.learning.rules import LIVE
+from treadle.models.learning.rules import RECORDED
 from treadle.models.learning.speeds import Speeds
 from treadle.sim.experiment import Stopwatch, prepare
 from treadle.sim.settings import Settings
 from treadle.study.own_orders import AsOrdered
 from treadle.traces.workload import Workload
-
-# What was seen varies as it does live; sizes that were not seen follow a fitted curve.
-RULES = replace(LIVE, curve=FittedCurve.through)
 
 
 @dataclass(slots=True)
@@ -44,7 +40,7 @@ class Seen:
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
-    lengths: Speeds = field(default_factory=partial(Speeds, RULES))  # by its progress
+    lengths: Speeds = field(default_factory=partial(Speeds, RECORDED))  # by its progress
     ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
     ended_at: float | None = None
     finished: bool = False
@@ -170,7 +166,7 @@ def _spec(job: Seen) -> JobSpec:
     sizes = {size for size, _, _ in job.ran}
     lengths, restart_s = job.lengths, 0.0
     if len(job.ran) == 1 or not lengths.by_size:
-        lengths = Speeds(RULES)
+        lengths = Speeds(RECORDED)
         by_size: dict[int, float] = defaultdict(float)
         for size, seconds, _ in job.ran:
             by_size[size] += seconds
@@ -183,7 +179,7 @@ def _spec(job: Seen) -> JobSpec:
         restart_s = max(0.0, spent_s - needed_s) / len(job.ran)
     profile = Profile(
         size=spec.asked,
-        serial=RULES.serial,
+        serial=RECORDED.serial,
         restart_s=restart_s,
         model=spec.profile.model,
         curve=lengths.curve.carried((spec.asked, *spec.sizes)),

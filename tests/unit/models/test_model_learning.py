@@ -7,7 +7,6 @@ import pytest
 
 from treadle.core.job import JobSpec, Profile
 from treadle.models.learning.averaging import Newest, Smoothed
-from treadle.models.learning.curves import InterpolatedCurve
 from treadle.models.learning.kinds import (
     Source,
     by_command,
@@ -17,27 +16,10 @@ from treadle.models.learning.kinds import (
     numbers,
 )
 from treadle.models.learning.learner import Learner
-from treadle.models.learning.observations import Observation, of_end, of_report
-from treadle.models.learning.rules import LIVE, SIMULATED, Rules
+from treadle.models.learning.observations import Observation, of_report
+from treadle.models.learning.rules import RECORDED, SIMULATED, Rules
 
 # -- observations ---------------------------------------------------------------------------------
-
-
-def end(**said: object) -> Observation | None:
-    known = {"whole": False, "ran_s": 30.0, "share_per_s": 0.01, "measured_s": 20.0, **said}
-    return of_end(2, **known)  # type: ignore[arg-type]
-
-
-def test_an_attempt_that_did_the_whole_job_says_how_long_it_takes() -> None:
-    assert end(whole=True) == Observation(2, 30.0)
-    assert end(whole=True, ran_s=0.0) == Observation(2, 0.01)
-
-
-def test_any_other_attempt_says_it_by_its_progress_if_that_was_measured_for_long_enough() -> None:
-    assert end() == Observation(2, 100.0)
-    assert end(measured_s=5.0) == Observation(2, 100.0)
-    assert end(measured_s=4.9) is None
-    assert end(share_per_s=None) is None
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, nan])
@@ -45,15 +27,11 @@ def test_a_job_that_stands_still_says_nothing(speed: float) -> None:
     assert of_report(2, speed) is None
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_reports_and_ends_say_whether_the_devices_were_shared(*, whole: bool) -> None:
+def test_reports_say_whether_the_devices_were_shared() -> None:
     assert of_report(2, 0.1, shared=True) == Observation(2, 10.0, shared=True)
-    seen = end(whole=whole, shared=True)
-    assert seen is not None
-    assert seen.shared
 
 
-@pytest.mark.parametrize("rules", [SIMULATED, LIVE])
+@pytest.mark.parametrize("rules", [SIMULATED, RECORDED])
 @pytest.mark.parametrize(
     "useless",
     [Observation(2, 5.0, shared=True), *(Observation(2, s) for s in (0.0, -1.0, inf, nan))],
@@ -160,29 +138,14 @@ def test_a_value_that_is_repeated_says_nothing_new_to_smoothing() -> None:
     assert Smoothed().with_new(known, 2.0) is known
     assert Smoothed().with_new(known, 2.2) == [2.1]
     assert Smoothed().with_new(known, 2.4) == [2.4]
-    assert Smoothed().estimate([5.0, 2.0]) == 2.0, "lengths of the live rules can be read, too"
-
-
-# -- the live curve -------------------------------------------------------------------------------
-
-
-def test_live_speeds_lie_on_lines_between_measured_sizes_and_are_level_beyond() -> None:
-    curve = InterpolatedCurve.through(((2, 60.0), (4, 40.0)))
-    assert [curve.seconds(size, 2) for size in (1, 2, 3, 4, 8)] == [60.0, 60.0, 50.0, 40.0, 40.0]
-    assert curve.carried((1, 2, 3)) == ((2, 60.0), (4, 40.0))
-
-
-def test_a_size_that_is_asked_for_and_was_not_measured_is_continued_from_the_nearest() -> None:
-    curve = InterpolatedCurve.through(((2, 60.0), (4, 40.0)))
-    assert curve.seconds(8, 8) == pytest.approx(40.0 * (0.9 / 8 + 0.1) / (0.9 / 4 + 0.1))
-    assert curve.seconds(3, 3) == pytest.approx(60.0 * (0.9 / 3 + 0.1) / (0.9 / 2 + 0.1))
+    assert Smoothed().estimate([5.0, 2.0]) == 2.0
 
 
 # -- the learner ----------------------------------------------------------------------------------
 
 
 def test_the_closest_kind_that_was_seen_answers() -> None:
-    learner = Learner(LIVE)
+    learner = Learner(RECORDED)
     learner.observe(("a1", "a"), Observation(2, 5.0))
     learner.observe(("a2", "a"), Observation(2, 9.0))
     found = [learner.closest(kinds) for kinds in (("a1", "a"), ("a3", "a"), ("b1", "b"))]
@@ -191,7 +154,7 @@ def test_the_closest_kind_that_was_seen_answers() -> None:
 
 
 def test_the_kind_that_changed_longest_ago_is_forgotten_first() -> None:
-    learner = Learner(replace(LIVE, kinds_max=2))
+    learner = Learner(replace(RECORDED, kinds_max=2))
     for kind in ("a", "b", "a", "c"):
         learner.observe((kind,), Observation(1, 5.0))
     assert [learner.closest((kind,)) is not None for kind in "abc"] == [True, False, True]

@@ -2,11 +2,11 @@
 
 `treadle simulate --belief learned` and the live controller run the code of this folder.
 
-    observations.py   what was seen of a speed: a report, or the end of an attempt
+    observations.py   what was seen of a speed
     kinds.py          which jobs are alike
     averaging.py      what repeated measurements at one size come to
     curves.py         what is assumed of sizes that were not measured
-    rules.py          the choices above as one value: SIMULATED and LIVE, and why they differ
+    rules.py          the choices above as one value, for simulations and for records
     speeds.py         the measurements of one kind of jobs
     learner.py        Learner: observations in, speeds by size out
     outcome.py        what one attempt taught: time, work, speed, needs

@@ -6,13 +6,6 @@ fitted by A / n + B, neither below 0, to the squares of relative errors. What wa
 its size. Between measured sizes the fit's error there is interpolated, and beyond them it is that
 of the nearest, so the curve has no steps. Nothing outside the measured sizes is better than linear:
 no larger size gains more than its devices, no smaller one loses more.
-
-`InterpolatedCurve`. Between measured sizes the time lies on the straight line, and beyond them a
-job is not expected to run any faster or slower. Only the size that the job asks for is treated
-otherwise: if it was not measured, it is continued from the nearest with a serial share of a tenth.
-The curve is then anchored there: of a job that asks for more devices than were ever measured, the
-largest measured size is believed to be as fast as the size asked for. That is a known weakness
-(rules.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,38 +65,6 @@ class FittedCurve:
             (size, known[size] if size in known else self.seconds(size, size))
             for size in sorted({*known, *sizes})
         )
-
-
-@dataclass(frozen=True, slots=True)
-class InterpolatedCurve:
-    """Straight lines between what was measured, level beyond."""
-
-    points: tuple[Point, ...]  # by ascending size
-
-    @classmethod
-    def through(cls, points: tuple[Point, ...]) -> "InterpolatedCurve":
-        return cls(points)
-
-    @property
-    def measured(self) -> tuple[int, ...]:
-        return tuple(size for size, _ in self.points)
-
-    def seconds(self, size: int, asked: int) -> float:
-        at_asked = self._from_nearest(asked)
-        if size == asked:
-            return at_asked
-        return at_asked * interpolate(self.points, size) / interpolate(self.points, asked)
-
-    def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:  # noqa: ARG002
-        return self.points
-
-    def _from_nearest(self, size: int) -> float:
-        """Measured, or continued from the nearest that was."""
-        near, seconds = min(self.points, key=lambda point: (abs(point[0] - size), point[0]))
-        if near == size:
-            return seconds
-        terms = (1.0 - SERIAL, SERIAL)
-        return seconds * _fitted(terms, size) / _fitted(terms, near)
 
 
 def _fit(points: Sequence[Point]) -> tuple[float, float]:
