@@ -9,15 +9,21 @@ times drawn at random.
 """
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
+from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
+from treadle.models.fitted import Point
+from treadle.models.learning.averaging import Newest
 from treadle.models.learning.belief import Learned, learning
-from treadle.models.learning.rules import LIVE
+from treadle.models.learning.curves import SERIAL
+from treadle.models.learning.rules import Rules
+from treadle.models.scaling import interpolate
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
@@ -75,7 +81,7 @@ def old_mean_s(workload: Workload, machines: Cluster, settings: Settings) -> flo
         return None
     truth = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed))
     assumed = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed + 1))
-    belief = Learned(assumed, rules=LIVE, gated=False)
+    belief = Learned(assumed, rules=OLD, gated=False)
     jobs = _elastic(workload, machines, settings)
     made = policy(settings.policy, placement(settings.placement), belief)
     scheduler = Scheduler(made, machines)
@@ -101,9 +107,28 @@ def _elastic(workload: Workload, machines: Cluster, settings: Settings) -> list[
     return list(run.jobs)
 
 
+class Flat(NamedTuple):
+    """Speeds as the old defaults had them: on lines between measured sizes, level beyond."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        return tuple(size for size, _ in self.points)
+
+    def seconds(self, size: int, asked: int) -> float:  # noqa: ARG002
+        return interpolate(self.points, size)
+
+    def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:  # noqa: ARG002
+        return self.points
+
+
+OLD = Rules(repeats=Newest(), curve=Flat, serial=SERIAL, kinds_max=20_000, sizes_max=64)
+
+
 def _an_hour(spec: JobSpec) -> JobSpec:
     """A job of which nothing is known: it takes an hour, and what it does is drawn."""
-    profile = Profile(size=spec.asked, serial=LIVE.serial, model="")
+    profile = Profile(size=spec.asked, serial=SERIAL, model="")
     return replace(spec, iterations=HOUR_S, profile=profile, estimate_s=0.0)
 
 
