@@ -62,7 +62,7 @@ class HistoryRow(NamedTuple):
     job: str
     attempt: int
     started_at: float  # of its first measurement
-    body: bytes  # compressed, as control/learning/history.py packs it
+    body: bytes  # compressed, as control/learning/load_history.py packs it
 
 
 class OutputRow(NamedTuple):

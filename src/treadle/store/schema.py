@@ -177,7 +177,7 @@ attempts = Table(
     Index("attempts_by_end", "ended_at"),
 )
 
-# What was measured of each attempt over time, compressed (control/learning/history.py).
+# What was measured of each attempt over time, compressed (control/learning/load_history.py).
 history = Table(
     "history",
     metadata,

@@ -24,7 +24,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
-from treadle.policies.wrappers.share import why_alone
+from treadle.policies.wrappers.share import GANG_S, why_alone
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 
@@ -243,3 +243,12 @@ def test_s5_no_policy_gives_a_device_more_than_its_memory(
 
     Simulation(scheduler, SimulatedEngine(jobs, truth), observers=(watch,)).run(until=1e5)
     assert not set(scheduler.jobs) - set(scheduler.unfit), "all that can run have run"
+
+
+def test_u12_no_job_joins_past_a_gang_that_has_waited_for_long() -> None:
+    """Jobs that join keep a device taken for longer: a gang of two would wait without end."""
+    scheduler = live("afs", gpus(2))
+    told(scheduler, 0.0, seen("a"), seen("b"))
+    told(scheduler, 1.0, seen("gang", sizes=(2,)))
+    assert len(told(scheduler, 2.0, seen("soon"))) == 1
+    assert told(scheduler, 1.0 + GANG_S, seen("late")) == []

@@ -160,8 +160,10 @@ class Life:
         if parted:
             context.scheduler.wake_at = now
             context.inbox.wake()
+        if context.condition.store_error:
+            return  # What has changed is written once the store takes it.
         remembered = self._company.changed()
-        if remembered is not None and not context.condition.store_error:
+        if remembered is not None:
             settings = {COMPANY_RECORD: json.dumps(remembered)}
             why = "; ".join(found.why for found in parted)
             await context.commit.note(

@@ -14,7 +14,7 @@ from treadle.control.learning import JobLearner, company_of
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import Measurement
-from treadle.models.company.belief import CompanyBelief
+from treadle.models.company.belief import CompanyBelief, kind_of
 
 COMPANY_RECORD = "company"  # the store's setting that keeps what became of company
 
@@ -37,13 +37,16 @@ class CompanyJudge:
         self._learner = learner
         self._last: dict[frozenset[JobId], _Shares] = {}  # of groups that are together
         self._parted: set[frozenset[JobId]] = set()
+        self._faulted: set[JobId] = set()
         self._revision = belief.record.revision
 
     def look(
         self, rows: Iterable[Job], measurements: Iterable[Measurement], now: float
     ) -> list[Parted]:
         """Groups that are found to be bad company, each once."""
-        holding = {row.id: row for row in rows if row.allocation is not None}
+        everyone = list(rows)
+        self._note_faults(everyone)
+        holding = {row.id: row for row in everyone if row.allocation is not None}
         company = company_of(holding.values())
         if sharers := [one.mps for one in measurements if one.job in company]:
             self._belief.mps = all(sharers)
@@ -61,6 +64,18 @@ class CompanyJudge:
                 found.append(Parted(group, why))
         self._belief.present(tuple(groups))
         return found
+
+    def _note_faults(self, rows: Iterable[Job]) -> None:
+        """A kind whose job died or hung in company shares no more."""
+        faulted = set()
+        for row in rows:
+            record = self._jobs.records.get(row.id)
+            # Its user did not ask for it: it was made so at its end beside others.
+            if row.spec.exclusive and record is not None and not record.exclusive:
+                faulted.add(row.id)
+                if row.id not in self._faulted:
+                    self._belief.record.fault(kind_of(row.spec))
+        self._faulted = faulted
 
     def changed(self) -> dict[str, float] | None:
         """All that is remembered of company, if that has changed since the last call."""

@@ -17,7 +17,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
-KINDS = 3  # of a job, by which it is found: those close enough to change what is expected of it
+KINDS = 4  # of a job, by which it is found: those close enough to change what is expected of it
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory, and rows of ended attempts
 _BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
 

@@ -57,6 +57,10 @@ class Meter:
         if gauge is None or not total > 0:
             return None
         share = min(1.0, step / total)
+        if gauge.total is not None and gauge.total != total:
+            # The same steps are another share of the work: the total was revised.
+            gauge.from_share *= gauge.total / total
+            gauge.seen_share *= gauge.total / total
         if gauge.total is None or share < gauge.seen_share:
             # The first report of this attempt, or it started over: measure from here.
             gauge.from_at, gauge.from_share = now, share

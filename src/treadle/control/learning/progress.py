@@ -21,6 +21,7 @@ from treadle.core.scheduler import Scheduler
 
 TELL_S = 5.0  # the scheduler hears of a job's progress at most so often
 DRIFT = 0.2  # a length that turns out so much different replaces the estimate
+GROWN = 1.02  # a peak of memory that is so much higher is told at once
 SIGHT_S = 20.0  # a job that was watched alone for so long is known
 READ_MAX = 256  # jobs whose output is read in one round
 
@@ -56,7 +57,7 @@ class ProgressWatch:
         self._tell = tell
         self._told_at: dict[JobId, float] = {}
         self._losses = LossWatch()
-        self._sighted: dict[JobId, AttemptId] = {}  # attempts of which a sight was told
+        self._sighted: dict[JobId, tuple[AttemptId, float]] = {}  # told, with the peak
         self._from = 0
 
     async def look(self) -> None:
@@ -72,17 +73,24 @@ class ProgressWatch:
                 self._sight(job.id, attempt)
         for name in [name for name in self._told_at if name not in self._scheduler.jobs]:
             del self._told_at[name]
+        self._losses.keep(self._scheduler.jobs)
         self._sighted = {
             job: at for job, at in self._sighted.items() if job in self._scheduler.jobs
         }
 
     def _sight(self, job: JobId, attempt: AttemptId) -> None:
-        """What a job was seen to use while alone, once: others like it wait to know."""
+        """What a job was seen to use while alone: others like it wait to know.
+
+        Once, and again when it needs more memory than before, e.g. in its first evaluation.
+        """
         row, seen = self._scheduler.jobs.get(job), self._learner.sighting(attempt)
         if row is None or seen is None or seen.alone_s < SIGHT_S:
             return
-        if self._attempt(job) == attempt and self._sighted.get(job) != attempt:
-            self._sighted[job] = attempt
+        peak_gib = seen.device_memory_peak_gib or 0.0
+        before, known_gib = self._sighted.get(job, (None, 0.0))
+        grown = peak_gib > GROWN * known_gib
+        if self._attempt(job) == attempt and (before != attempt or grown):
+            self._sighted[job] = (attempt, peak_gib)
             done, speed = row.iterations_at(self._clock.now()), row.iterations_per_s
             self._tell(
                 JobProgressed(job, row.action, done, speed, self._learner.progress(job), seen)

@@ -17,7 +17,8 @@ GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
 RELATIVE_S = 10.0  # a speed in company is measured over at least this long
 HANG_S = 600.0  # without a step in company: it hangs
-REST = 0.02  # a busy share so close to 0 or 1 counts as 0 or 1
+PATIENCE = 3.0  # times the longest time between two of its steps
+REST = 0.02  # a busy share so close to 0 counts as 0
 SILENT_S = 20.0  # a job that says no step has begun to work by then, if its device works
 LATELY_S = 15.0  # company that left so recently may still be to blame
 
@@ -67,10 +68,11 @@ class _Watch:
     at: float | None = None  # of the last measurement
     step: float | None = None  # at that moment
     steps_at: float | None = None  # when its step last grew
+    longest_s: float = 0.0  # between two steps
     began_at: float | None = None  # of the first measurement
     trains: bool = False  # it has begun its work
     starting: _Mean = field(default_factory=_Mean)  # before that
-    stuck_from: float | None = None  # since when it shares devices that rest, or never rest
+    stuck_from: float | None = None  # since when it shares devices that rest
 
 
 @dataclass(slots=True)
@@ -128,14 +130,15 @@ class Sightings:
     def hung(self, now: float) -> list[JobId]:
         """Jobs that have stopped making steps beside others, each once.
 
-        A hang is HANG_S without a step, after it had made some, while it shares and its devices
-        are idle or busy all the time.
+        A hang is HANG_S without a step, and several times as long as any of its steps took, while
+        it shares devices that are idle all that time.
         """
         found = []
         for attempt, watch in self._watches.items():
             if watch.stuck_from is None or watch.steps_at is None:
                 continue
-            if now - max(watch.stuck_from, watch.steps_at) >= HANG_S:
+            patience_s = max(HANG_S, PATIENCE * watch.longest_s)
+            if now - max(watch.stuck_from, watch.steps_at) >= patience_s:
                 watch.steps_at = None
                 found.append(attempt.job)
         return found
@@ -313,13 +316,15 @@ def _trains(watch: _Watch, measured: Measurement, step: float | None) -> bool:
 
 
 def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float | None) -> None:
-    """Since when it may hang: in company, its devices at rest or never at rest."""
+    """Since when it may hang: in company, its devices at rest."""
     if step is not None and watch.step is not None and step > watch.step:
+        if watch.steps_at is not None:
+            watch.longest_s = max(watch.longest_s, measured.at - watch.steps_at)
         watch.steps_at = measured.at
     busy = measured.load.busy
     if busy is None and measured.busy is not None:
         busy = measured.busy * sharers  # of the whole device
-    if sharers > 1 and busy is not None and (busy <= REST or busy >= 1.0 - REST):
+    if sharers > 1 and busy is not None and busy <= REST:
         watch.stuck_from = measured.at if watch.stuck_from is None else watch.stuck_from
     else:
         watch.stuck_from = None

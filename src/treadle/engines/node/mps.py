@@ -35,6 +35,7 @@ MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ANSWER_WITHIN_S = 5.0
 START_WITHIN_S = 15.0
 GONE_WITHIN_S = 5.0  # a process that was killed
+ASKED = 3  # times before a daemon that does not answer is given up
 CHECK_EVERY_S = 15.0
 PATH_BYTES_MAX = 90  # the daemon makes sockets there, whose paths may have 107 bytes
 MARK = "mps"  # a file in the folder of an attempt that was launched under MPS
@@ -196,7 +197,10 @@ class Mps:
                 daemon.start()
                 (folder / MARK).write_text(str(os.geteuid() if launch.uid is None else launch.uid))
             except (MpsError, OSError) as error:
-                self._give_up(str(error))
+                if self._clients:  # Those that run are not to pay for it.
+                    logger.warning("an attempt starts without CUDA MPS: %s", error)
+                else:
+                    self._give_up(str(error))
                 return {}
             self._clients[launch.id] = os.geteuid() if launch.uid is None else launch.uid
         return {**daemon.environment, **_memory_limit(launch, allocation)}
@@ -224,11 +228,14 @@ class Mps:
         """
         with self._lock:
             for daemon in list(self._daemons.values()):
-                try:
-                    daemon.servers()
-                except MpsError as error:
-                    self._give_up(str(error))
-                    return
+                for left in reversed(range(ASKED)):
+                    try:
+                        daemon.servers()
+                        break
+                    except MpsError as error:
+                        if not left:  # Jobs die with it, so it is not given up for one silence.
+                            self._give_up(str(error))
+                            return
 
     async def watch(self, clock: Clock) -> None:
         """Check the daemons every now and then, for as long as the engine runs."""

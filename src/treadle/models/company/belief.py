@@ -5,6 +5,7 @@ where devices say how much they have. Nothing is drawn or assumed.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
@@ -25,7 +26,12 @@ def kind_of(spec: JobSpec) -> str:
     """The kind by which company is remembered."""
     if not spec.command:
         return by_model(spec)[-1]
-    kinds = by_command(spec.owner, spec.profile.model, spec.command)
+    return _needs_kind(spec.owner, spec.profile.model, spec.command)
+
+
+@lru_cache(maxsize=4096)  # It is asked for every pair of jobs that might share.
+def _needs_kind(owner: str, model: str, command: tuple[str, ...]) -> str:
+    kinds = by_command(owner, model, command)
     return next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
 
 
@@ -125,7 +131,11 @@ class CompanyBelief:
         names = frozenset(group)
         if wrong is not None and names not in self._parting:
             self._parting.add(names)
-            self.ended(group, weight=1.0)  # It was bad for a while: no noise.
+            # It was bad for a while: no noise. The member that lost most counts, since the sum may
+            # be good while one is below its floor; else they would be put together again.
+            ratio = min(share / max(shares[job], 1e-9) for job, (_, share) in group.items())
+            kinds = [kind_of(spec) for spec in specs]
+            self.record.observe(kinds, 1.0, ratio, mps=self.mps, weight=1.0)
         return wrong
 
     def ended(

@@ -16,7 +16,12 @@ class SharingBelief(Protocol):
     def may_share(self, spec: JobSpec) -> str | None: ...
 
     def refuses(
-        self, specs: Sequence[JobSpec], *, device_gib: float, sum_min: float, floor: float
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        device_gib: float | None = None,
+        sum_min: float = ...,
+        floor: float = ...,
     ) -> str | None: ...
 
     def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]: ...
@@ -60,6 +65,6 @@ class Companions:
         if not others:
             return True
         specs = [spec, *others]
-        if self._belief is not None and any(self._belief.may_share(s) for s in specs):
+        if self._belief is not None and self._belief.refuses(specs) is not None:
             return False
         return no_company(specs, self._memory.get(device.node, 0.0)) is None

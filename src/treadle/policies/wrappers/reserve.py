@@ -90,6 +90,15 @@ class Lines(NamedTuple):
     reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
 
 
+def reservations(memory: object) -> tuple[Reservation, ...]:
+    """Those in the memory of a decision, however it is wrapped."""
+    while isinstance(memory, Note):
+        if isinstance(memory.own, Lines):
+            return memory.own.reserved
+        memory = memory.inner
+    return ()
+
+
 class Reserve(Remembering):
     """Counts who is overtaken, and keeps devices for those that were often enough."""
 

@@ -8,6 +8,8 @@ stops and restarts no job and needs nothing of them. All of this must hold:
   together they get at least `sum` done and that no one keeps less than `floor` of its speed alone;
 - none is exclusive, and their device memories fit with a margin;
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
+- no gang has a reservation, and no gang that came before it has waited for ten minutes: a join
+  keeps devices taken for longer, and a chain of them would keep a gang waiting without end;
 - the node has a core for each job on it (the wrapper `host` sees to what jobs ask for beyond that).
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
@@ -32,11 +34,13 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.companions import SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.reserve import reservations
 from treadle.policies.wrappers.views import Changes, plain
 from treadle.policies.wrappers.wrapper import Wrapper
 
 TURNS = 8
 GROUP_MAX = 4
+GANG_S = 600.0  # a gang that has waited so long is passed by no more joins
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -101,7 +105,9 @@ class Share(Wrapper):
             if host in changes:
                 changes |= dict.fromkeys(others)
         changes |= self._partings(snapshot, changes)
-        changes |= self._joins(snapshot, changes)
+        if not reservations(schedule.memory):
+            # A join keeps devices taken for longer, so that a gang would wait without end.
+            changes |= self._joins(snapshot, changes)
         return Schedule(changes, schedule.valid_until, schedule.memory)
 
     def inside(self, snapshot: Snapshot) -> Snapshot:
@@ -113,6 +119,8 @@ class Share(Wrapper):
         wrong = self._belief.may_share(job.spec)
         if wrong is not None or job.allocation is not None:
             return wrong
+        if reservations(snapshot.memory):
+            return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
         reasons = [wrong for group in groups if (wrong := self._against(snapshot, job, group))]
         if len(reasons) < len(groups):
@@ -133,6 +141,7 @@ class Share(Wrapper):
     def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
         waiting = (job for job in snapshot.waiting() if changes.get(job.id) is None)
         able = [job for job in islice(waiting, _LOOKED_AT) if self._able(snapshot, job)]
+        able = _before_gangs(snapshot, able)
         if not able:
             return {}
         groups = {group.devices: group for group in _groups(snapshot, changes)}
@@ -188,6 +197,16 @@ class Share(Wrapper):
             sum_min=self._terms.sum_min,
             floor=self._terms.floor,
         )
+
+
+def _before_gangs(snapshot: Snapshot, able: list[Job]) -> list[Job]:
+    """Those that came before every job of several devices that has waited for long."""
+    if not able:
+        return able
+    gangs = (job for job in snapshot.waiting() if job.spec.sizes[0] > 1)
+    long = (job.sequence for job in gangs if snapshot.now - job.submitted_at >= GANG_S)
+    first = min(long, default=None)
+    return able if first is None else [job for job in able if job.sequence < first]
 
 
 def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
