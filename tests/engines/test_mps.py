@@ -3,6 +3,7 @@
 NVIDIA's own needs a GPU; benchmarks/gpu/mps_check.py runs the same class on one.
 """
 
+import os
 import shutil
 import sys
 import tempfile
@@ -80,6 +81,8 @@ def test_a_client_may_use_as_much_memory_as_its_user_asked_for(root: Path, progr
 def test_a_job_that_does_not_share_starts_without_mps(root: Path, program: str):
     mps = Mps(root, root.name, program)
     assert mps.join(launch("a", may_share=False), on(0), folder_of(root, "a")) == {}
+    other = launch("c", uid=os.geteuid() + 1)  # Root would work in folders that this user owns.
+    assert mps.join(other, on(0), folder_of(root, "c")) == {}
     own = launch("b", env={"CUDA_MPS_PIPE_DIRECTORY": "/own"})
     assert mps.join(own, on(0), folder_of(root, "b")) == {}
     assert daemons(root) == 0
@@ -88,8 +91,8 @@ def test_a_job_that_does_not_share_starts_without_mps(root: Path, program: str):
 def test_a_daemon_that_hangs_is_killed_and_jobs_share_without_it(root: Path, program: str):
     mps = Mps(root, root.name, program)
     found = mps.join(launch("a"), on(0), folder_of(root, "a"))
-    for daemon in mps._daemons.values():
-        daemon.answer_within_s = 0.5
+    assert mps._served is not None
+    mps._served.answer_within_s = 0.5
     mps.check()
     assert mps.broken == ""
     Path(found["CUDA_MPS_PIPE_DIRECTORY"], "hang").touch()

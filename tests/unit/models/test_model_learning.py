@@ -112,6 +112,10 @@ def test_the_numbers_of_a_command_are_those_of_its_words_and_not_of_its_paths() 
     assert numbers(command) == (3.0, 0.001, -4.0)
 
 
+def test_numbers_that_no_job_means_are_bounded() -> None:
+    assert numbers(("true", "1e999", "9" * 400, "-1e300", "1e-300", "7")) == (0, 0, 0, 0, 7.0)
+
+
 def test_a_job_is_never_mistaken_for_a_model() -> None:
     named = JobSpec("a", 1.0, profile=Profile(model="resnet"))
     (kind,) = by_model(named)

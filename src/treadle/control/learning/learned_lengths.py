@@ -4,7 +4,8 @@ The learner is `treadle.models.learning.knowledge`, which the simulator runs as 
 its adapter: kinds from command lines, stored rows in and out, a job's expected length and profile.
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -36,6 +37,9 @@ CLOSER = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE)  # than what its
 CLOSE = (*CLOSER, Source.SAME_SCRIPT)
 # Where only the user's own estimate is known: factors on it, and how likely each is.
 _USERS_DOUBT = ((0.5, 0.2), (0.75, 0.15), (1.0, 0.3), (1.5, 0.15), (2.0, 0.2))
+
+
+logger = logging.getLogger("treadle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Profiles:
 
     def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
         """`rows`: what was stored, the one that changed last at the end."""
-        self.knowledge = Knowledge((row.key, history_of(row.body)) for row in rows)
+        self.knowledge = Knowledge(_readable(rows))
         self._lock = Lock()
         self._answers: dict[Question, Expectation] = {}  # until something else is learned
 
@@ -130,6 +134,14 @@ class Profiles:
         ]
 
     def _expected(self, question: Question) -> Expectation:
+        try:
+            return self._known(question)
+        except (ArithmeticError, ValueError):
+            # Whatever a command line or a job made it learn: the controller goes on.
+            logger.exception("nothing can be expected of jobs of kind %s", question.keys[0])
+            return self._judged(question, Knowledge().expect((), question.asked))
+
+    def _known(self, question: Question) -> Expectation:
         learned = self.knowledge.expect(
             question.keys,
             question.asked,
@@ -138,6 +150,10 @@ class Profiles:
             estimate_s=question.estimate_s,
             numbers=question.numbers,
         )
+        return self._judged(question, learned)
+
+    def _judged(self, question: Question, learned: Learned) -> Expectation:
+        """The answer with what its user says of the job."""
         if question.estimate_s is not None and learned.source not in CLOSER:
             # What its user says of it is closer than what other jobs did.
             doubt = [(question.estimate_s * factor, mass) for factor, mass in _USERS_DOUBT]
@@ -153,6 +169,15 @@ class Profiles:
             length_s = min(length_s, question.limit_s)
         source = _SHOWN.get(learned.source, "nothing") if learned.known else "nothing"
         return Expectation(length_s, learned.profile, source, learned, learned.known)
+
+
+def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:
+    """What was stored; a row that cannot be read is forgotten: the daemon starts without it."""
+    for row in rows:
+        try:
+            yield row.key, history_of(row.body)
+        except msgspec.MsgspecError as error:
+            logger.warning("a lesson about %s cannot be read and is forgotten: %s", row.key, error)
 
 
 def history_of(body: bytes) -> History:

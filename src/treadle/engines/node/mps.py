@@ -1,4 +1,4 @@
-"""CUDA MPS for jobs that may share a GPU: a control daemon of our own for each user id.
+"""CUDA MPS for jobs that may share a GPU: a control daemon of our own.
 
 Without MPS the jobs on one GPU take turns; with it their kernels run at the same time, which is
 worth 20 to 50 % more. A process that runs without MPS cannot be moved under it, so the decision is
@@ -6,10 +6,12 @@ made at the launch: every job that may share (the policy shares, the job is not 
 under MPS, because its company may come later. Jobs that never share start without it: an MPS server
 is one more thing that can fail.
 
-A daemon serves one user only, so each user id has its own, with its own pipe and log folders below
-the state folder. It is started with the first job that needs it and ends with the last. It outlives
-this process, as jobs do. If it does not answer within a deadline, it is killed, and jobs share
-without MPS from then on.
+A daemon serves one user only, with its own pipe and log folders below the state folder. It is used
+for jobs of the user that Treadle runs as. Jobs that a root daemon runs as other users share without
+MPS: root would have to work in folders that they own, and one user's daemon that hangs would be
+everybody's trouble. It is started with the first job that needs it and ends with the last. It
+outlives this process, as jobs do. If it does not answer within a deadline, asked several times, it
+is killed, and jobs share without MPS from then on.
 """
 
 import asyncio
@@ -50,13 +52,12 @@ class MpsError(Exception):
 
 
 class MpsDaemon:
-    """The control daemon of one user id. Calls block: run them in a thread."""
+    """The control daemon of our own user. Calls block: run them in a thread."""
 
-    def __init__(self, folder: Path, program: str, *, uid: int | None, tag: str) -> None:
-        """uid: None for the user of this process. tag: marks its processes in their environment."""
+    def __init__(self, folder: Path, program: str, *, tag: str) -> None:
+        """tag: marks its processes in their environment."""
         self._folder = folder
         self._program = program
-        self._uid = uid
         self._tag = tag
         self.answer_within_s = ANSWER_WITHIN_S
 
@@ -92,7 +93,7 @@ class MpsDaemon:
     def servers(self) -> tuple[int, ...]:
         """The pids of its servers. Raises MpsError if it does not answer."""
         lines = self.ask("get_server_list").split()
-        return tuple(int(word) for word in lines if word.isdigit())
+        return tuple(int(word) for word in lines if word.isascii() and word.isdigit())
 
     def ask(self, command: str) -> str:
         """The answer to a command of its protocol. Raises MpsError if there is none in time."""
@@ -127,9 +128,9 @@ class MpsDaemon:
             input=given,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=within_s,
             check=False,
-            user=self._other_user(),
             env=self._own_environment(),
             start_new_session=True,
         )
@@ -145,14 +146,10 @@ class MpsDaemon:
                 stderr=file,
                 timeout=START_WITHIN_S,
                 check=False,
-                user=self._other_user(),
                 env=self._own_environment(),
                 start_new_session=True,
             )
         return done.returncode, said.read_text(errors="replace")
-
-    def _other_user(self) -> int | None:
-        return None if self._uid in (None, os.geteuid()) else self._uid
 
     def _own_environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -162,20 +159,18 @@ class MpsDaemon:
         shutil.rmtree(self._folder, ignore_errors=True)  # Sockets of a daemon that was killed.
         for folder in (self._folder, self.pipes, self._folder / "log"):
             folder.mkdir(mode=0o700, parents=True)
-            if self._uid is not None and os.geteuid() == 0:
-                os.chown(folder, self._uid, -1)
 
 
 class Mps:
-    """The MPS daemons of one node, and the attempts that need them."""
+    """The MPS daemon of one node, and the attempts that need it."""
 
     def __init__(self, root: Path, instance: str, program: str | None) -> None:
         """program: None if this node has no MPS."""
         self._root = root / "mps"
         self._instance = instance
         self._program = program
-        self._daemons: dict[int, MpsDaemon] = {}
-        self._clients: dict[AttemptId, int] = {}  # -> user id
+        self._served: MpsDaemon | None = None
+        self._clients: set[AttemptId] = set()
         self._lock = Lock()
         self.broken = ""  # why MPS is not used any more
 
@@ -191,74 +186,79 @@ class Mps:
         """The environment of an attempt under MPS; empty if it starts without."""
         if self._program is None or self.broken or not launch.may_share or PIPES in launch.env:
             return {}
+        if launch.uid not in (None, os.geteuid()):
+            return {}
         with self._lock:
-            daemon = self._daemon(launch.uid)
+            daemon = self._daemon()
             try:
                 daemon.start()
-                (folder / MARK).write_text(str(os.geteuid() if launch.uid is None else launch.uid))
+                (folder / MARK).touch()
             except (MpsError, OSError) as error:
                 if self._clients:  # Those that run are not to pay for it.
                     logger.warning("an attempt starts without CUDA MPS: %s", error)
                 else:
                     self._give_up(str(error))
                 return {}
-            self._clients[launch.id] = os.geteuid() if launch.uid is None else launch.uid
+            self._clients.add(launch.id)
         return {**daemon.environment, **_memory_limit(launch, allocation)}
 
     def adopt(self, attempt: AttemptId, folder: Path) -> None:
         """Count an attempt of an earlier engine, if it runs under MPS."""
         if self._program is None:
             return
-        with self._lock, suppress(OSError, ValueError):
-            uid = int((folder / MARK).read_text())
-            self._daemon(uid)
-            self._clients[attempt] = uid
+        with self._lock, suppress(OSError):
+            if (folder / MARK).exists():
+                self._daemon()
+                self._clients.add(attempt)
 
     def leave(self, attempt: AttemptId) -> None:
         """The attempt is over; the last one takes its daemon down."""
         with self._lock:
-            uid = self._clients.pop(attempt, None)
-            if uid is not None and uid not in self._clients.values():
-                self._daemons.pop(uid).stop()
+            if attempt not in self._clients:
+                return
+            self._clients.discard(attempt)
+            if not self._clients and self._served is not None:
+                self._served.stop()
+                self._served = None
 
     def check(self) -> None:
-        """Ask every daemon whether it is alive; those that hang are killed, and MPS is given up.
+        """Ask the daemon whether it is alive; one that hangs is killed, and MPS is given up.
 
-        Their clients fail then. That is the scheduler's fault, and they run again (failures/).
+        Its clients fail then. Those that shared run again at the scheduler's cost (failures/).
         """
         with self._lock:
-            for daemon in list(self._daemons.values()):
-                for left in reversed(range(ASKED)):
-                    try:
-                        daemon.servers()
-                        break
-                    except MpsError as error:
-                        if not left:  # Jobs die with it, so it is not given up for one silence.
-                            self._give_up(str(error))
-                            return
+            for left in reversed(range(ASKED)):
+                if self._served is None:
+                    return
+                try:
+                    self._served.servers()
+                except MpsError as error:
+                    if not left:  # Jobs die with it, so it is not given up for one silence.
+                        self._give_up(str(error))
+                else:
+                    return
 
     async def watch(self, clock: Clock) -> None:
         """Check the daemons every now and then, for as long as the engine runs."""
         while self._program is not None and not self.broken:
             await clock.sleep_until(clock.now() + CHECK_EVERY_S)
-            if self._daemons:
+            if self._served is not None:
                 await asyncio.to_thread(self.check)
 
     def _give_up(self, why: str) -> None:
         logger.error("CUDA MPS is not used any more: %s", why)
         self.broken = why
-        for daemon in self._daemons.values():
-            daemon.kill()
-        self._daemons.clear()
+        if self._served is not None:
+            self._served.kill()
+        self._served = None
         self._clients.clear()
 
-    def _daemon(self, uid: int | None) -> MpsDaemon:
-        number = os.geteuid() if uid is None else uid
-        if number not in self._daemons:
+    def _daemon(self) -> MpsDaemon:
+        if self._served is None:
             assert self._program is not None
-            folder, tag = self._root / str(number), f"{self._instance}-mps-{number}"
-            self._daemons[number] = MpsDaemon(folder, self._program, uid=uid, tag=tag)
-        return self._daemons[number]
+            tag = f"{self._instance}-mps-{os.geteuid()}"
+            self._served = MpsDaemon(self._root / str(os.geteuid()), self._program, tag=tag)
+        return self._served
 
 
 def _memory_limit(launch: Launch, allocation: Allocation) -> Mapping[str, str]:

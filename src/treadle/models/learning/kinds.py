@@ -116,8 +116,13 @@ def numbers(command: Sequence[str]) -> tuple[float, ...]:
     found: list[float] = []
     for word in command:
         if not _is_path(word):
-            found += [float(text) for text in _NUMBER.findall(word)]
+            found += [_bounded(float(text[:40])) for text in _NUMBER.findall(word)]
     return tuple(found[:NUMBERS_MAX])
+
+
+def _bounded(number: float) -> float:
+    """A number that says nothing of a job, such as 1e999, counts as 0, so that places stay."""
+    return number if 1e-12 < abs(number) < 1e15 else 0.0
 
 
 def _needing(command: Sequence[str]) -> list[str]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from treadle.core.job import Profile
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
-from treadle.models.learning.kind_history import History, Needs
+from treadle.models.learning.kind_history import History, Needs, Run
 from treadle.models.learning.kinds import Kind, Source, closeness
 from treadle.models.learning.outcome import Outcome
-from treadle.models.learning.proportion import proportional
+from treadle.models.learning.proportion import proportional, stated
 from treadle.models.lengths.coverage import AGES_S, Correction, Made
 from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
@@ -35,6 +35,7 @@ _DOUBT = {
     Source.EVERYTHING: 1.0,
 }
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
+_OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 _FAR = (Source.SAME_USER, Source.EVERYTHING)
 
 
@@ -213,7 +214,9 @@ class Knowledge:
             if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
                 return None
             rows = [(total, its) for total, its in history.totals]
-            position = proportional(rows, numbers)
+            position = stated(rows, numbers)
+            if position is None:
+                position = proportional(rows, numbers)
             if position is None:
                 return _median([total for total, _ in rows])
             ratios = [total / its[position] for total, its in rows if len(its) == len(numbers)]
@@ -279,14 +282,30 @@ def _seen(
     position = proportional(rows, numbers)
     age, found = 0, []
     for run in reversed(history.runs):
-        seconds = run.seconds
-        if curve is not None and run.size != asked:
-            seconds *= curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
-        if position is not None and len(run.numbers) == len(numbers) and run.numbers[position] > 0:
-            seconds *= numbers[position] / run.numbers[position]
-        found.append(Seen(seconds, run.whole, 0.5 ** (age / HALF_LIFE)))
+        factors = _factors(run, asked, numbers, curve, position)
+        weight = 0.5 ** (age / HALF_LIFE) / len(factors)
+        found += [Seen(run.seconds * factor, run.whole, weight) for factor in factors]
         age += run.whole  # Only ends make others old, so that what was cut off shortens nothing.
     return found
+
+
+def _factors(
+    run: Run, asked: int, numbers: tuple[float, ...], curve: Curve | None, position: int | None
+) -> tuple[float, ...]:
+    """How long a job may take where this run took 1: several where that is not known."""
+    factors: tuple[float, ...] = (1.0,)
+    if curve is not None and run.size != asked:
+        faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
+        # At a size that was never measured, it may as well gain nothing.
+        factors = (faster,) if asked in curve.measured else (1.0, faster)
+    if len(run.numbers) != len(numbers) or run.numbers == numbers:
+        return factors
+    if position is None:
+        # Another number, and nothing shows yet what it does.
+        return tuple(factor * other for factor in factors for other in _OTHER_NUMBERS)
+    if run.numbers[position] > 0:
+        return tuple(factor * numbers[position] / run.numbers[position] for factor in factors)
+    return factors
 
 
 def _points(by_size: dict[int, list[float]]) -> tuple[tuple[int, float], ...]:

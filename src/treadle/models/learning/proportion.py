@@ -28,6 +28,18 @@ def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> int | None:
     return None if best is None else best[1]
 
 
+def stated(totals: Sequence[Row], numbers: tuple[float, ...]) -> int | None:
+    """Which of these numbers is the number of steps itself, as in `--steps 400`; None if none is.
+
+    One run is enough: that a job says "step 1/400" is no accident.
+    """
+    usable = [(total, its) for total, its in totals if len(its) == len(numbers)]
+    for position, number in enumerate(numbers):
+        if number > 0 and usable and all(total == its[position] for total, its in usable):
+            return position
+    return None
+
+
 def _spread(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
     return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)
