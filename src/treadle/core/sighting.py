@@ -34,7 +34,6 @@ class Company:
     seconds: float
     mps: bool = False
     relative: float | None = None  # its speed as a share of its speed alone; None: not measured
-    predicted: float | None = None  # what was predicted of that when the company began
     # The rule of the failure that ended it, or "hang": these must not share again. Empty: none.
     fault: str = ""
 

@@ -46,7 +46,7 @@ def worse(outcome: Outcome, floor: float) -> str | None:
     together = sum(outcome.measured.values())
     if together < SUM_MIN:
         return f"together they get {together:.2f} times as much done as one alone"
-    least = floor - doubt(mps=outcome.mps).member
+    least = floor - doubt(mps=outcome.mps)
     for job, share in sorted(outcome.measured.items()):
         if share < least:
             return f"job {job} keeps {share:.2f} of its speed alone; at least {floor:.2f} was meant"
