@@ -33,7 +33,7 @@ ENDS = {
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_controller_that_is_killed_at_its_writes_loses_nothing(tmp_path: Path, seed: int) -> None:
-    """No submitted job is lost, none starts twice, those that run are taken over, exit codees
+    """No submitted job is lost, none starts twice, those that run are taken over, exit codes
     are right, and before every start the journal replays to what the store holds."""
     crash(tmp_path, f"sqlite:///{tmp_path / 'treadle.db'}", CRASHES, seed, JOBS)
 
@@ -102,7 +102,7 @@ def check_end(folder: Path, record: JobRecord, attempts: list[AttemptRow]) -> No
     if kind in (0, 1, 2, 4, 6, 8, 9):
         assert len({attempt for attempt, _ in started}) == 1, f"{record.name}: {started}"
     assert all(row.ended_at is not None for row in attempts)
-    assert any(row.started_at is not None for row in attempts)
+    assert any(row.started_at is not None for row in attempts), f"{record}: {attempts}"
 
 
 def kind_of(name: str) -> int:

@@ -137,11 +137,18 @@ class StoreReads:
         waiting = asyncio.wrap_future(asked)
         waiting.add_done_callback(partial(self._returned, begun))
         await asyncio.wait({waiting}, timeout=within_s)
-        if waiting.done():
-            return waiting.result()
-        asked.cancel()  # If it runs, it runs on: nothing can interrupt it.
-        self._missed()
-        raise self._silence()
+        if not waiting.done():
+            asked.cancel()  # If it runs, it runs on: nothing can interrupt it.
+            self._missed()
+            raise self._silence()
+        error = waiting.exception()
+        if isinstance(error, StoreError) and _now() - begun > SLOW_S:
+            waited_s = round(_now() - begun)  # for a connection, in vain
+            raise StoreError(
+                f"the store {self._store.name} has not answered for {waited_s} s ({error})",
+                retryable=True,
+            ) from error
+        return waiting.result()
 
     def close(self) -> None:
         self._threads.shutdown()
