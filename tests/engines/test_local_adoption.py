@@ -51,6 +51,24 @@ async def restart(bench: Story) -> None:
     bench.fresh_engine()
 
 
+def test_an_attempt_whose_supervisor_just_begins_is_not_launched_a_second_time(tmp_path: Path):
+    """1. A supervisor has the lock and has written nothing yet. 2. The controller returns."""
+
+    async def story(bench: Story) -> None:
+        places = bench.engine.folders
+        mark = AttemptId("a", 1)
+        with folders.locked(places.make(*mark, action=8)):
+            starting = row("a", Phase.STARTING, allocation=on(0), action=8, attempt=8)
+            plan = adoption.plan(places, [starting], [mark])
+        assert [(each.owed, each.found and each.found.alive) for each in plan.jobs] == [
+            (None, True)
+        ]
+        assert not plan.strays
+        assert not plan.over
+
+    tell(tmp_path, story)
+
+
 def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))

@@ -38,6 +38,7 @@ class Found(NamedTuple):
     alive: bool  # its supervisor runs, and holds the lock
     supervisor: Supervisor | None
     status: AttemptStatus | None
+    ordered: int | None = None  # the order it was launched for, until its end is seen
 
     @property
     def job(self) -> JobId:
@@ -49,7 +50,10 @@ class Found(NamedTuple):
 
     @property
     def action(self) -> int:
-        return -1 if self.supervisor is None else self.supervisor.action
+        """The order it was launched for; a supervisor that just begins has not written it down."""
+        if self.supervisor is not None:
+            return self.supervisor.action
+        return -1 if self.ordered is None else self.ordered
 
     @property
     def never_was(self) -> bool:
@@ -90,7 +94,7 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
             alive = not free
     # Read after the lock: a supervisor writes its files before it releases the lock.
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
-    return Found(attempt, folder, alive, supervisor, status)
+    return Found(attempt, folder, alive, supervisor, status, places.ordered_by(*attempt))
 
 
 def left_by(attempt: AttemptId, folder: Path) -> Found:
