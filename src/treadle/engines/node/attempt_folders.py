@@ -99,17 +99,16 @@ class AttemptFolders:
         return self._jobs / job / _named(attempt, nonce)
 
     def make(self, job: JobId, attempt: int, nonce: str = "", *, action: int) -> Path:
-        """Make the attempt's folder, which only the engine's user may read, and mark it as live."""
+        """Mark the attempt as live and make its folder, which only the engine's user may read.
+
+        The mark is first, and whole: after a crash in between, a folder without a mark would be
+        taken for an attempt of an earlier order, which is over.
+        """
         folder = self.path(job, attempt, nonce)
+        replace(self._mark(job, attempt, nonce), b"%d" % action, mode=0o600)
         for part in (folder.parent, folder):
             part.mkdir(mode=0o700, exist_ok=True)
             _refuse_link(part)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        mark = os.open(self._mark(job, attempt, nonce), flags, 0o600)
-        try:
-            os.write(mark, b"%d" % action)
-        finally:
-            os.close(mark)
         return folder
 
     def ordered_by(self, job: JobId, attempt: int, nonce: str = "") -> int | None:
