@@ -47,25 +47,26 @@ def test_u4_a_fresh_install_says_unknown_and_no_number(here: Daemon) -> None:
     )
     here.reached(State.RUNNING, "1")
     assert submitted(here, "exec sleep 600") == (
-        "job 2 submitted: 1st in the queue: it asks for 1 device and the only device is taken; "
-        "no job waits ahead of it\n"
+        "job 2 submitted: it waits: it asks for 1 device and the only device is taken; "
+        "no job ranks ahead of it\n"
         "  length: unknown (nothing like it has run here)\n"
     )
     assert row_of(here, "1")[:5] == ["1", "bash", "RUNNING", "1/1", "unknown"]
     assert said(here, "why", "1") == (
         "job 1 runs\n"
         "  because   it has run on 1 device for <t>\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
+        "  evidence  1 job holds devices, the only device is taken, 1 job waits\n"
         "  end       unknown (nothing like it has run here)\n"
     )
     assert said(here, "why", "2") == (
         "job 2 waits (devices)\n"
-        "  because   it asks for 1 device and the only device is taken; no job waits\n"
+        "  because   it asks for 1 device and the only device is taken; no job ranks\n"
         "            ahead of it\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  position  1st in the queue\n"
+        "  evidence  1 job holds devices, the only device is taken, 1 job waits\n"
+        "  position  the only job that waits\n"
         "  start     unknown: how long job 1 will run is not known\n"
-        "  company   it joins no running job: it was not seen alone yet\n"
+        "  company   it joins no running job: its kind was not seen at work alone yet,\n"
+        "            which takes <t>, or steps that it prints\n"
         "  length    unknown (nothing like it has run here)\n"
     )
 
@@ -80,7 +81,7 @@ def test_u4_a_known_job_has_one_range_wherever_it_is_shown(here: Daemon) -> None
         first,
     )
     second = submitted(here, "sleep 3")
-    assert re.match(r"job 5 submitted: 1st in the queue, starts (in|within|at once)", second)
+    assert re.match(r"job 5 submitted: it starts (in|within|at once)", second)
     end = here.view("4").end
     assert end is not None
     assert (end.known, end.coverage, end.because) == (True, 0.8, "3 runs of the same command")
@@ -99,25 +100,26 @@ def test_u4_a_job_with_only_a_time_limit_ends_by_then_and_no_more_is_claimed(her
     )
     here.reached(State.RUNNING, "1")
     assert submitted(here, "exec sleep 601", "-t", "20s") == (
-        "job 2 submitted: 1st in the queue, starts within <t>\n"
+        "job 2 submitted: it starts within <t>\n"
         "  length: at most <t> (its time limit)\n"
     )
     assert row_of(here, "1")[4] == "<<t>"
     assert said(here, "why", "1") == (
         "job 1 runs\n"
         "  because   it has run on 1 device for <t>\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
+        "  evidence  1 job holds devices, the only device is taken, 1 job waits\n"
         "  end       in at most <t> (its time limit)\n"
     )
     assert said(here, "why", "2") == (
         "job 2 waits (devices)\n"
-        "  because   it asks for 1 device and the only device is taken; no job waits\n"
+        "  because   it asks for 1 device and the only device is taken; no job ranks\n"
         "            ahead of it\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  position  1st in the queue\n"
+        "  evidence  1 job holds devices, the only device is taken, 1 job waits\n"
+        "  position  the only job that waits\n"
         "  start     within <t> (10 simulations under afs, assuming no new jobs; some\n"
         "            jobs are known only by their time limits)\n"
-        "  company   it joins no running job: it was not seen alone yet\n"
+        "  company   it joins no running job: its kind was not seen at work alone yet,\n"
+        "            which takes <t>, or steps that it prints\n"
         "  length    at most <t> (its time limit)\n"
     )
     assert (

@@ -22,7 +22,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
 from treadle.models.learning.expectation import COVERAGE
 from treadle.models.lengths.distribution import Lengths
-from treadle.sim.start_estimate import Effort, starts_in
+from treadle.sim.start_estimate import Begin, Effort, starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
@@ -30,6 +30,7 @@ STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision l
 SPEND_S = 0.45  # of the processor, for all simulations
 RUNS = 10
 RUNS_MIN = 3
+NAMED_MAX = 3
 KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take for ever
 
 
@@ -53,11 +54,12 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
     ahead = _ahead(context, scheduler, job)
     answers = _simulated(context, scheduler, job, ahead, steps)
-    known = sorted(answer for answer in answers if answer is not None)
+    begun = [answer for answer in answers if answer is not None]
+    known = sorted(answer.in_s for answer in begun)
     if ahead.endless and not known:
         # The default length would give figures, and they would be invented.
         holding = _first(scheduler, ahead.endless)
-        return _unknown(f"how long {named_jobs(holding, 1)} will run is not known")
+        return _unknown(f"how long {named_jobs(holding, NAMED_MAX)} will run is not known")
     policy = context.charge.policy
     if not known:
         sentence = f"a simulation under {policy} came to no start of it within its limits"
@@ -72,14 +74,15 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         runs=len(answers),
         sentence=sentence,
         coverage=COVERAGE if whole and not ahead.limited else None,
+        order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
     )
 
 
 def _simulated(
     context: Context, scheduler: Scheduler, job: JobId, ahead: Ahead, steps: int
-) -> list[float | None]:
+) -> list[Begin | None]:
     """When it starts in each simulation; fewer of them where they take long."""
-    answers: list[float | None] = []
+    answers: list[Begin | None] = []
     spent, now = worked_for(SPEND_S), context.clock.now()
     effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
     for run in _order(RUNS):

@@ -121,9 +121,11 @@ def _held_s(context: Context, record: JobRecord) -> float:
 
 
 def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) -> Estimate:
+    if limit_s is not None and limit_s <= low_s:
+        # Only the limit counts, which is a bound and no estimate.
+        return Estimate(high_s=round(limit_s, 1), because=LIMIT)
     if limit_s is not None and limit_s < high_s:
-        because = f"{because}, cut by {LIMIT}" if low_s < limit_s else LIMIT
-        low_s, high_s = min(low_s, limit_s), limit_s
+        because, high_s = f"{because}, cut by {LIMIT}", limit_s
     return Estimate(
         low_s=round(low_s, 1),
         high_s=round(high_s, 1),

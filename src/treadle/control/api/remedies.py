@@ -88,4 +88,6 @@ def _next_end(context: Context, within_s: float) -> str:
     left_s, identity = min(ends)
     if left_s > within_s:
         return ""
+    if left_s < 1:
+        return f"wait: job {identity} is expected to end any moment"
     return f"wait: job {identity} is expected to end next, in about {span(left_s)}"

@@ -109,7 +109,8 @@ class EndCompletion:
         found = self._learner.seen.sighting(id_of(row))
         if found is None or ended.memory_peak_gib is None:
             return found
-        return replace(found, memory_peak_gib=ended.memory_peak_gib)
+        peak_gib = max(ended.memory_peak_gib, found.memory_peak_gib or 0.0)
+        return replace(found, memory_peak_gib=peak_gib)
 
     def _others(self, ended: AttemptEnded, row: AttemptRow | None) -> tuple[JobId, ...]:
         """The jobs on its devices now or a moment ago; they are told that it was there."""
