@@ -14,14 +14,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import limit_left_s, remaining_lengths
+from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import position
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
 from treadle.models.learning.expectation import COVERAGE
-from treadle.models.lengths.distribution import Lengths
 from treadle.sim.start_estimate import Begin, Effort, starts_in
 from treadle.wire.jobs import StartEstimate
 
@@ -37,7 +36,7 @@ KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take
 class Ahead(NamedTuple):
     """What is known of the jobs that run or wait."""
 
-    lengths: Mapping[JobId, Lengths]  # of what is left
+    lengths: Mapping[JobId, Left]
     limited: Mapping[JobId, float]  # only that they end within so many seconds
     endless: Sequence[JobId]  # nothing
 
@@ -114,7 +113,7 @@ def _drawn(ahead: Ahead, run: int) -> dict[JobId, float]:
     """What is left of each job in one of the simulations."""
     drawn = {}
     for job, lengths in ahead.lengths.items():
-        drawn[job] = lengths.quantile((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
+        drawn[job] = lengths.at((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
     for job, limit_s in ahead.limited.items():
         # All that is known is that it ends by then: at once, or only then.
         drawn[job] = limit_s if _stratum(job, run, len(ahead.limited)) >= RUNS // 2 else 0.0
@@ -135,7 +134,7 @@ def _stratum(job: JobId, run: int, jobs: int) -> int:
 
 
 def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
-    lengths: dict[JobId, Lengths] = {}
+    lengths: dict[JobId, Left] = {}
     limited: dict[JobId, float] = {}
     endless: list[JobId] = []
     for looked, (name, row) in enumerate(scheduler.jobs.items()):
@@ -145,7 +144,7 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
         if looked >= KNOWN_MAX:
             endless.append(name)
             continue
-        left = remaining_lengths(context, record, row)
+        left = left_of(context, record, row)
         limit_s = limit_left_s(context, record)
         if left is not None:
             lengths[name] = left

@@ -6,6 +6,8 @@ limit, which is an upper bound and no estimate. What rests on nothing but a prio
 """
 
 from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
@@ -20,6 +22,8 @@ from treadle.models.lengths.distribution import Lengths
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
+MEDIAN = 0.5
+OUTER = 0.15  # of ten draws, the second and the ninth: between the first and these a range ends
 
 
 def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | None:
@@ -59,8 +63,32 @@ def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
     return context.learner.profiles.ask(question_about(record, row.spec))
 
 
-def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths | None:
-    """The distribution of the seconds that are left at its present or asked size; None: unknown.
+class Left(NamedTuple):
+    """The seconds that are left of a job, to be drawn from.
+
+    The draws are at least as far apart as the range that people are shown: a range from few runs is
+    widened, and what is drawn must not claim to know more than it does.
+    """
+
+    lengths: Lengths
+    low_s: float  # the range that is shown
+    high_s: float
+    limit_s: float = inf  # its time limit ends it then
+
+    def at(self, share: float) -> float:
+        """The seconds within which so large a share of such jobs ends."""
+        drawn = self.lengths.quantile(share)
+        if share < MEDIAN:
+            out = min(1.0, (MEDIAN - share) / (MEDIAN - OUTER))
+            drawn -= out * max(0.0, self.lengths.quantile(OUTER) - self.low_s)
+        else:
+            out = min(1.0, (share - MEDIAN) / (MEDIAN - OUTER))
+            drawn += out * max(0.0, self.high_s - self.lengths.quantile(1.0 - OUTER))
+        return min(self.limit_s, max(0.0, drawn))
+
+
+def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
+    """What is left of a job at its present or asked size; None: unknown.
 
     What a job says of its own steps comes first, as in `end_of`.
     """
@@ -69,12 +97,11 @@ def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths 
     if not left.known:
         return None
     if left.because == OWN_STEPS:
-        spread = ((left.span.low_s, 0.2), (left.mean_s, 0.6), (left.span.high_s, 0.2))
-        lengths = Lengths.of(spread)
+        lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
     limit_s = limit_left_s(context, record)
-    return lengths if limit_s is None else lengths.cut(limit_s)
+    return Left(lengths, left.span.low_s, left.span.high_s, inf if limit_s is None else limit_s)
 
 
 def limit_left_s(context: Context, record: JobRecord) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import remaining_lengths
+from treadle.control.api.job_progress import left_of
 from treadle.control.api.queue_order import free_devices
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
@@ -80,9 +80,9 @@ def _next_end(context: Context, within_s: float) -> str:
     for job in context.scheduler.jobs.values():
         record = context.jobs.records.get(job.id)
         if job.phase is Phase.RUNNING and record is not None:
-            left = remaining_lengths(context, record, job)
+            left = left_of(context, record, job)
             if left is not None:
-                ends.append((left.quantile(0.5), job.id))
+                ends.append((left.at(0.5), job.id))
     if not ends:
         return ""
     left_s, identity = min(ends)

@@ -13,7 +13,7 @@ COVERAGE = 0.8
 OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
-MEASURED_S = 5.0  # the first moment at which a measured speed counts
+MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
     if said.total is None or not said.per_s or said.measured_s < MEASURED_S:
         return None
     left_s = max(0.0, said.total - said.step) / said.per_s
-    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5)
+    # Steps are counted whole: of four that were seen, one more or less is a quarter.
+    steps = max(1.0, said.per_s * said.measured_s)
+    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5, 1.0 / steps)
     return left_s, Span(left_s * (1.0 - doubt), left_s * (1.0 + doubt), COVERAGE)
 
 
