@@ -100,8 +100,7 @@ def test_u4_a_job_with_only_a_time_limit_ends_by_then_and_no_more_is_claimed(her
     )
     here.reached(State.RUNNING, "1")
     assert submitted(here, "exec sleep 601", "-t", "20s") == (
-        "job 2 submitted: it starts within <t>\n"
-        "  length: at most <t> (its time limit)\n"
+        "job 2 submitted: it starts within <t>\n  length: at most <t> (its time limit)\n"
     )
     assert row_of(here, "1")[4] == "<<t>"
     assert said(here, "why", "1") == (

@@ -12,7 +12,7 @@ from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, to_blame
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import JobLearner, company_of, output_tail
+from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.events import AttemptEnded, Event, JobStarted, JobUpdated
 from treadle.core.job import JobId
@@ -92,7 +92,7 @@ class EndCompletion:
             iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
-            progress=None if fresh or not newest else self._heard(ended),
+            progress=None if fresh or not newest else await self._last_words(ended, row),
             busy=None if row is None else self._learner.seen.busy(id_of(row)),
             seen=None if row is None else self._seen(ended, row),
             changed=changed,
@@ -134,6 +134,17 @@ class EndCompletion:
         if row is None:
             return 0.0, record.safe
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
+
+    async def _last_words(self, ended: AttemptEnded, row: AttemptRow | None) -> LastProgress | None:
+        """Its last progress. What it printed after the last look at it is read now."""
+        said = self._heard(ended)
+        if row is None or said is None or said.source != "log":
+            return said
+        data, _ = await output_tail(self._engine, id_of(row), 0, progress_lines.TAIL_BYTES)
+        seen = progress_lines.read(data.decode("utf-8", errors="replace"))
+        if seen is None or seen.total != said.total or seen.step < said.step:
+            return said  # Other lines than those that were followed.
+        return replace(said, step=seen.step, loss=seen.loss)
 
     def _heard(self, ended: AttemptEnded) -> LastProgress | None:
         """Its last progress. What was read only after the end was so at the end."""

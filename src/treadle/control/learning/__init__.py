@@ -1,5 +1,6 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
+from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import (
     CLOSE,
@@ -34,5 +35,6 @@ __all__ = [
     "of_pace",
     "of_sight",
     "output_tail",
+    "progress_lines",
     "unpacked",
 ]
