@@ -251,11 +251,7 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            tenants = self._scheduler.tenancy.tenants
-            shared = any(len(tenants.get(device, ())) > 1 for device in row.allocation.devices)
-            pace = of_pace(
-                fact.progress, row.size, shared=shared, numbers=numbers_of(record.command)
-            )
+            pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))

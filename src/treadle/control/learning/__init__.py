@@ -11,7 +11,7 @@ from treadle.control.learning.learned_lengths import (
     keys_of,
     numbers_of,
 )
-from treadle.control.learning.load_history import History, Point, unpacked
+from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
@@ -36,5 +36,6 @@ __all__ = [
     "of_sight",
     "output_tail",
     "progress_lines",
+    "so_far_in",
     "unpacked",
 ]
