@@ -14,7 +14,7 @@ from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, firs
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
-from treadle.core.wording import devices, sizes
+from treadle.core.wording import devices, several, sizes
 from treadle.journal.codec import FORMAT, Opened, decode, encode
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import JournalRow
@@ -193,6 +193,9 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
+    learned = body.get("jobs")
+    if kind == "JobsLearned" and isinstance(learned, list) and learned:
+        facts |= {"number": several(len(learned), "waiting job"), "first": f"job {learned[0]}"}
     device = body.get("device")
     if isinstance(device, list):
         facts["device"] = f"{device[0]}:{device[1]}"
@@ -215,6 +218,7 @@ _SENTENCES = {
     "JobHeld": "job {job} is held {holder}",
     "JobReleased": "job {job} is no longer held {holder}",
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",
+    "JobsLearned": "more is known of {number} like {first}",
     "ControllerBegan": "the daemon began",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",

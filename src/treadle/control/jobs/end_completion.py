@@ -14,7 +14,7 @@ from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
-from treadle.core.events import AttemptEnded, Event, JobStarted, JobUpdated
+from treadle.core.events import AttemptEnded, Event, JobsLearned, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
@@ -162,8 +162,12 @@ class EndCompletion:
 
     def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
         """The work of a job, as the scheduler will count it when it takes the end."""
-        changed = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
-        specs = [spec.iterations for spec in changed if spec.id == job]
+        specs = []
+        for fact in earlier:
+            if isinstance(fact, JobUpdated) and fact.spec.id == job:
+                specs.append(fact.spec.iterations)
+            elif isinstance(fact, JobsLearned) and job in fact.jobs:
+                specs.append(fact.iterations)
         row = self._scheduler.jobs.get(job)
         known = [] if row is None else [row.spec.iterations]
         return [0.0, *known, *specs][-1]

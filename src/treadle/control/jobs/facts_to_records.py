@@ -30,6 +30,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobProgressed,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -366,6 +367,11 @@ def job_of(fact: Fact) -> JobId:
     if isinstance(fact, JobSubmitted | JobUpdated):
         return fact.spec.id
     return getattr(fact, "job", "")
+
+
+def jobs_of(fact: Fact) -> tuple[JobId, ...]:
+    """All jobs that a fact changes."""
+    return fact.jobs if isinstance(fact, JobsLearned) else (job_of(fact),)
 
 
 def core_facts(facts: Iterable[Fact]) -> list[Event]:
