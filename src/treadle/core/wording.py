@@ -145,9 +145,14 @@ def short_span(seconds: float | None) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
 
 
-def expected_span(seconds: float) -> str:
-    """An estimate for a column; nothing is claimed beyond a year."""
-    return "more than a year" if seconds >= YEAR_S else short_span(seconds)
+def expected_span(seconds: float, *, ever: str = "more than a year") -> str:
+    """An estimate: 45s, 1m30s, 12m, 3h05m, 2d04h. `ever`: beyond a year nothing is claimed."""
+    if seconds >= YEAR_S:
+        return ever
+    whole = max(0, round(seconds))
+    if 60 <= whole < 600:
+        return f"{whole // 60}m{whole % 60:02}s" if whole % 60 else f"{whole // 60}m"
+    return short_span(seconds)
 
 
 def ago(moment_at: float | None, now: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.cli.show.table import Column, room, table
 from treadle.cli.show.wording import command_text, plain, width_of
-from treadle.core.wording import YEAR_S, named_jobs, several, share, short_span, sizes
+from treadle.core.wording import expected_span, named_jobs, several, share, short_span, sizes
 from treadle.wire.jobs import JobView, State
 
 _COLOURS = {
@@ -110,14 +110,9 @@ def end_text(view: JobView) -> str:
     if end.high_s is None:
         return "unknown"
     if end.low_s is None:
-        return f"<{short_span(end.high_s)}"
-    low, high = _brief_span(end.low_s), _brief_span(end.high_s)
+        return f"<{expected_span(end.high_s)}"
+    low, high = expected_span(end.low_s, ever=">1y"), expected_span(end.high_s, ever=">1y")
     return low if low == high else f"{low}-{high}"
-
-
-def _brief_span(seconds: float) -> str:
-    """Nothing is claimed beyond a year."""
-    return ">1y" if seconds >= YEAR_S else short_span(seconds)
 
 
 def has_run(view: JobView) -> bool:

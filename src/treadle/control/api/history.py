@@ -189,16 +189,13 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
         facts["count"] = devices(len(names))
+        if allocation.get("turn"):
+            facts["devices"] = f"{facts['devices']}, beside the job that runs there"
     changes = body.get("changes")
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
-    learned = body.get("jobs")
-    if kind == "JobsLearned" and isinstance(learned, list) and learned:
-        facts |= {"number": several(len(learned), "waiting job"), "first": f"job {learned[0]}"}
-    device = body.get("device")
-    if isinstance(device, list):
-        facts["device"] = f"{device[0]}:{device[1]}"
+    facts |= _named(body)
     spec = body.get("spec")
     if isinstance(spec, dict):
         facts |= {
@@ -210,6 +207,22 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return words.format(job=job, **{k: v for k, v in facts.items() if k != "job"})
     except (KeyError, IndexError):
         return f"{kind} {job}".strip()
+
+
+def _named(body: Mapping[str, object]) -> dict[str, object]:
+    """The device, the node and the jobs that a line is about."""
+    facts: dict[str, object] = {}
+    match body.get("device"):
+        case [node, number]:
+            facts["device"] = f"{node}:{number}"
+    match body.get("node"):
+        case {"name": name}:
+            facts["node"] = name
+    match body.get("jobs"):
+        case [first, *others]:
+            number = several(1 + len(others), "waiting job")
+            facts |= {"number": number, "first": f"job {first}"}
+    return facts
 
 
 _SENTENCES = {
@@ -228,6 +241,8 @@ _SENTENCES = {
     "JobStarted": "job {job} runs",
     "JobProgressed": "job {job} reports progress",
     "JobStopped": "job {job} released its devices",
+    "NodeJoined": "node {node} joined",
+    "NodeLost": "node {node} was lost",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
     "DeviceClosed": "device {device} is closed: {reason}",

@@ -39,18 +39,12 @@ class Expectation:
         return gittins(self.length, age_s)
 
     def made(self, age_s: float = 0.0) -> Made:
-        """The range of the whole length of a job that has run for so long.
-
-        A job that runs and does not report may end any moment: its range begins now.
-        """
-        if age_s > 0:
-            left_s = self.length.given(age_s).quantile(COVERAGE)
-            base = Span(age_s, age_s + left_s, COVERAGE)
-        else:
-            base = self.length.span(COVERAGE)
+        """The range of the whole length of a job that has run for so long."""
+        left = self.length.given(age_s).span(COVERAGE)
+        base = Span(age_s + left.low_s, age_s + left.high_s, COVERAGE)
         at = stage(age_s)
         low_s, high_s, coverage = self.corrections[at].applied(base)
-        low_s = age_s if age_s > 0 else low_s
+        low_s = max(age_s, low_s)
         return Made(at, base, Span(low_s, max(low_s, high_s), coverage))
 
 
