@@ -152,7 +152,8 @@ def expected_span(seconds: float, *, ever: str = "more than a year") -> str:
     whole = max(0, round(seconds))
     if 60 <= whole < 600:
         return f"{whole // 60}m{whole % 60:02}s" if whole % 60 else f"{whole // 60}m"
-    return short_span(seconds)
+    unit_s = 1 if whole < 60 else 60 if whole < 86_400 else 3600
+    return short_span(round(whole / unit_s) * unit_s)  # The nearest, and not the one below.
 
 
 def ago(moment_at: float | None, now: float) -> str:

@@ -440,7 +440,8 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     if stopping:
         hold += f", {jobs(stopping, 'is being stopped', 'are being stopped')}"
     free = free_devices_of(free_devices(scheduler), total)
-    wait = jobs(len(scheduler.ranking.queue), "waits", "wait")
+    queued = len(scheduler.ranking.queue)
+    wait = jobs(queued, "waits", "wait") if queued else "no job waits"
     lines = [f"{hold}, {free}, {wait}"]
     if row.failures:
         lines.append(f"it failed {times(row.failures)} so far")
