@@ -49,16 +49,18 @@ def test_u4_a_fresh_install_says_unknown_and_no_number() -> None:
 
 
 def test_u4_a_known_job_has_a_range_wherever_it_is_shown() -> None:
-    with daemon("--devices", "1") as here:
-        here.ended(*(here.client.submit(sleeping(5)).id for _ in range(3)))
-        said = Transcript(here)
-        submitted(said, "--", "sleep", "5")
+    with daemon("--devices", "3") as here:
+        here.ended(*(here.client.submit(sleeping(15)).id for _ in range(3)))
+        here.client.submit(sleeping(15, devices="2"))
         here.reached(State.RUNNING, "4")
-        submitted(said, "--", "sleep", "5")
+        said = Transcript(here)
+        submitted(said, "--", "sleep", "15")
+        here.reached(State.RUNNING, "5")
+        submitted(said, "--", "sleep", "15")
         asked(said, "ps")
-        asked(said, "why", "4")
         asked(said, "why", "5")
-        submitted(said, "-t", "2s", "--", "sleep", "5")
+        asked(said, "why", "6")
+        submitted(said, "-t", "2s", "--", "sleep", "15")
         check_page(PAGE, "a known job", str(said))
 
 
