@@ -146,3 +146,23 @@ def test_a_start_names_the_jobs_whose_length_is_not_known(tmp_path: Path) -> Non
         assert start.sentence == "how long jobs 1, 2 will run is not known"
 
     play(story, tmp_path, devices=2)
+
+
+def test_u5_an_end_counts_the_time_since_the_last_look(tmp_path: Path) -> None:
+    """At step 10 of 20, one step a second, and two seconds ago: eight are left."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        context = here.live.context
+        now = context.clock.now()
+        context.learner.meter.see(job, 0, 20, now - 12.0)
+        context.learner.meter.see(job, 10, 20, now - 2.0)
+        context.learner.hear(job, LastProgress(10.0, 20.0, 1.0, measured_s=10.0))
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.low_s is not None
+        assert end.high_s is not None
+        assert 7.4 < (end.low_s + end.high_s) / 2 <= 8.0
+
+    play(story, tmp_path)

@@ -13,6 +13,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
 from treadle.control.jobs import JobRecord, question_about, worked_s
 from treadle.control.learning import Expectation
+from treadle.core.attempt import LastProgress
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import several
@@ -22,6 +23,7 @@ from treadle.models.lengths.distribution import Lengths
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
+SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
 MEDIAN = 0.5
 OUTER = 0.15  # of ten draws, the second and the ninth: between the first and these a range ends
 
@@ -117,9 +119,20 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
     slower = _slower(context, row)
     if slower != 1.0:
         learned = replace(learned, length=learned.length.scaled(slower))
-    said = context.learner.progress(record.id) if row.phase is Phase.RUNNING else None
+    said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
     return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+
+
+def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
+    """What it said, and the steps that it has done since then, at that speed."""
+    said, gauge = context.learner.progress(record.id), context.learner.gauge(record.id)
+    if said is None or gauge is None or not said.total or not said.per_s:
+        return said
+    if gauge.total != said.total:
+        return said  # It is not followed.
+    since_s = min(SINCE_MAX_S, max(0.0, context.clock.now() - gauge.seen_at))
+    return replace(said, step=min(said.total, said.step + said.per_s * since_s))
 
 
 def _slower(context: Context, row: Job) -> float:
