@@ -4,9 +4,11 @@ A report about a job carries the id of the order it answers, which tells a late 
 earlier attempt from a report of this one.
 """
 
+from dataclasses import replace
+
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.sighting import Sighting
 from treadle.core.value import value
 
@@ -40,6 +42,21 @@ class JobUpdated:
     """The job's spec changed: its owner changed it, or more is known about the job."""
 
     spec: JobSpec
+
+
+@value
+class JobsLearned:
+    """More is known of jobs of one kind: all of them are expected to be like this.
+
+    One fact for many jobs: a lesson about a kind of which thousands wait is as short as about one.
+    """
+
+    jobs: tuple[JobId, ...]
+    iterations: float
+    profile: Profile
+
+    def applied(self, spec: JobSpec) -> JobSpec:
+        return replace(spec, iterations=self.iterations, profile=self.profile)
 
 
 @value
@@ -176,6 +193,6 @@ class DeviceOpened:
 
 
 Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed | AttemptEnded
-Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated
+Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated | JobsLearned
 Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened
 Event = Wish | Report | Machine

@@ -82,6 +82,7 @@ _KINDS: Mapping[str, type] = {
         events.JobHeld,
         events.JobReleased,
         events.JobUpdated,
+        events.JobsLearned,
         events.JobStarted,
         events.JobProgressed,
         events.JobStopped,

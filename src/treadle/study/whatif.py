@@ -15,6 +15,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobProgressed,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -106,6 +107,9 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             seen[spec.id] = Seen(spec, now)
         case JobUpdated(spec):
             seen[spec.id].spec = spec
+        case JobsLearned(jobs):
+            for name in jobs:
+                seen[name].spec = event.applied(seen[name].spec)
         case JobStarted(name):
             _started(seen[name], event)
             seen[name].begun_at = now

@@ -12,7 +12,7 @@ from treadle.control.loop import belief_on
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
 from treadle.core.sighting import Load
-from treadle.models.company.belief import CompanyBelief, kind_of
+from treadle.models.company.belief import UNSEEN, CompanyBelief, kind_of
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import TIME_SLICED, predict, shares
 from treadle.models.company.record import PAIRS_MAX, CompanyRecord
@@ -71,7 +71,7 @@ def test_u9_no_job_shares_live_on_invented_numbers() -> None:
     """Before, stage times were drawn from a hash of the job's id."""
     belief = belief_on(GPU)
     unknown, known = seen("a", None), seen("b", 0.1)
-    assert belief.may_share(unknown) == "it was not seen alone yet"
+    assert belief.may_share(unknown) == UNSEEN
     assert belief.efficiency([unknown, known]) == 0.0
     assert belief.efficiency([known, seen("c", 0.1)]) > 1.9
 
@@ -98,9 +98,7 @@ def test_reasons_why_jobs_do_not_share() -> None:
         "it is exclusive (--exclusive)"
     )
     assert belief.refuses([seen("a", 1.0), seen("b", 1.0)]) == "the sum of 1.05 is below 1.15"
-    assert belief.refuses([seen("a", 0.1), seen("b", None)]) == (
-        "of job b: it was not seen alone yet"
-    )
+    assert belief.refuses([seen("a", 0.1), seen("b", None)]) == (f"job b cannot share: {UNSEEN}")
     floor = belief.refuses([seen("a", 0.9), seen("b", 0.5)], floor=0.7)
     assert floor is not None
     assert "below 0.70" in floor

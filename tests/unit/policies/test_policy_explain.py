@@ -43,12 +43,12 @@ def test_a_job_for_which_too_few_devices_are_free(name: str) -> None:
     story.tell(1.0, JobSubmitted(job("b", size=2)))
     assert why(story, "b", 1.0) == (
         "devices",
-        "it asks for 2 devices and 1 of 4 is free; no job waits ahead of it",
+        "it asks for 2 devices and 1 of 4 is free; no job ranks ahead of it",
     )
     story.tell(2.0, JobSubmitted(job("c", size=2)))
     assert why(story, "c", 2.0) == (
         "devices",
-        "it asks for 2 devices and 1 of 4 is free; 1 job waits ahead of it",
+        "it asks for 2 devices and 1 of 4 is free; 1 job ranks ahead of it",
     )
 
 
@@ -99,7 +99,7 @@ def test_a_job_that_is_on_its_way_out_ranks_behind_every_other() -> None:
     assert story.phases() == "a:stopping b:starting c:waiting"
     assert why(story, "a", 1.0) == (
         "devices",
-        "it asks for 4 devices and all 4 are taken; 1 job waits ahead of it",
+        "it asks for 4 devices and all 4 are taken; 1 job ranks ahead of it",
     )
 
 
@@ -109,7 +109,7 @@ def test_a_policy_that_decides_sizes_counts_the_size_that_a_rigid_job_asks_for()
     story.tell(1.0, JobSubmitted(job("b", size=3)))
     assert why(story, "b", 1.0) == (
         "devices",
-        "it asks for 3 devices and 2 of 4 are free; no job waits ahead of it",
+        "it asks for 3 devices and 2 of 4 are free; no job ranks ahead of it",
     )
 
 
@@ -119,7 +119,7 @@ def test_a_policy_that_decides_sizes_counts_the_least_that_an_elastic_job_can_us
     story.tell(1.0, JobSubmitted(job("b", size=4, sizes=(2, 4))))
     assert why(story, "b", 1.0) == (
         "devices",
-        "it needs at least 2 devices and 1 of 4 is free; no job waits ahead of it",
+        "it needs at least 2 devices and 1 of 4 is free; no job ranks ahead of it",
     )
 
 

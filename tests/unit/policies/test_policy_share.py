@@ -18,7 +18,7 @@ from treadle.core.events import JobStarted, JobStopped, JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.models.company.belief import CompanyBelief
+from treadle.models.company.belief import UNSEEN, CompanyBelief
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
@@ -78,14 +78,14 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("running", "newcomer", "why"),
     [
-        (seen("a"), seen("b", busy=None), "it was not seen alone yet"),
+        (seen("a"), seen("b", busy=None), UNSEEN),
         (
             seen("a"),
             seen("b", gib=0.0),
             "its GPU memory is not known: --gpu-memory says it",
         ),
         (seen("a"), seen("b", exclusive=True), "it is exclusive (--exclusive)"),
-        (seen("a", exclusive=True), seen("b"), "of job a: it is exclusive (--exclusive)"),
+        (seen("a", exclusive=True), seen("b"), "job a cannot share: it is exclusive (--exclusive)"),
         (seen("a", busy=1.0), seen("b", busy=1.0), "the sum of 1.05 is below 1.15"),
         (
             seen("a", gib=50.0),

@@ -30,6 +30,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobProgressed,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -251,11 +252,7 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            tenants = self._scheduler.tenancy.tenants
-            shared = any(len(tenants.get(device, ())) > 1 for device in row.allocation.devices)
-            pace = of_pace(
-                fact.progress, row.size, shared=shared, numbers=numbers_of(record.command)
-            )
+            pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
@@ -267,8 +264,10 @@ class Reducer:
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0
-            if record.progress is not None and record.progress.total:
-                record.progress = replace(record.progress, step=record.progress.total)
+            said = record.progress
+            if said is not None and said.total and said.step != said.total:
+                # The loss was of an earlier step.
+                record.progress = replace(said, step=said.total, loss=None)
         elif phase is Phase.FAILED:
             record.state = State.TIMEOUT if record.how == "time-limit" else State.FAILED
         else:
@@ -368,6 +367,11 @@ def job_of(fact: Fact) -> JobId:
     if isinstance(fact, JobSubmitted | JobUpdated):
         return fact.spec.id
     return getattr(fact, "job", "")
+
+
+def jobs_of(fact: Fact) -> tuple[JobId, ...]:
+    """All jobs that a fact changes."""
+    return fact.jobs if isinstance(fact, JobsLearned) else (job_of(fact),)
 
 
 def core_facts(facts: Iterable[Fact]) -> list[Event]:

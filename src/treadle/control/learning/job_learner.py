@@ -40,7 +40,12 @@ class JobLearner:
         """Rows to write of attempts that have ended, each once; or of all that run."""
         found = self.seen.running() if running else self.seen.over()
         return [
-            HistoryRow(attempt.job, attempt.number, history.started_at, packed(history.points()))
+            HistoryRow(
+                attempt.job,
+                attempt.number,
+                history.started_at,
+                packed(history.points(), self.seen.so_far(attempt)),
+            )
             for attempt, history in found
         ]
 

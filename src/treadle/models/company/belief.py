@@ -19,6 +19,9 @@ from treadle.models.learning.kinds import Source, by_command, by_model, closenes
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
+SEEN_S = 20.0  # so long a job that prints no steps is watched alone
+UNSEEN = "its kind was not seen at work alone yet, which takes 20 s, or steps that it prints"
+SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
 
 
@@ -78,7 +81,7 @@ class CompanyBelief:
         if spec.exclusive:
             return "it is exclusive (--exclusive)"
         if spec.profile.busy is None:
-            return "it was not seen alone yet"
+            return SHORT if spec.iterations < SEEN_S else UNSEEN
         if self._device_gib and not needed_gib(spec):
             return "its GPU memory is not known: --gpu-memory says it"
         if self.record.faulty(kind_of(spec)):
@@ -100,7 +103,7 @@ class CompanyBelief:
         for spec in specs:
             wrong = self.may_share(spec)
             if wrong is not None:
-                return wrong if spec is specs[0] else f"of job {spec.id}: {wrong}"
+                return wrong if spec is specs[0] else f"job {spec.id} cannot share: {wrong}"
         wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
         if wrong is not None:
             return wrong

@@ -13,7 +13,7 @@ COVERAGE = 0.8
 OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
-MEASURED_S = 5.0  # the first moment at which a measured speed counts
+MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,12 @@ class Expectation:
         return gittins(self.length, age_s)
 
     def made(self, age_s: float = 0.0) -> Made:
-        """The range of the whole length of a job that has run for so long.
-
-        A job that runs and does not report may end any moment: its range begins now.
-        """
-        if age_s > 0:
-            left_s = self.length.given(age_s).quantile(COVERAGE)
-            base = Span(age_s, age_s + left_s, COVERAGE)
-        else:
-            base = self.length.span(COVERAGE)
+        """The range of the whole length of a job that has run for so long."""
+        left = self.length.given(age_s).span(COVERAGE)
+        base = Span(age_s + left.low_s, age_s + left.high_s, COVERAGE)
         at = stage(age_s)
         low_s, high_s, coverage = self.corrections[at].applied(base)
-        low_s = age_s if age_s > 0 else low_s
+        low_s = max(age_s, low_s)
         return Made(at, base, Span(low_s, max(low_s, high_s), coverage))
 
 
@@ -98,7 +92,9 @@ def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
     if said.total is None or not said.per_s or said.measured_s < MEASURED_S:
         return None
     left_s = max(0.0, said.total - said.step) / said.per_s
-    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5)
+    # Steps are counted whole: of four that were seen, one more or less is a quarter.
+    steps = max(1.0, said.per_s * said.measured_s)
+    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5, 1.0 / steps)
     return left_s, Span(left_s * (1.0 - doubt), left_s * (1.0 + doubt), COVERAGE)
 
 
