@@ -127,6 +127,48 @@ def test_a_node_has_a_core_for_each_job() -> None:
     assert len(told(scheduler, 1.0, seen("b"), seen("c"))) == 1
 
 
+def using(name: str, cores: float, **fields: object) -> JobSpec:
+    """A job that was seen alone, with the cores that it used beside each device."""
+    spec = seen(name, **fields)  # type: ignore[arg-type]
+    return replace(spec, profile=replace(spec.profile, cores=cores))
+
+
+def test_a_node_has_the_cores_that_its_jobs_were_measured_to_use() -> None:
+    """Three augment on the CPU with six cores each: two of them are all that 16 cores carry."""
+    scheduler = live("afs", gpus(1, cores=16))
+    told(scheduler, 0.0, using("a", 6.0))
+    assert len(told(scheduler, 1.0, using("b", 6.0))) == 1
+    assert told(scheduler, 2.0, using("c", 6.0)) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(2.0), "c") == (
+        "they use 18 cores together, and no node has more than 16"
+    )
+    assert len(told(scheduler, 3.0, using("d", 3.0))) == 1, "a smaller one still fits"
+
+
+def test_cores_of_jobs_on_other_devices_of_the_node_count_as_well() -> None:
+    scheduler = live("fifo", gpus(2, cores=16))
+    told(scheduler, 0.0, using("a", 6.0), using("b", 6.0))
+    assert told(scheduler, 1.0, using("c", 6.0)) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(1.0), "c") == (
+        "it would use 6 cores, and 12 of 16 cores of n0 are in use"
+    )
+
+
+def test_cores_that_a_job_asks_for_count_as_if_it_used_them() -> None:
+    scheduler = live("afs", gpus(1, cores=16))
+    told(scheduler, 0.0, using("a", 1.0, host_cores=12.0))
+    assert told(scheduler, 1.0, using("b", 6.0)) == []
+    assert len(told(scheduler, 2.0, using("c", 3.0))) == 1
+
+
+@pytest.mark.parametrize("policy", ["muri-l", "muri-s"])
+def test_policies_that_form_groups_themselves_look_at_cores_too(policy: str) -> None:
+    scheduler = live(policy, gpus(1, cores=4))
+    told(scheduler, 0.0, using("a", 3.0))
+    assert told(scheduler, 1.0, using("b", 3.0)) == []
+    assert len(told(scheduler, 2.0, using("c", 1.0))) == 1
+
+
 def test_sharing_can_be_switched_off_for_any_policy() -> None:
     for text in ("afs?share=off", "muri-l?share=off", "muri-l?group=2&share=off"):
         scheduler = live(text)
@@ -154,8 +196,8 @@ def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_reme
     told(scheduler, 0.0, old)
     assert len(told(scheduler, 1.0, new)) == 1
     group = {"a": (old, 0.4), "b": (new, 0.4)}
-    assert belief.measured(group, 10.0) is None
-    assert belief.measured(group, 30.0) is not None
+    assert belief.measured(group, 10.0, mps=False) is None
+    assert belief.measured(group, 30.0, mps=False) is not None
     scheduler.state.stale = True
     (order,) = scheduler.step([], 30.0)
     assert isinstance(order, Stop)
