@@ -14,7 +14,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobStarted, JobStopped, JobSubmitted, JobUpdated
+from treadle.core.events import JobCancelled, JobStarted, JobStopped, JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
@@ -213,6 +213,23 @@ def test_a_job_of_higher_priority_takes_the_device_of_a_group() -> None:
     told(scheduler, 1.0, seen("b", resumable=True))
     actions = told(scheduler, 2.0, seen("urgent", busy=None, priority=3))
     assert {(type(a), a.job) for a in actions} == {(Stop, "a"), (Stop, "b"), (Start, "urgent")}
+    (start,) = [action for action in actions if isinstance(action, Start)]
+    assert set(start.after) == {"a", "b"}, "the memory of both is taken until they are gone"
+
+
+def test_a_job_joins_no_device_before_those_that_leave_it_are_gone() -> None:
+    """1. Three share. 2. The first two are cancelled and have not left. 3. One comes and goes into
+    the first turn: it waits for both."""
+    scheduler = live()
+    told(scheduler, 0.0, seen("a"))
+    told(scheduler, 1.0, seen("b"))
+    told(scheduler, 2.0, seen("c"))
+    scheduler.step([JobCancelled("a"), JobCancelled("b")], 3.0)
+    (start,) = scheduler.step([JobSubmitted(seen("d"))], 4.0)
+    assert isinstance(start, Start)
+    assert start.allocation.turn == 0
+    assert set(start.after) == {"a", "b"}
+    assert set(scheduler.in_the_way("d")) == {"a", "b"}
 
 
 # -- memory -------------------------------------------------------------------------------------
