@@ -1,14 +1,15 @@
 """Twelve unmodified training jobs of six kinds through one GPU, under several policies.
 
     python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1] [--json FILE]
+    python benchmarks/gpu/batch.py --devices 1 --jobs FILE  # CPU slots and other jobs: a dry run
 
 Real processes, a real daemon in a temporary folder, the GPU of this machine. The jobs and their
 arrivals over two minutes are in jobs/twelve.json (both times `--scale`); two are too large to
-share. One daemon runs all policies in
-turn, so that what the first run shows of each kind alone is known to the next: jobs that were not
-seen alone do not share. The report has, for each policy, the time from the first submission to the
-last end, jobs that died of memory, energy a job, and the predicted sums of groups beside the
-measured ones. Speeds are measured from the steps that jobs print, apart from what the daemon says.
+share. One daemon runs all policies in turn, so that what the first run shows of each kind alone is
+known to the next: jobs that were not seen alone do not share. The report has, for each policy, the
+time from the first submission to the last end, jobs that died of memory, energy a job, and the
+predicted sums of groups beside the measured ones. Speeds are measured from the steps that jobs
+print, apart from what the daemon says.
 """
 
 import argparse
@@ -53,6 +54,8 @@ def main() -> int:
     parser.add_argument("--shuffle", type=int, help="seed: the jobs arrive in another order")
     parser.add_argument("--json", type=Path, help="where the report is kept")
     parser.add_argument("--state", type=Path, help="where what was learned is kept")
+    parser.add_argument("--jobs", type=Path, default=JOBS / "twelve.json", help="scripts beside it")
+    parser.add_argument("--devices", type=int, help="CPU slots instead of GPUs")
     options = parser.parse_args()
     report: Report = {}
     alone: dict[str, tuple[float, float]] = {}  # by kind: steps a second, busy share
@@ -60,10 +63,10 @@ def main() -> int:
         report = json.loads(options.json.read_text())
         for one in report.values():
             alone |= {kind: tuple(both) for kind, both in one["alone"].items()}
-    with daemon(options.state) as client:
+    with daemon(options.state, options.devices) as client:
         for policy in options.policies.split(","):
             client.set_policy(policy)
-            found = batch(client, options.scale, options.shuffle)
+            found = batch(client, options.jobs, scale=options.scale, seed=options.shuffle)
             report[policy] = measured(lines_of(client), found, alone)
             print(json.dumps({policy: report[policy]}, indent=1), flush=True)
             if options.json:
@@ -73,11 +76,12 @@ def main() -> int:
 
 
 @contextmanager
-def daemon(state: Path | None) -> Iterator[Client]:
+def daemon(state: Path | None, slots: int | None) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-", ignore_cleanup_errors=True) as folder:
         socket = f"{folder}/s"
         words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state"]
         words.append(str(state or folder))
+        words += [] if slots is None else ["--devices", str(slots)]
         environment = {**os.environ, "TREADLE_SOCKET": socket}
         log = Path(folder, "daemon.log")
         with log.open("w") as output:
@@ -105,10 +109,10 @@ class Batch(NamedTuple):
     mps: bool  # jobs that share do so under CUDA MPS
 
 
-def batch(client: Client, scale: float, seed: int | None) -> Batch:
+def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:
     begun = time.monotonic()
     kinds: dict[str, str] = {}
-    jobs = json.loads((JOBS / "twelve.json").read_text())
+    jobs = json.loads(listed.read_text())
     moments = [one["at_s"] for one in jobs]
     if seed is not None:
         random.Random(seed).shuffle(jobs)
@@ -118,9 +122,9 @@ def batch(client: Client, scale: float, seed: int | None) -> Batch:
         assert word == "--steps", "the number of steps comes first"
         many = str(max(10, round(int(steps) * scale)))
         request = JobRequest(
-            command=(sys.executable, str(JOBS / script), word, many, *words),
+            command=(sys.executable, str(listed.parent / script), word, many, *words),
             name=one["name"],
-            workdir=str(JOBS),
+            workdir=str(listed.parent),
             retries=0,
             gpu_memory_gib=one.get("gpu_memory_gib"),
         )

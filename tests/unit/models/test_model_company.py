@@ -12,11 +12,14 @@ from tests.shared import SHARED
 from treadle.control.loop import belief_on
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
-from treadle.core.sighting import Load
+from treadle.core.sighting import Load, Sighting
 from treadle.models.company.belief import CompanyBelief, kind_of
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import TIME_SLICED, predict, shares
 from treadle.models.company.record import PAIRS_MAX, CompanyRecord
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome as LearnedOutcome
 
 GPU = Cluster((Node("n0", 1, device_memory_gib=80.0),))
 BUSY = st.floats(0.0, 1.0)
@@ -169,6 +172,14 @@ def test_jobs_part_once_they_were_too_slow_for_a_while() -> None:
 
 def test_a_belief_is_for_measured_profiles_only() -> None:
     assert isinstance(belief_on(GPU), CompanyBelief)
+
+
+def test_cores_are_learned_beside_each_device() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", ("python", "train.py"))
+    seen_alone = Sighting(alone_s=60.0, load=Load(busy=0.4, cores=6.0))
+    knowledge.observe(kinds, LearnedOutcome(2, 60.0, whole=True, seen=seen_alone))
+    assert knowledge.expect(kinds, 2).profile.cores == 3.0
 
 
 # -- pairs that others measured -----------------------------------------------------------------
