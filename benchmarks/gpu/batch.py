@@ -35,6 +35,7 @@ Report = dict[str, Any]
 
 JOBS = Path(__file__).with_name("jobs")
 POLICIES = "fifo?share=off,afs,muri-l"
+LOOK_S = 0.25  # how often
 SPELL_MIN_S = 8.0  # a group is compared if it stayed together for so long
 GAP_S = 2.0  # after a change of company, before speeds are compared
 
@@ -100,45 +101,62 @@ def daemon(state: Path | None, slots: int | None) -> Iterator[Client]:
             process.wait(60)
 
 
+Points = dict[str, list[tuple[float, float]]]  # by job: when, and at which step
+
+
 class Batch(NamedTuple):
-    """The jobs of one policy, by id, and when the first was submitted."""
+    """The jobs of one policy, by id."""
 
     kinds: dict[str, str]
-    took_s: float
+    took_s: float  # since the first was submitted
     views: dict[str, JobView]
+    points: Points
     mps: bool  # jobs that share do so under CUDA MPS
 
 
 def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:
+    """Submit the jobs when their time has come, and look at all of them until they have ended."""
     begun = time.monotonic()
-    kinds: dict[str, str] = {}
     jobs = json.loads(listed.read_text())
-    moments = [one["at_s"] for one in jobs]
+    moments = [one["at_s"] * scale for one in jobs]
     if seed is not None:
         random.Random(seed).shuffle(jobs)
-    for at_s, one in zip(moments, jobs, strict=True):
-        time.sleep(max(0.0, begun + at_s * scale - time.monotonic()))
-        script, word, steps, *words = one["command"]
-        assert word == "--steps", "the number of steps comes first"
-        many = str(max(10, round(int(steps) * scale)))
-        request = JobRequest(
-            command=(sys.executable, str(listed.parent / script), word, many, *words),
-            name=one["name"],
-            workdir=str(listed.parent),
-            retries=0,
-            gpu_memory_gib=one.get("gpu_memory_gib"),
-        )
-        kinds[client.submit(request).id] = one["kind"]
+    left = list(zip(moments, jobs, strict=True))
+    kinds: dict[str, str] = {}
     views: dict[str, JobView] = {}
-    while len(views) < len(kinds):
-        time.sleep(0.25)
-        for job in kinds:
-            if job not in views:
-                view = client.job(job).job
-                if view.state.ended:
-                    views[job] = view
+    points: Points = {}
+    while left or len(views) < len(kinds):
+        while left and time.monotonic() - begun >= left[0][0]:
+            _, one = left.pop(0)
+            kinds[client.submit(request(one, listed.parent, scale)).id] = one["kind"]
+        for job in kinds.keys() - views.keys():
+            view = client.job(job).job
+            if view.state.ended:
+                views[job] = view
+            elif view.progress is not None:
+                note(points.setdefault(job, []), time.time(), view.progress.step)
+        time.sleep(LOOK_S)
     mps = shutil.which(PROGRAM) is not None
-    return Batch(kinds, time.monotonic() - begun, views, mps)
+    return Batch(kinds, time.monotonic() - begun, views, points, mps)
+
+
+def request(one: dict[str, Any], folder: Path, scale: float) -> JobRequest:
+    script, word, steps, *words = one["command"]
+    assert word == "--steps", "the number of steps comes first"
+    many = str(max(10, round(int(steps) * scale)))
+    return JobRequest(
+        command=(sys.executable, str(folder / script), word, many, *words),
+        name=one["name"],
+        workdir=str(folder),
+        retries=0,
+        gpu_memory_gib=one.get("gpu_memory_gib"),
+    )
+
+
+def note(points: list[tuple[float, float]], at: float, step: float) -> None:
+    """The job is at this step; what was known before is no news."""
+    if not points or step > points[-1][1]:
+        points.append((at, step))
 
 
 Line = dict[str, Any]  # of the journal
@@ -161,7 +179,7 @@ def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, floa
     kinds = found.kinds
     ended = [line for line in lines if line["kind"] == "AttemptEnded"]
     ends = {line["job"]: line for line in ended if line["job"] in kinds}
-    points = steps_of(lines, kinds)
+    points = found.points
     groups = []
     for spell in spells(lines, kinds):
         from_s = begun(points, spell)
@@ -208,15 +226,6 @@ def job_report(kind: str, end: Line) -> Report:
     }
 
 
-def steps_of(lines: list[Line], jobs: dict[str, str]) -> dict[str, list[tuple[float, float]]]:
-    """When each job was at which step."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for line in lines:
-        if line["kind"] == "JobProgressed" and line["job"] in jobs and line.get("progress"):
-            points.setdefault(line["job"], []).append((line["at"], line["progress"]["step"]))
-    return points
-
-
 def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
     """The groups on the device, from one change to the next."""
     together: dict[str, None] = {}
@@ -233,7 +242,7 @@ def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
             together.pop(line["job"], None)
 
 
-def begun(points: dict[str, list[tuple[float, float]]], spell: Spell) -> float:
+def begun(points: Points, spell: Spell) -> float:
     """When all of them had begun to train: a job that starts loads its libraries first."""
     firsts = [
         next((at for at, _ in points.get(job, []) if at >= spell.from_s), spell.to_s)

@@ -18,7 +18,6 @@ from treadle.cli.live.session import Session
 from treadle.cli.show.table import Column, table
 from treadle.cli.study.demo_scene import Scene, own_daemon
 from treadle.cli.study.demo_sharing import share
-from treadle.control.learning.progress import SIGHT_S
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.wording import several
 from treadle.demo.story import POLICY, Act, acts
@@ -103,8 +102,8 @@ def _sharing(gpus: int) -> bool:
         return True
     device = "GPU 0" if gpus else f"a CPU slot with {several(_cores(), 'core')}"
     click.echo(
-        f"Two jobs on one device ({device}): a job joins another once that was seen alone for "
-        f"{SIGHT_S:.0f} s,\nif together they are expected to get more done.\n"
+        f"Two jobs on one device ({device}): a job joins another once that was seen alone\nfor a "
+        "while, if together they are expected to get more done.\n"
     )
     words = ["--gpus", "0"] if gpus else ["--devices", "1"]
     with own_daemon([*words, "--policy", "afs"]) as scene:
