@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.client.client import Client
+from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.engines.node.mps import PROGRAM
 from treadle.models.company.predictor import predict
 from treadle.wire.jobs import JobRequest, JobView, State
@@ -89,16 +90,27 @@ def daemon(state: Path | None, slots: int | None) -> Iterator[Client]:
             process = subprocess.Popen(words, env=environment, stdout=output, stderr=output)
         client = Client(f"unix:{socket}", timeout_s=60.0)
         try:
-            until = time.monotonic() + 60.0
-            while not Path(socket).exists():
+            until = time.monotonic() + 120.0
+            while not answers(client):
                 if process.poll() is not None or time.monotonic() > until:
                     sys.exit(f"the daemon did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.1)
             yield client
         finally:
             print(log.read_text()[-3000:], file=sys.stderr)
-            client.shut_down("cancel")
+            if answers(client):
+                client.shut_down("cancel")
+            else:
+                process.terminate()
             process.wait(60)
+
+
+def answers(client: Client) -> bool:
+    try:
+        client.status()
+    except (UnreachableError, NoAnswerError):
+        return False
+    return True
 
 
 Points = dict[str, list[tuple[float, float]]]  # by job: when, and at which step

@@ -14,7 +14,14 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobCancelled, JobStarted, JobStopped, JobSubmitted, JobUpdated
+from treadle.core.events import (
+    JobCancelled,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    JobUpdated,
+)
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
@@ -24,7 +31,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
-from treadle.policies.wrappers.share import GANG_S, why_alone
+from treadle.policies.wrappers.share import PASSED_S, why_alone
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 
@@ -310,4 +317,28 @@ def test_u12_no_job_joins_past_a_gang_that_has_waited_for_long() -> None:
     told(scheduler, 0.0, seen("a"), seen("b"))
     told(scheduler, 1.0, seen("gang", sizes=(2,)))
     assert len(told(scheduler, 2.0, seen("soon"))) == 1
-    assert told(scheduler, 1.0 + GANG_S, seen("late")) == []
+    assert told(scheduler, 1.0 + PASSED_S, seen("late")) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(2.0 + PASSED_S), "late") == (
+        "job gang came before it, has waited for long and can join none"
+    )
+
+
+@pytest.mark.parametrize(
+    "lone",
+    [seen("lone", exclusive=True), seen("lone", busy=None), seen("lone", gib=79.0)],
+    ids=["exclusive", "unknown", "large"],
+)
+def test_a_job_that_can_join_none_is_not_passed_without_end(lone: JobSpec) -> None:
+    """1. It waits for the one GPU, and others join there. 2. After ten minutes none does any more,
+    but for one of higher priority. 3. The GPU is left, and it starts."""
+    scheduler = live("fifo")
+    told(scheduler, 0.0, seen("a"))
+    told(scheduler, 1.0, lone)
+    assert len(told(scheduler, 2.0, seen("b"))) == 1
+    now = 1.0 + PASSED_S
+    assert told(scheduler, now, seen("c")) == []
+    assert len(told(scheduler, now, seen("urgent", priority=1))) == 1
+    rows = scheduler.jobs
+    ends = [JobFinished(name, rows[name].action) for name in ("a", "b", "urgent")]
+    (start,) = scheduler.step(ends, now + 1.0)
+    assert (type(start), start.job) == (Start, "lone")

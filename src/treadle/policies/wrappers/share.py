@@ -8,21 +8,20 @@ stops and restarts no job and needs nothing of them. All of this must hold:
   together they get at least `sum` done and that no one keeps less than `floor` of its speed alone;
 - none is exclusive, and their device memories fit with a margin;
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
-- no gang has a reservation, and no gang that came before it has waited for ten minutes: a join
-  keeps devices taken for longer, and a chain of them would keep a gang waiting without end;
+- no gang has a reservation, and no job that came before it and can join none, of no lower priority,
+  has waited for ten minutes: a join keeps devices taken for longer, and a chain of them would keep
+  a gang, an exclusive job or a large one waiting without end;
 - the node has the cores that its jobs were measured to use or ask for, or else one for each.
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
 stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
 itself sees no jobs that share; if a job of higher priority waits, it sees the first of each group.
 
-Waiting jobs choose in the policy's order, each the company that gains most, so a job never loses
-its place to one behind it. A member keeps at least `floor` of its speed, so a job that waits for
-the devices of one waits at most 1 / `floor` times as long.
+Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 TURNS = 8
 GROUP_MAX = 4
-GANG_S = 600.0  # a gang that has waited so long is passed by no more joins
+PASSED_S = 600.0  # a job that has waited so long is passed by no more joins
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -125,6 +124,9 @@ class Share(Wrapper):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
         cores = _Cores(snapshot, {})
+        for other in self._passed(snapshot, {}, groups, cores):
+            if _goes_before(other, job):
+                return f"job {other.id} came before it, has waited for long and can join none"
         reasons = [
             wrong
             for group in groups
@@ -148,13 +150,15 @@ class Share(Wrapper):
     def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
         waiting = (job for job in snapshot.waiting() if changes.get(job.id) is None)
         able = [job for job in islice(waiting, _LOOKED_AT) if self._able(snapshot, job)]
-        able = _before_gangs(snapshot, able)
         if not able:
             return {}
         groups = {group.devices: group for group in _groups(snapshot, changes)}
         cores = _Cores(snapshot, changes)
+        passed = self._passed(snapshot, changes, groups.values(), cores)
         joins: dict[JobId, Allocation] = {}
         for job in able:
+            if any(_goes_before(other, job) for other in passed):
+                continue
             fits = (group for group in groups.values() if cores.suffice(job.spec, group.devices))
             group = self._best(snapshot, job, fits)
             if group is None:
@@ -165,6 +169,26 @@ class Share(Wrapper):
             members = {**group.members, turn: job}
             groups[group.devices] = _Group(group.devices, members)
         return joins
+
+    def _passed(
+        self, snapshot: Snapshot, changes: Changes, groups: Collection[_Group], cores: "_Cores"
+    ) -> list[Job]:
+        """Jobs that have waited for long and need devices to themselves; none goes past them."""
+        found: list[Job] = []
+        tried = 0
+        for job in snapshot.waiting():
+            late = snapshot.now - job.submitted_at >= PASSED_S and job.ready_at <= snapshot.now
+            if not late or changes.get(job.id) is not None:
+                continue
+            if any(_goes_before(other, job) for other in found):
+                continue  # What it keeps others from, that one does.
+            if self._able(snapshot, job) and tried < _LOOKED_AT:
+                tried += 1
+                fits = (group for group in groups if cores.suffice(job.spec, group.devices))
+                if self._best(snapshot, job, fits) is not None:
+                    continue
+            found.append(job)
+        return found
 
     def _able(self, snapshot: Snapshot, job: Job) -> bool:
         late = job.ready_at > snapshot.now or bool(job.avoid)
@@ -202,14 +226,8 @@ class Share(Wrapper):
         )
 
 
-def _before_gangs(snapshot: Snapshot, able: list[Job]) -> list[Job]:
-    """Those that came before every job of several devices that has waited for long."""
-    if not able:
-        return able
-    gangs = (job for job in snapshot.waiting() if job.spec.sizes[0] > 1)
-    long = (job.sequence for job in gangs if snapshot.now - job.submitted_at >= GANG_S)
-    first = min(long, default=None)
-    return able if first is None else [job for job in able if job.sequence < first]
+def _goes_before(one: Job, other: Job) -> bool:
+    return one.sequence < other.sequence and one.spec.priority >= other.spec.priority
 
 
 def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
