@@ -137,6 +137,7 @@ class World:
                 job
                 for job, left in self.scheduler.state.leaving.items()
                 if any(wanted & set(old.devices) for old in left.allocations)
+                and not (job in jobs and jobs[job].allocation is not None)  # It is resized.
             }
             assert leaving - {start.job} <= set(start.after), "their memory is not free yet"
         if joined:
