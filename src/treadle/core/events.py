@@ -142,6 +142,8 @@ class AttemptEnded:
     # The jobs beside which it failed, if that was the scheduler's mistake and not the job's: it
     # goes back to the queue, and no failure is counted.
     beside: tuple[JobId, ...] = ()
+    # The same without company: the MPS server that the scheduler had it run under failed.
+    mps_failed: bool = False
 
     @property
     def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":
@@ -153,7 +155,7 @@ class AttemptEnded:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
-            case _ if self.beside:
+            case _ if self.beside or self.mps_failed:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case _:
                 rule = "" if self.verdict is None else self.verdict.rule

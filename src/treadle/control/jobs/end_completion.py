@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.code_check import CodeCheck
-from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, to_blame
+from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, server_to_blame, to_blame
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
@@ -100,6 +100,8 @@ class EndCompletion:
         others = self._others(ended, row)
         if whole.verdict is not None and to_blame(whole, whole.verdict, others):
             return blamed(whole, whole.verdict.rule, others)
+        if server_to_blame(whole, whole.verdict, self._scheduler.jobs.get(ended.job)):
+            return replace(whole, mps_failed=True)
         if COMPANY in self._scheduler.blocked.get(ended.job, ()) and others and newest:
             return blamed(whole, HANG, others)
         return whole

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
-from treadle.control.jobs.company_faults import OUT_OF_MEMORY
+from treadle.control.jobs.company_faults import why_alone
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -200,7 +200,7 @@ class Reducer:
             row = self._jobs.open.get(ordered)
             attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-        retried = failed or bool(fact.beside)
+        retried = failed or bool(fact.beside) or fact.mps_failed
         view = _failure(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
@@ -225,7 +225,7 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        record.alone_because = _parted(fact) or record.alone_because
+        record.alone_because = why_alone(fact) or record.alone_because
         if failed:
             record.failures += 1
             record.failure = view
@@ -383,17 +383,6 @@ def _moment_of(fact: Fact | None, at: float) -> float:
     """When it happened, which may be long before the controller heard of it, at `at`."""
     told = fact.ended_at if isinstance(fact, AttemptEnded) else None
     return at if told is None else told
-
-
-def _parted(fact: AttemptEnded) -> str:
-    """Why it does not share its devices any more; empty if it may."""
-    if not fact.beside:
-        return ""
-    if fact.verdict is None:
-        return f"it made no progress beside job {' and job '.join(fact.beside)}"
-    rule = fact.verdict.rule
-    did = "ran out of GPU memory" if rule in OUT_OF_MEMORY else f"failed ({rule})"
-    return f"it {did} beside job {' and job '.join(fact.beside)}"
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

@@ -175,6 +175,7 @@ def _alike(one: Profile, other: Profile) -> bool:
         (one.restart_s, other.restart_s),
         (one.busy, other.busy),
         (one.memory_busy, other.memory_busy),
+        (one.cores, other.cores),
     ]
     return all(_close(a, b) for a, b in pairs)
 

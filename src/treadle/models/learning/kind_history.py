@@ -28,6 +28,7 @@ class Needs:
 
     busy: float | None = None
     memory_busy: float | None = None
+    cores: float | None = None  # beside each device
     memory_gib: float | None = None  # of a device, the highest peak
     restart_s: float | None = None
     first_step_s: float | None = None
@@ -64,7 +65,7 @@ class History:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
         if outcome.seen is not None:
-            self._need(outcome.seen)
+            self._need(outcome.seen, outcome.size)
             changed = True
         return changed
 
@@ -80,11 +81,13 @@ class History:
         self.runs = [*self.runs, *(Run(size, seconds) for seconds in lengths)][-RUNS_MAX:]
         self.ended += len(lengths)
 
-    def _need(self, seen: Sighting) -> None:
+    def _need(self, seen: Sighting, size: int) -> None:
         needs, load = self.needs, seen.load
         if seen.alone_s > 0:
             needs.busy = _smooth(needs.busy, load.busy)
             needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
+            cores = None if load.cores is None else round(load.cores / size, 4)
+            needs.cores = _smooth(needs.cores, cores)
         if seen.device_memory_peak_gib is not None:
             # A peak that was reached once can be reached again.
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)

@@ -242,6 +242,7 @@ class Knowledge:
             measured=() if curve is None else curve.measured,
             busy=needs.busy,
             memory_busy=needs.memory_busy,
+            cores=needs.cores,
             memory_gib=needs.memory_gib or 0.0,
             restart_s=needs.restart_s or 0.0,
         )
