@@ -172,6 +172,22 @@ def test_a_belief_is_for_measured_profiles_only() -> None:
     assert isinstance(belief_on(GPU), CompanyBelief)
 
 
+def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown() -> None:
+    """1. One job trains for a minute. 2. Another of other steps is cancelled after some seconds: it
+    had loaded little yet. 3. The same command comes again, and needs what the first one did."""
+    knowledge = Knowledge()
+    first = by_command("me", "", ("python", "train.py", "--steps", "900"))
+    other = by_command("me", "", ("python", "train.py", "--steps", "100"))
+    whole = Sighting(alone_s=60.0, load=Load(busy=0.4, cores=2.0), device_memory_peak_gib=20.0)
+    moment = Sighting(
+        alone_s=2.0, load=Load(busy=0.01), device_memory_peak_gib=0.5, first_step_s=3.0
+    )
+    knowledge.observe(first, LearnedOutcome(1, 60.0, whole=True, seen=whole))
+    knowledge.observe(other, LearnedOutcome(1, 3.0, whole=False, seen=moment))
+    profile = knowledge.expect(other, 1).profile
+    assert (profile.busy, profile.memory_gib, profile.cores) == (0.4, 20.0, 2.0)
+
+
 def test_cores_are_learned_beside_each_device() -> None:
     knowledge = Knowledge()
     kinds = by_command("me", "", ("python", "train.py"))

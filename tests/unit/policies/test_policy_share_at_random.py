@@ -160,7 +160,7 @@ def _about(fact: Event) -> JobId:
     raise AssertionError(f"no fact of a job: {fact}")
 
 
-@pytest.mark.parametrize("policy", ["fifo", "afs", "las", "srtf"])
+@pytest.mark.parametrize("policy", ["fifo", "afs", "las", "srtf", "muri-l"])
 def test_every_join_keeps_memory_cores_floors_priorities_and_exclusive_jobs(policy: str) -> None:
     joins = 0
     for seed in range(25):

@@ -1,7 +1,7 @@
 """What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, Outcome
@@ -10,6 +10,7 @@ from treadle.models.lengths.coverage import AGES_S, Correction, Made
 RUNS_MAX = 64  # of one kind
 REPEATS_MAX = 16  # measurements at one size
 SIZES_MAX = 64
+ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
 
 
 @dataclass(slots=True)
@@ -32,6 +33,20 @@ class Needs:
     memory_gib: float | None = None  # of a device, the highest peak
     restart_s: float | None = None
     first_step_s: float | None = None
+
+    def filled(self, farther: "Needs", *, alike: bool) -> "Needs":
+        """These, and what a farther kind knows besides; alike: it also uses devices as these do.
+
+        Of alike kinds the higher peak counts: the closest may have run for a moment only.
+        """
+        filled = replace(self)
+        for name in fields(self):
+            if alike or name.name in {"restart_s", "first_step_s"}:
+                mine, other = getattr(self, name.name), getattr(farther, name.name)
+                setattr(filled, name.name, other if mine is None else mine)
+        if alike and farther.memory_gib is not None:
+            filled.memory_gib = max(farther.memory_gib, self.memory_gib or 0.0)
+        return filled
 
 
 @dataclass(slots=True)
@@ -65,7 +80,7 @@ class History:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
         if outcome.seen is not None:
-            self._need(outcome.seen, outcome.size)
+            self._need(outcome.seen, outcome.size, whole=outcome.whole)
             changed = True
         return changed
 
@@ -81,9 +96,10 @@ class History:
         self.runs = [*self.runs, *(Run(size, seconds) for seconds in lengths)][-RUNS_MAX:]
         self.ended += len(lengths)
 
-    def _need(self, seen: Sighting, size: int) -> None:
+    def _need(self, seen: Sighting, size: int, *, whole: bool) -> None:
         needs, load = self.needs, seen.load
-        if seen.alone_s > 0:
+        # A run that was cut off after a moment says little of what it would have used.
+        if seen.alone_s >= ALONE_MIN_S or (whole and seen.alone_s > 0):
             needs.busy = _smooth(needs.busy, load.busy)
             needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
             cores = None if load.cores is None else round(load.cores / size, 4)

@@ -260,12 +260,8 @@ class Knowledge:
                 break
             if history is None or history.needs == Needs():
                 continue
-            if closeness(kind) in _NEEDING or kind.startswith("model "):
-                return history.needs
-            close = Needs(
-                restart_s=close.restart_s or history.needs.restart_s,
-                first_step_s=close.first_step_s or history.needs.first_step_s,
-            )
+            alike = closeness(kind) in _NEEDING or kind.startswith("model ")
+            close = close.filled(history.needs, alike=alike)
         return close
 
     def _keep(self, kind: Kind, history: History) -> None:

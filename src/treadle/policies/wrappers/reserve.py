@@ -2,9 +2,10 @@
 
 Policies that pass over jobs that do not fit keep devices busy, and small jobs then take every
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
-most so many jobs that arrived later, or waits at most so long. Then it is promised devices, those
-that are expected to be free together first, and the moment at which they are. Neither is put off
-again, so that wrong guesses cannot keep it waiting:
+most so many jobs that arrived later, or waits at most so long. Jobs that join others (`share`) take
+no free device and are not counted. Then it is promised devices, those that are expected to be free
+together first, and the moment at which they are. Neither is put off again, so that wrong guesses
+cannot keep it waiting:
 
 - up to that moment only jobs that are expected to end before it start on them, or that can resume
   and run for five minutes at least;

@@ -102,6 +102,8 @@ class Share(Wrapper):
         shown, guests = (snapshot, {}) if self.inner.shares else _apart(snapshot)
         schedule = self.inner.decide(shown)
         changes = dict(schedule.changes)
+        if self.inner.shares:
+            changes = _within_cores(snapshot, changes)
         for host, others in guests.items():
             if host in changes:
                 changes |= dict.fromkeys(others)
@@ -177,7 +179,7 @@ class Share(Wrapper):
         found: list[Job] = []
         tried = 0
         for job in snapshot.waiting():
-            late = snapshot.now - job.submitted_at >= PASSED_S and job.ready_at <= snapshot.now
+            late = snapshot.now - job.since_at >= PASSED_S and job.ready_at <= snapshot.now
             if not late or changes.get(job.id) is not None:
                 continue
             if any(_goes_before(other, job) for other in found):
@@ -332,6 +334,30 @@ class _Cores:
                     "are in use"
                 )
         return None
+
+
+def _within_cores(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation | None]:
+    """The changes less those starts beside other jobs for which a node has too few cores.
+
+    A policy that forms groups itself looks at the cores of a group, and not at those of a node.
+    """
+    rows = snapshot.jobs
+    begun = {i: new for i, new in changes.items() if new is not None and not rows[i].allocation}
+    if not begun:
+        return dict(changes)
+    others = {**changes, **dict.fromkeys(begun)}
+    held = [others.get(name, row.allocation) for name, row in rows.items()]
+    taken = {device for old in held if old is not None for device in old.devices}
+    cores = _Cores(snapshot, others)
+    found = dict(changes)
+    for identity, new in sorted(begun.items(), key=lambda each: each[1].turn):
+        spec = rows[identity].spec
+        if not taken.isdisjoint(new.devices) and not cores.suffice(spec, new.devices):
+            del found[identity]
+        else:
+            cores.take(spec, new.devices)
+            taken.update(new.devices)
+    return found
 
 
 def _cores_of(spec: JobSpec, devices: Iterable[Device]) -> dict[str, float]:
