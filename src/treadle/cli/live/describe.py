@@ -180,11 +180,14 @@ def _sharing(detail: JobDetail) -> str:
         return f"none: {plain(detail.alone_because)}"
     if detail.exclusive:
         return "none: exclusive"
-    now = ""
-    if detail.job.beside:
-        now = f"with {plain(named_jobs(detail.job.beside, BESIDE_MAX))} now"
-    past = [_shared(spell) for run in detail.attempts for spell in run.company]
-    return "\n".join(line for line in (now, *past[-SPELLS_MAX:]) if line)
+    beside = detail.job.beside
+    spells = [spell for run in detail.attempts for spell in run.company]
+    past = [_shared(spell) for spell in spells if set(spell.jobs) != set(beside)]
+    now = [spell for spell in spells if set(spell.jobs) == set(beside)]
+    if beside:
+        shown = now[-1] if now else CompanyView(jobs=beside, seconds=0.0)
+        past.append(f"now {_shared(shown)}")
+    return "\n".join(past[-SPELLS_MAX:])
 
 
 def _shared(spell: CompanyView) -> str:
