@@ -11,6 +11,7 @@ from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
+from treadle.core.errors import TreadleError
 from treadle.core.wording import ago, gib_text, named_jobs, several, share, short_span
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import (
@@ -46,9 +47,17 @@ def describe(job: str, as_json: bool) -> None:
         echo_json(detail)
         return
     history = here.client.job_history(detail.job.id) if detail.attempts else None
-    waits = detail.job.state is State.PENDING
-    answer = here.client.why(detail.job.id) if waits else None
-    click.echo(detail_text(detail, here, history, answer))
+    click.echo(detail_text(detail, here, history, _why(here, detail.job)))
+
+
+def _why(here: Session, view: JobView) -> Why | None:
+    """When a waiting job starts; without an answer, the rest is shown all the same."""
+    if view.state is not State.PENDING:
+        return None
+    try:
+        return here.client.why(view.id)
+    except TreadleError:
+        return None
 
 
 def detail_text(
