@@ -38,7 +38,7 @@ ANSWERS = {
             "            device box:7 is used by pid 4711 of carl\n"
             "  change    it would start now with --devices 3\n"
             "  position  1st of 3 to start\n"
-            "  start     in 25m to 1h06m (16 simulations that go on from now)\n"
+            "  start     in 25m to 1h07m (16 simulations that go on from now)\n"
         ),
     ),
     "never": (

@@ -11,6 +11,7 @@ from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
+from treadle.core.errors import TreadleError
 from treadle.core.wording import ago, gib_text, named_jobs, several, share, short_span
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import (
@@ -46,9 +47,17 @@ def describe(job: str, as_json: bool) -> None:
         echo_json(detail)
         return
     history = here.client.job_history(detail.job.id) if detail.attempts else None
-    waits = detail.job.state is State.PENDING
-    answer = here.client.why(detail.job.id) if waits else None
-    click.echo(detail_text(detail, here, history, answer))
+    click.echo(detail_text(detail, here, history, _why(here, detail.job)))
+
+
+def _why(here: Session, view: JobView) -> Why | None:
+    """When a waiting job starts; without an answer, the rest is shown all the same."""
+    if view.state is not State.PENDING:
+        return None
+    try:
+        return here.client.why(view.id)
+    except TreadleError:
+        return None
 
 
 def detail_text(
@@ -180,11 +189,14 @@ def _sharing(detail: JobDetail) -> str:
         return f"none: {plain(detail.alone_because)}"
     if detail.exclusive:
         return "none: exclusive"
-    now = ""
-    if detail.job.beside:
-        now = f"with {plain(named_jobs(detail.job.beside, BESIDE_MAX))} now"
-    past = [_shared(spell) for run in detail.attempts for spell in run.company]
-    return "\n".join(line for line in (now, *past[-SPELLS_MAX:]) if line)
+    beside = detail.job.beside
+    spells = [spell for run in detail.attempts for spell in run.company]
+    past = [_shared(spell) for spell in spells if set(spell.jobs) != set(beside)]
+    now = [spell for spell in spells if set(spell.jobs) == set(beside)]
+    if beside:
+        shown = now[-1] if now else CompanyView(jobs=beside, seconds=0.0)
+        past.append(f"now {_shared(shown)}")
+    return "\n".join(past[-SPELLS_MAX:])
 
 
 def _shared(spell: CompanyView) -> str:

@@ -38,7 +38,7 @@ from treadle.wire.problems import (
 PAGE_MAX = 10_000
 SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
 REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` shows
-REASONS_S = 0.1  # of the processor, for all of them
+REASONS_S = 0.05  # of the processor, for all of them
 WAIT_S = 0.5
 RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})

@@ -1,5 +1,6 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
+from treadle.control.jobs.attempts import company_views
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
@@ -67,6 +68,7 @@ __all__ = [
     "accepted",
     "attempt_of",
     "check_fits",
+    "company_views",
     "core_facts",
     "first_cluster",
     "fits_at_most",

@@ -7,6 +7,7 @@ from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
+from treadle.core.sighting import Sighting
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import AttemptView, CompanyView, FailureView
 
@@ -79,7 +80,7 @@ def closed(
         told=ended.how.shown,
         failure=failure,
         memory_peak_gib=_peak_gib(ended),
-        company=_company(ended),
+        company=company_views(ended.seen),
         changed=ended.changed or attempt_of(row.body).changed,
     )
     return row._replace(
@@ -97,12 +98,12 @@ def _peak_gib(ended: AttemptEnded) -> float | None:
     return max((peak for peak in (ended.memory_peak_gib, seen) if peak is not None), default=None)
 
 
-def _company(ended: AttemptEnded) -> tuple[CompanyView, ...]:
-    spells = () if ended.seen is None else ended.seen.company
+def company_views(seen: Sighting | None) -> tuple[CompanyView, ...]:
+    """With which jobs an attempt shared its devices, as people see it."""
+    spells = () if seen is None else seen.company
     return tuple(
         CompanyView(jobs=spell.jobs, seconds=spell.seconds, relative=spell.relative)
         for spell in spells
-        if spell.seconds > 0
     )
 
 

@@ -25,8 +25,10 @@ from treadle.models.speeds_together import SpeedsTogether
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
-SEEN_S = 20.0  # so long a job that prints no steps is watched alone
-UNSEEN = "its kind was not seen at work alone yet, which takes 20 s, or steps that it prints"
+SEEN_S = 20.0  # so long a job is watched alone
+UNSEEN = (
+    "its kind was not seen at work alone yet, which takes 20 s or a whole run that prints steps"
+)
 SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
 
