@@ -21,16 +21,21 @@ from treadle.core.events import (
     JobStopped,
     JobUpdated,
 )
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
-from treadle.models.learning.kinds import Kinds, by_spec
+from treadle.models.forecasts import Forecast
+from treadle.models.learning.kinds import Kind, Kinds, by_spec
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import Lengths
+from treadle.models.lengths.gittins import gittins
+from treadle.models.lengths.indexing import KnownLengths
 from treadle.sim.engine import SimulatedEngine
 
 REVIEW_SHARE = 0.7  # a silent job is looked at again when it has done so much of what was expected
 REVIEW_MIN_S = 60.0
 WORK_MIN = 1e-6
+FRESH_SHARE = 0.02  # what is expected is asked again when so many more jobs have ended
 
 
 @dataclass(slots=True)
@@ -62,6 +67,10 @@ class LengthLearner:
         self._kinds = kinds
         self._jobs: dict[JobId, _Watched] = {}
         self._reviews: list[tuple[float, JobId, int]] = []
+        self._ends, self._fresh_until = 0, 0
+        # What is expected of jobs by their kinds and size, and its mean.
+        self._expected: dict[tuple[tuple[Kind, ...], int], Lengths] = {}
+        self._means: dict[tuple[tuple[Kind, ...], int], float] = {}
 
     @property
     def next_at(self) -> float:
@@ -72,6 +81,22 @@ class LengthLearner:
         expected = self._work(spec, 0.0)
         self._jobs[spec.id] = _Watched(spec, expected)
         return self._as_expected(self._jobs[spec.id])
+
+    def index(self, job: Job, now: float) -> float:
+        """The Gittins index of a job: by its own steps if it said them, else by jobs like it."""
+        watched = self._jobs.get(job.id)
+        per_s = self._belief.alone(job.spec, job.spec.asked)
+        if watched is None or watched.known or not per_s > 0:
+            return KnownLengths(self._belief).index(job, now)
+        return gittins(self._lengths(watched.spec), job.iterations_at(now) / per_s)
+
+    def forecast(self, job: Job, now: float) -> Forecast:
+        """What is left of a job; to be relied on once the job itself has said its steps."""
+        watched = self._jobs.get(job.id)
+        return Forecast(job.remaining_at(now), predictable=watched is None or watched.known)
+
+    def trusting(self, job: Job, now: float) -> float:
+        return job.remaining_at(now)
 
     def hear(self, events: Sequence[Event], now: float) -> list[Event]:
         """The same events, with what follows from them for the lengths of jobs."""
@@ -141,11 +166,24 @@ class LengthLearner:
 
     def _work(self, spec: JobSpec, done: float) -> float:
         """Iterations of the whole job, given what it has done."""
-        expected = self.knowledge.expect(self._kinds(spec), spec.asked)
         per_s = self._belief.alone(spec, spec.asked)
         if not per_s > 0:
             return max(done, 1.0)
-        return done + per_s * expected.length.given(done / per_s).mean()
+        if done > 0:
+            return done + per_s * self._lengths(spec).given(done / per_s).mean()
+        key = (self._kinds(spec), spec.asked)
+        mean_s = self._means.get(key)
+        if mean_s is None:
+            mean_s = self._means[key] = self._lengths(spec).mean()
+        return per_s * mean_s
+
+    def _lengths(self, spec: JobSpec) -> Lengths:
+        """What is expected of jobs like it, the same until some more jobs have ended."""
+        key = (self._kinds(spec), spec.asked)
+        found = self._expected.get(key)
+        if found is None:
+            found = self._expected[key] = self.knowledge.expect(*key).length
+        return found
 
     def _ended(self, job: JobId) -> None:
         spec = self._jobs.pop(job).spec
@@ -153,6 +191,11 @@ class LengthLearner:
         if per_s > 0:
             outcome = Outcome(spec.asked, spec.iterations / per_s, whole=True)
             self.knowledge.observe(self._kinds(spec), outcome)
+            self._ends += 1
+            if self._ends >= self._fresh_until:
+                self._fresh_until = self._ends + max(1, round(FRESH_SHARE * self._ends))
+                self._expected.clear()
+                self._means.clear()
 
 
 class LearningEngine:

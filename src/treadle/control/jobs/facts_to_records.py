@@ -15,6 +15,7 @@ from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
     Attempted,
     JobLearner,
+    Question,
     keys_of,
     numbers_of,
     of_end,
@@ -71,6 +72,7 @@ class Reducer:
 
         now: the run's own clock. at: seconds since 1970.
         """
+        self._learner.profiles.advance(now)
         ends = self._ending_facts(facts)
         for place, fact in enumerate(facts):
             # What came after the end changes nothing, except what is said of the code that ran.
@@ -82,6 +84,7 @@ class Reducer:
         self._learner.seen.forget(self._scheduler.ended)
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
+            self._learner.profiles.forget(record.id)
             self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
             self._ordered(action, now)
@@ -167,6 +170,9 @@ class Reducer:
         self._changed_live(record, attempt, now)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
+        question = Question(_keys(record), size, numbers=numbers_of(record.command))
+        ran_s = record.ran_s if record.resumable else 0.0
+        self._learner.profiles.begin(record.id, question, now=now, age_s=ran_s)
 
     def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""
@@ -219,7 +225,7 @@ class Reducer:
         if fact.attempt and self._jobs.overtaken(key):
             return
         record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
-        self._learner.end(record.id)
+        self._learner.end(record.id, now)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown
             record.safe = fact.safe
@@ -244,7 +250,7 @@ class Reducer:
             over=record.id in self._scheduler.ended,
             numbers=numbers_of(record.command),
         )
-        self._learner.learn(_keys(record), of_end(fact, attempted))
+        self._learner.learn(_keys(record), of_end(fact, attempted), job=record.id)
 
     def _learn_running(self, record: JobRecord, fact: JobProgressed) -> None:
         """What a job taught that still runs: its speed at this size, and what it uses."""

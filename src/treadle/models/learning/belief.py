@@ -17,12 +17,13 @@ from treadle.models.learning.kinds import Kinds, by_model
 from treadle.models.learning.learner import Learner
 from treadle.models.learning.observations import of_report
 from treadle.models.learning.rules import SIMULATED, Rules
+from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.scaling import speedup
 
 NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was seen
 
 
-class Learned:
+class Learned(LengthAware):
     """Speeds alone by what was observed; the model says how jobs go together, and only that."""
 
     def __init__(
@@ -41,6 +42,7 @@ class Learned:
         self._nominal_per_s = nominal_per_s
         self._gated = gated
         self._seen_alone: set[str] = set()  # models, or jobs that name none
+        self.lengths = KnownLengths(self)  # what is known of lengths
 
     def observe(
         self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False

@@ -1,16 +1,20 @@
 """What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, Outcome
-from treadle.models.lengths.coverage import AGES_S, Correction, Made
+from treadle.models.lengths.coverage import PLAIN, Level
+from treadle.models.lengths.histogram import Histogram
 
 RUNS_MAX = 64  # of one kind
 REPEATS_MAX = 16  # measurements at one size
 SIZES_MAX = 64
 ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
+OWNERS_MAX = 256
+HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
+OWNERS_COUNTED = 512  # jobs, before owners' counts are halved
+WEIGHT_MAX = 3.0  # of one job, where its owner has run few
 
 
 @dataclass(slots=True)
@@ -59,8 +63,12 @@ class History:
     runs: list[Run] = field(default_factory=list)
     totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
     needs: Needs = field(default_factory=Needs)
-    corrections: list[Correction] = field(default_factory=list)  # by stage; none yet: empty
+    levels: list[Level] = field(default_factory=list)  # of ranges, by stage; none yet: empty
     ended: int = 0  # whole jobs ever seen
+    # Of kinds far from their jobs, in place of runs: lengths by how fast old ones fade.
+    histograms: list[Histogram] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)  # of forecasts, by their labels
+    owners: dict[str, float] = field(default_factory=dict)  # jobs that ended, of each owner
 
     def add(self, outcome: Outcome) -> bool:
         """Take an outcome in; whether that changed anything."""
@@ -84,12 +92,46 @@ class History:
             changed = True
         return changed
 
-    def compare(self, ranges: Iterable[Made], seconds: float) -> None:
-        """Correct later ranges by what these should have held."""
-        if not self.corrections:
-            self.corrections = [Correction()] * (len(AGES_S) + 1)
-        for made in ranges:
-            self.corrections[made.stage] = self.corrections[made.stage].after(made, seconds)
+    def add_far(self, outcome: Outcome, owner: str) -> bool:
+        """Take in the length of a job that need have little in common; whether it has one.
+
+        Jobs of an owner with many count less, so that no single user defines what to expect of all.
+        """
+        if not outcome.timed:
+            return False
+        self.upgrade()
+        weight = self._weight(owner) if outcome.whole else 1.0
+        for histogram in self.histograms:
+            histogram.add(max(RAN_MIN_S, outcome.ran_s), whole=outcome.whole, weight=weight)
+        self.ended += outcome.whole
+        return True
+
+    def compare(self, at: int, *, held: bool) -> None:
+        """Take in whether a range of this stage held."""
+        if not self.levels:
+            self.levels = list(PLAIN)
+        self.levels[at] = self.levels[at].after(held=held)
+
+    def upgrade(self) -> None:
+        """Begin histograms of a kind that is far from its jobs: of runs that were stored before."""
+        if self.histograms:
+            return
+        self.histograms = [Histogram(half_life) for half_life in HALF_LIVES]
+        for run in self.runs:
+            for histogram in self.histograms:
+                histogram.add(run.seconds, whole=run.whole)
+        self.runs, self.by_size, self.totals = [], {}, []
+
+    def _weight(self, owner: str) -> float:
+        owners = self.owners
+        owners[owner] = owners.get(owner, 0.0) + 1.0
+        total = sum(owners.values())
+        weight = (total / len(owners) / owners[owner]) ** 0.5
+        if total > OWNERS_COUNTED:
+            self.owners = {name: count / 2 for name, count in owners.items() if count > 1.0}
+        while len(self.owners) > OWNERS_MAX:
+            del self.owners[min(self.owners, key=lambda name: self.owners[name])]
+        return float(min(WEIGHT_MAX, weight))
 
     def load_lengths(self, size: int, lengths: list[float]) -> None:
         """Runs of a row that was stored before runs were."""
