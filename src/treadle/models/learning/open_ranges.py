@@ -2,7 +2,7 @@
 
 A range that was made for a job is kept until the job ends, or outlives it. To wait for the end
 would be to hear of the short jobs first, and to make ranges too narrow until the long ones end. So
-whoever learns says when jobs begin, pause and end, and how late it is: at a job's start and at some
+the caller says when jobs begin, pause and end, and how late it is: at a job's start and at some
 ages a range is made, and a job that is beyond one of them has missed it now.
 """
 
