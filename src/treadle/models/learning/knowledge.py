@@ -31,6 +31,7 @@ CLOSE_HALF_LIVES = HALF_LIVES[:2]
 TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
+ASKED_MAX = 64  # sizes and numbers for which the forecasts of one kind are kept
 SHARE_MIN = 0.02  # of any forecast, before scores
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
@@ -99,12 +100,20 @@ class Knowledge:
         """The job will not end as its ranges said, and that is no fault of theirs."""
         self._open.end(name)
 
+    def forget_all(self) -> None:
+        """Nothing that runs is watched any more."""
+        self._open = OpenRanges()
+
     def advance(self, now: float) -> bool:
-        """Count the ranges that jobs have outlived by now; whether there were any."""
-        missed = self._open.advance(now)
-        for kinds, at in missed:
-            self._compare(kinds, at, held=False)
-        return bool(missed)
+        """Count the ranges that jobs have outlived by now; whether there were any.
+
+        One by one, in the order of time: the same whether this is called often or seldom.
+        """
+        any_missed = False
+        while (missed := self._open.next_missed(now)) is not None:
+            self._compare(missed.kinds, missed.stage, held=False)
+            any_missed = True
+        return any_missed
 
     def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> None:
         """Take in what happened to a job of these kinds; `name`: as it began."""
@@ -210,6 +219,8 @@ class Knowledge:
         elif most < PRIOR_RUNS and source in FAR:
             # So few jobs that what others saw elsewhere still counts.
             parts.append((philly(asked), 1.0 / (1.0 + most)))
+        if not parts:  # All that is remembered was cut off.
+            parts = [(philly(asked), 1.0)]
         return (parts[0][0] if len(parts) == 1 else mixture(parts)), source, runs
 
     def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
@@ -251,9 +262,12 @@ class Knowledge:
         close = closeness(kind)
         known = self._experts.setdefault(kind, {})
         # What far kinds say depends on nothing else, and a curve changes with the kind.
-        asking: _Asked = (0, ()) if close in FAR else (asked, numbers)
+        points = curve.points if isinstance(curve, FittedCurve) else ()
+        asking: _Asked = (0, (), ()) if close in FAR else (asked, numbers, points)
         found = known.get(asking)
         if found is None:
+            if len(known) >= ASKED_MAX:
+                known.clear()
             label = f"{close.value}{'#' if '#' in kind else ''}"
             found = known[asking] = (
                 _far_experts(label, history)
@@ -290,7 +304,7 @@ class Knowledge:
                 self._compare(kinds, at, held=span.low_s <= seconds <= span.high_s)
         if not experts:
             return
-        everybody = {key: NEWCOMERS_SHARE * one for key, one in self._scores(kinds).items()}
+        everybody = self._scores(kinds)
         for kind in kinds:
             if closeness(kind) in FAR:
                 history = self._known.get(kind) or History()
@@ -407,10 +421,12 @@ class Knowledge:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._paces.pop(oldest, None)
+            self._experts.pop(oldest, None)
             self._remeasured.discard(oldest)
 
 
-_Asked = tuple[int, tuple[float, ...]]  # a size, and the numbers of a command line
+# A size, the numbers of a command line, and the speeds that lengths are converted by.
+_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
 
 
 def _far_experts(label: str, history: History) -> list[Expert]:
