@@ -1,9 +1,10 @@
-"""An engine whose policies do not know how long jobs are: the learner says what to expect.
+"""An engine whose policies do not know jobs: the learner says what to expect of them.
 
 Jobs are announced with the work that `treadle.models.learning.knowledge` expects of jobs like them,
 and every end teaches it. While a job runs, its work becomes known as it would live: jobs that
 report say their steps once they run (`steps`); of silent ones (`survival`) only the age is known,
-and the longer they run, the longer they are expected to run.
+and the longer they run, the longer they are expected to run. Where speeds are learned as well, so
+are the memory that jobs need and what a restart takes: both are 0 until a job like it was seen.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ from treadle.core.events import (
 )
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.core.sighting import Sighting
 from treadle.models.forecasts import Forecast
+from treadle.models.learning.belief import Learned
 from treadle.models.learning.kinds import Kind, Kinds, by_spec
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
@@ -61,7 +64,9 @@ class LengthLearner:
     def __init__(
         self, belief: PerformanceModel, *, reporting: bool, kinds: Kinds = by_spec
     ) -> None:
-        self.knowledge = Knowledge()
+        # Where speeds are learned, by the same learner: its kinds also say what jobs need.
+        self._speeds = belief if isinstance(belief, Learned) else None
+        self.knowledge = Knowledge() if self._speeds is None else self._speeds.knowledge
         self._belief = belief
         self._reporting = reporting
         self._kinds = kinds
@@ -123,6 +128,7 @@ class LengthLearner:
 
     def _runs(self, event: JobStarted | JobProgressed, now: float) -> list[Event]:
         watched = self._jobs[event.job]
+        self._sight(watched, event)
         watched.action, watched.at = event.action, now
         watched.done, watched.speed = event.iterations_done, event.iterations_per_s
         if self._reporting:
@@ -131,6 +137,18 @@ class LengthLearner:
             watched.known, watched.expected = True, watched.spec.iterations
             return self._told(watched, now)
         return self._review(event.job, now)
+
+    def _sight(self, watched: _Watched, event: JobStarted | JobProgressed) -> None:
+        """What is measured of a job that begins to run: its memory, and how long that took."""
+        if self._speeds is None or event.action == watched.action:
+            return
+        profile = watched.spec.profile
+        seen = Sighting(
+            device_memory_peak_gib=profile.memory_gib or None,
+            restart_s=profile.restart_s if watched.action >= 0 else None,
+        )
+        size = watched.spec.asked
+        self.knowledge.observe(self._speeds.kinds(watched.spec), Outcome(size, 0.0, seen=seen))
 
     def _review(self, job: JobId, now: float) -> list[Event]:
         """Expect the work of a silent job anew, by what it has done."""
@@ -162,7 +180,15 @@ class LengthLearner:
         return [JobUpdated(spec), progressed]
 
     def _as_expected(self, watched: _Watched) -> JobSpec:
-        return replace(watched.spec, iterations=max(WORK_MIN, watched.expected), estimate_s=0.0)
+        spec = watched.spec
+        profile = spec.profile
+        if self._speeds is not None and (profile.memory_gib or profile.restart_s):
+            needs = self.knowledge.needs(self._speeds.kinds(spec))
+            profile = replace(
+                profile, memory_gib=needs.memory_gib or 0.0, restart_s=needs.restart_s or 0.0
+            )
+        iterations = max(WORK_MIN, watched.expected)
+        return replace(spec, iterations=iterations, profile=profile, estimate_s=0.0)
 
     def _work(self, spec: JobSpec, done: float) -> float:
         """Iterations of the whole job, given what it has done."""

@@ -115,6 +115,8 @@ class Reducer:
     def _happened(self, fact: Fact, *, now: float, at: float) -> None:
         if isinstance(fact, ControllerBegan):
             self._jobs.run = fact.run
+            # What was kept in memory is gone, live as in a replay.
+            self._learner.profiles.forget_all()
             return
         if isinstance(fact, JobAccepted):
             self._accepted(fact)
@@ -170,9 +172,25 @@ class Reducer:
         self._changed_live(record, attempt, now)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
+        self._watch_ranges(record, size, now)
+
+    def _watch_ranges(self, record: JobRecord, size: int, now: float) -> None:
+        """Compare the ranges of a job that begins; not of one that had another size or shares.
+
+        Such a job is slower or faster than its ranges said, and that is no fault of theirs.
+        """
+        profiles, job = self._learner.profiles, self._scheduler.jobs.get(record.id)
+        devices = () if job is None or job.allocation is None else job.allocation.devices
+        tenants = self._scheduler.tenancy.tenants
+        beside = {other for device in devices for other in tenants[device].values()} - {record.id}
+        for other in beside:
+            profiles.forget(other)
+        if beside or record.resizes:
+            profiles.forget(record.id)
+            return
         question = Question(_keys(record), size, numbers=numbers_of(record.command))
         ran_s = record.ran_s if record.resumable else 0.0
-        self._learner.profiles.begin(record.id, question, now=now, age_s=ran_s)
+        profiles.begin(record.id, question, now=now, age_s=ran_s)
 
     def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""

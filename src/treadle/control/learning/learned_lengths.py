@@ -139,6 +139,11 @@ class Profiles:
         with self._lock:
             self.knowledge.forget(job)
 
+    def forget_all(self) -> None:
+        """The controller began anew: what ran before is not watched any more."""
+        with self._lock:
+            self.knowledge.forget_all()
+
     def advance(self, now: float) -> None:
         """It is so late: ranges that jobs have outlived count as missed."""
         with self._lock:

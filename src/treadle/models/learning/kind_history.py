@@ -4,12 +4,11 @@ from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, Outcome
+from treadle.models.learning.speeds import REPEATS_MAX, put
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.histogram import Histogram
 
 RUNS_MAX = 64  # of one kind
-REPEATS_MAX = 16  # measurements at one size
-SIZES_MAX = 64
 ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
 OWNERS_MAX = 256
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
@@ -79,10 +78,10 @@ class History:
             self.runs = [*self.runs, run][-RUNS_MAX:]
             if outcome.whole:
                 self.ended += 1
-                _put(self.by_size, outcome.size, seconds)
+                put(self.by_size, outcome.size, seconds)
             changed = True
         if outcome.paced and outcome.step_s is not None:
-            _put(self.steps, outcome.size, outcome.step_s)
+            put(self.steps, outcome.size, outcome.step_s)
             changed = True
         if outcome.total is not None and outcome.total > 0:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
@@ -151,13 +150,6 @@ class History:
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
         needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
-
-
-def _put(table: dict[int, list[float]], size: int, seconds: float) -> None:
-    kept = [*table.pop(size, []), seconds][-REPEATS_MAX:]
-    table[size] = kept
-    while len(table) > SIZES_MAX:
-        del table[next(iter(table))]
 
 
 def _smooth(known: float | None, seen: float | None) -> float | None:

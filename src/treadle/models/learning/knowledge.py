@@ -7,8 +7,10 @@ kind, which the live controller stores as one row each.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from treadle.core.job import Profile
+from treadle.models.fitted import Point
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
 from treadle.models.learning.experts import WEIGHT_MIN, Blurred, Expert, rescored, weights
@@ -17,6 +19,8 @@ from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_siz
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import proportional, stated
+from treadle.models.learning.speeds import median
+from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
 from treadle.models.lengths.prior import philly
@@ -27,6 +31,7 @@ CLOSE_HALF_LIVES = HALF_LIVES[:2]
 TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
+ASKED_MAX = 64  # sizes and numbers for which the forecasts of one kind are kept
 SHARE_MIN = 0.02  # of any forecast, before scores
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
@@ -43,6 +48,14 @@ _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 
 
+class Pace(NamedTuple):
+    """Seconds of a step by size, of one kind."""
+
+    points: tuple[Point, ...]  # that were measured
+    curve: Curve
+    version: int  # above 0; changes with the answers, and no two kinds ever have the same
+
+
 class Knowledge:
     """What was seen of each kind of jobs."""
 
@@ -56,6 +69,9 @@ class Knowledge:
         self._changed: dict[Kind, None] = {}
         self._experts: dict[Kind, dict[_Asked, list[Expert]]] = {}  # until a kind changes
         self._open = OpenRanges()
+        self._paces: dict[Kind, Pace] = {}
+        self._remeasured: set[Kind] = set()  # since their pace was asked for
+        self._versions = 0
 
     def begin(
         self,
@@ -84,12 +100,20 @@ class Knowledge:
         """The job will not end as its ranges said, and that is no fault of theirs."""
         self._open.end(name)
 
+    def forget_all(self) -> None:
+        """Nothing that runs is watched any more."""
+        self._open = OpenRanges()
+
     def advance(self, now: float) -> bool:
-        """Count the ranges that jobs have outlived by now; whether there were any."""
-        missed = self._open.advance(now)
-        for kinds, at in missed:
-            self._compare(kinds, at, held=False)
-        return bool(missed)
+        """Count the ranges that jobs have outlived by now; whether there were any.
+
+        One by one, in the order of time: the same whether this is called often or seldom.
+        """
+        any_missed = False
+        while (missed := self._open.next_missed(now)) is not None:
+            self._compare(missed.kinds, missed.stage, held=False)
+            any_missed = True
+        return any_missed
 
     def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> None:
         """Take in what happened to a job of these kinds; `name`: as it began."""
@@ -105,6 +129,33 @@ class Knowledge:
                 self._keep(kind, history)
                 self._changed[kind] = None
                 self._experts.pop(kind, None)
+                if outcome.paced:
+                    self._remeasured.add(kind)
+
+    def pace(self, kinds: Sequence[Kind]) -> Pace | None:
+        """How fast jobs of the closest of these kinds are that was measured; None: none was."""
+        for kind in kinds:
+            history = self._known.get(kind)
+            if history is not None and history.steps:
+                return None if closeness(kind) in FAR else self._pace(kind, history)
+        return None
+
+    def needs(self, kinds: Sequence[Kind]) -> Needs:
+        """What the closest kind was seen to need.
+
+        Start-up and restart times are those of the script. What it uses of a device may be another
+        with any other argument, so only jobs that differ in how long they run say it.
+        """
+        close = Needs()
+        for kind in kinds:
+            history = self._known.get(kind)
+            if closeness(kind) in FAR:
+                break
+            if history is None or history.needs == Needs():
+                continue
+            alike = closeness(kind) in _NEEDING or kind.startswith("model ")
+            close = close.filled(history.needs, alike=alike)
+        return close
 
     def expect(
         self,
@@ -168,6 +219,8 @@ class Knowledge:
         elif most < PRIOR_RUNS and source in FAR:
             # So few jobs that what others saw elsewhere still counts.
             parts.append((philly(asked), 1.0 / (1.0 + most)))
+        if not parts:  # All that is remembered was cut off.
+            parts = [(philly(asked), 1.0)]
         return (parts[0][0] if len(parts) == 1 else mixture(parts)), source, runs
 
     def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
@@ -209,9 +262,12 @@ class Knowledge:
         close = closeness(kind)
         known = self._experts.setdefault(kind, {})
         # What far kinds say depends on nothing else, and a curve changes with the kind.
-        asking: _Asked = (0, ()) if close in FAR else (asked, numbers)
+        points = curve.points if isinstance(curve, FittedCurve) else ()
+        asking: _Asked = (0, (), ()) if close in FAR else (asked, numbers, points)
         found = known.get(asking)
         if found is None:
+            if len(known) >= ASKED_MAX:
+                known.clear()
             label = f"{close.value}{'#' if '#' in kind else ''}"
             found = known[asking] = (
                 _far_experts(label, history)
@@ -248,7 +304,7 @@ class Knowledge:
                 self._compare(kinds, at, held=span.low_s <= seconds <= span.high_s)
         if not experts:
             return
-        everybody = {key: NEWCOMERS_SHARE * one for key, one in self._scores(kinds).items()}
+        everybody = self._scores(kinds)
         for kind in kinds:
             if closeness(kind) in FAR:
                 history = self._known.get(kind) or History()
@@ -296,19 +352,25 @@ class Knowledge:
             if close in FAR:
                 return None
             if history.steps:
-                return FittedCurve.through(_points(history.steps))
+                return self._pace(kind, history).curve
             if history.by_size and close is Source.SAME_COMMAND:
-                return FittedCurve.through(_points(history.by_size))
+                return FittedCurve.through(measured_points(history.by_size))
         return None
 
+    def _pace(self, kind: Kind, history: History) -> Pace:
+        known = self._paces.get(kind)
+        if known is not None and kind not in self._remeasured:
+            return known
+        self._remeasured.discard(kind)
+        points = measured_points(history.steps)
+        if known is None or known.points != points:
+            self._versions += 1
+            known = self._paces[kind] = Pace(points, FittedCurve.through(points), self._versions)
+        return known
+
     def _step_s(self, kinds: Sequence[Kind], asked: int) -> float | None:
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and history.steps:
-                if closeness(kind) in FAR:
-                    return None
-                return FittedCurve.through(_points(history.steps)).seconds(asked, asked)
-        return None
+        pace = self.pace(kinds)
+        return None if pace is None else pace.curve.seconds(asked, asked)
 
     def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
         """Steps of the whole job: as they were, or in proportion to one of its numbers."""
@@ -323,9 +385,9 @@ class Knowledge:
             if position is None:
                 position = proportional(rows, numbers)
             if position is None:
-                return _median([total for total, _ in rows])
+                return median([total for total, _ in rows])
             ratios = [total / its[position] for total, its in rows if len(its) == len(numbers)]
-            return _median(ratios) * numbers[position]
+            return median(ratios) * numbers[position]
         return None
 
     def _profile(
@@ -337,7 +399,7 @@ class Knowledge:
         model: str,
         curve: Curve | None,
     ) -> Profile:
-        needs = self._needs(kinds)
+        needs = self.needs(kinds)
         carried = () if curve is None else curve.carried((asked, *sizes))
         return Profile(
             size=asked,
@@ -352,31 +414,19 @@ class Knowledge:
             restart_s=needs.restart_s or 0.0,
         )
 
-    def _needs(self, kinds: Sequence[Kind]) -> Needs:
-        """What the closest kind was seen to need.
-
-        Start-up and restart times are those of the script. What it uses of a device may be another
-        with any other argument, so only jobs that differ in how long they run say it.
-        """
-        close = Needs()
-        for kind in kinds:
-            history = self._known.get(kind)
-            if closeness(kind) in FAR:
-                break
-            if history is None or history.needs == Needs():
-                continue
-            alike = closeness(kind) in _NEEDING or kind.startswith("model ")
-            close = close.filled(history.needs, alike=alike)
-        return close
-
     def _keep(self, kind: Kind, history: History) -> None:
         self._known.pop(kind, None)
         self._known[kind] = history
         while len(self._known) > KINDS_MAX:
-            del self._known[next(iter(self._known))]
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._paces.pop(oldest, None)
+            self._experts.pop(oldest, None)
+            self._remeasured.discard(oldest)
 
 
-_Asked = tuple[int, tuple[float, ...]]  # a size, and the numbers of a command line
+# A size, the numbers of a command line, and the speeds that lengths are converted by.
+_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
 
 
 def _far_experts(label: str, history: History) -> list[Expert]:
@@ -433,18 +483,6 @@ def _factors(
     if run.numbers[position] > 0:
         return tuple(factor * numbers[position] / run.numbers[position] for factor in factors)
     return factors
-
-
-def _points(by_size: dict[int, list[float]]) -> tuple[tuple[int, float], ...]:
-    return tuple((size, _median(by_size[size])) for size in sorted(by_size))
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return 0.5 * (ordered[middle - 1] + ordered[middle])
 
 
 def _around(seconds: float, lengths: Lengths) -> Lengths:

@@ -8,7 +8,7 @@ ages a range is made, and a job that is beyond one of them has missed it now.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from treadle.models.learning.expectation import Expectation
@@ -17,6 +17,7 @@ from treadle.models.learning.kinds import Kind
 from treadle.models.lengths.coverage import AGES_S, stage
 from treadle.models.lengths.distribution import Span
 
+SPARE_MOMENTS = 256  # of jobs that have ended, before they are removed
 WATCHED_MAX = 20_000  # jobs; of more, ranges are made when they end
 
 
@@ -30,6 +31,7 @@ class Watched:
     origin_at: float = 0.0  # when it would have begun if it had never paused
     turns: int = 0  # how often it began or paused: moments of earlier turns do not count
     ranges: dict[int, Span] = field(default_factory=dict)  # of its whole length, by stage
+    made: set[int] = field(default_factory=set)  # stages that have had their range
 
 
 class _Moment(NamedTuple):
@@ -68,10 +70,9 @@ class OpenRanges:
             return
         known.origin_at = now - age_s
         known.turns += 1
-        if stage(age_s) not in known.ranges:
-            self._look(name, known, age_s)
         for at, span in known.ranges.items():
             self._plan(name, known, at, span.high_s, look=False)
+        self._look(name, known, age_s)
         for number, age in enumerate(AGES_S):
             if age > age_s:
                 self._plan(name, known, number + 1, age, look=True)
@@ -85,9 +86,9 @@ class OpenRanges:
         """The job is over: its ranges that are still open; None if it was not watched."""
         return self._jobs.pop(name, None)
 
-    def advance(self, now: float) -> list[Missed]:
-        """What happened until now: ranges are made, and those that were outlived are closed."""
-        missed: list[Missed] = []
+    def next_missed(self, now: float) -> Missed | None:
+        """The next range that was outlived by now, in the order of time; ranges are made on the
+        way. None: there is no more."""
         while self._moments and self._moments[0].at <= now:
             moment = heappop(self._moments)
             job = self._jobs.get(moment.name)
@@ -96,18 +97,29 @@ class OpenRanges:
             if moment.look:
                 self._look(moment.name, job, AGES_S[moment.stage - 1])
             elif job.ranges.pop(moment.stage, None) is not None:
-                missed.append(Missed(job.kinds, moment.stage))
-        return missed
+                return Missed(job.kinds, moment.stage)
+        return None
 
     def _look(self, name: str, job: Watched, age_s: float) -> None:
+        """Make the range of this stage, once."""
+        if stage(age_s) in job.made:
+            return
         expected = job.expect()
         if expected.known:
             low_s, high_s, coverage = expected.left(age_s)
             span = Span(age_s + low_s, age_s + high_s, coverage)
             job.ranges[stage(age_s)] = span
+            job.made.add(stage(age_s))
             self._plan(name, job, stage(age_s), span.high_s, look=False)
 
     def _plan(self, name: str, job: Watched, number: int, age_s: float, *, look: bool) -> None:
         # A moment later, so that a job that ends at the end of its range has held it.
         at = job.origin_at + age_s * (1.0 + 1e-9)
         heappush(self._moments, _Moment(at, name, job.turns, number, look))
+        if len(self._moments) > SPARE_MOMENTS + 4 * len(AGES_S) * len(self._jobs):
+            self._moments = [each for each in self._moments if self._counts(each)]
+            heapify(self._moments)
+
+    def _counts(self, moment: _Moment) -> bool:
+        job = self._jobs.get(moment.name)
+        return job is not None and job.turns == moment.turn

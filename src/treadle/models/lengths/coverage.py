@@ -1,9 +1,9 @@
 """Whether printed ranges hold what they promise: how much of a distribution a range must span.
 
 A distribution made of a few runs is too sure of itself, and jobs change from day to day. So every
-outcome is compared with the range that was printed for it. A miss makes later ranges span a larger
-share of their distribution, and a hit a smaller one, in such steps that the promise holds in the
-long run on sequences of jobs of any sort (Gibbs and Candes, NeurIPS 2021).
+outcome is compared with the range that its kinds gave when it began. A miss makes later ranges span
+a larger share of their distribution, and a hit a smaller one, in such steps that the promise holds
+in the long run on sequences of jobs of any sort (Gibbs and Candes, NeurIPS 2021).
 """
 
 from typing import NamedTuple
