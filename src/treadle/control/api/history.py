@@ -191,7 +191,9 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         facts["count"] = devices(len(names))
         match body.get("beside"):
             case [*others] if others:
-                facts["devices"] = f"{facts['devices']}, beside {named_jobs([*map(str, others)], len(others))}"
+                facts["devices"] = (
+                    f"{facts['devices']}, beside {named_jobs([*map(str, others)], len(others))}"
+                )
     changes = body.get("changes")
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
