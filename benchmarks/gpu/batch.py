@@ -1,4 +1,4 @@
-"""Twelve unmodified training jobs of six kinds through one GPU, under several policies.
+"""Twelve unmodified training jobs of seven kinds through one GPU, under several policies.
 
     python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1] [--json FILE]
     python benchmarks/gpu/batch.py --devices 1 --jobs FILE  # CPU slots and other jobs: a dry run

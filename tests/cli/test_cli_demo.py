@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.study.demo import _said_of
-from treadle.cli.study.demo_sharing import SETTLES_S, TOGETHER_S, Point, Steps, compared
+from treadle.cli.study.demo_sharing import SETTLES_S, TOGETHER_S, Point, Steps, compared, told
 from treadle.journal.journal import read
 from treadle.study.own_orders import CLOSE, error
 from treadle.study.whatif import own_orders_s, recorded_s
+from treadle.wire.machine import EventView
 
 # Looked for and not imported: that takes seconds, also where this test is not run.
 pytestmark = pytest.mark.skipif(
@@ -71,6 +72,20 @@ def test_two_jobs_share_a_device_and_their_speeds_are_shown() -> None:
     heads = [line.split() for line in lines if line.startswith("JOB")]
     assert heads[-1] == ["JOB", "ALONE", "TOGETHER", "KEEPS"]
     assert lines[-1].startswith("Together they get ")
+
+
+@pytest.mark.parametrize(
+    ("beside", "text"),
+    [
+        (["1"], "twin-b   joins twin-a on its device; nothing is stopped"),
+        ([], "twin-b   starts, and is watched while it is alone"),
+    ],
+)
+def test_a_start_is_said_to_join_only_the_jobs_that_hold_its_device(
+    beside: list[str], text: str
+) -> None:
+    start = EventView(id=1, at=0.0, kind="Start", job="2", text="", body={"beside": beside})
+    assert told(start, {"1": "twin-a", "2": "twin-b"}) == text
 
 
 def test_speeds_are_compared_once_both_have_trained_together_for_long_enough() -> None:

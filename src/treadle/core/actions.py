@@ -2,7 +2,12 @@
 
 `after` names the jobs that must release devices first: an engine carries an order out only once
 they have, so no device ever runs two jobs of one turn, however long a stop takes.
+
+`beside` names the other jobs on those devices once the orders are given. Only a live journal has
+it, for people: an order is the same with and without.
 """
+
+from dataclasses import field
 
 from treadle.core.allocation import Allocation
 from treadle.core.job import JobId
@@ -15,6 +20,7 @@ class Start:
     job: JobId
     allocation: Allocation
     after: tuple[JobId, ...] = ()
+    beside: tuple[JobId, ...] = field(default=(), compare=False)
 
 
 @value
@@ -25,6 +31,7 @@ class Change:
     job: JobId
     allocation: Allocation
     after: tuple[JobId, ...] = ()
+    beside: tuple[JobId, ...] = field(default=(), compare=False)
 
 
 @value

@@ -153,7 +153,8 @@ class Scheduler:
             )
             self._check_devices(actions)
             self._check_company(actions)
-            stopped = {action.job for action in actions if isinstance(action, Stop)}
+            # In the order of the actions: the order of a set differs from process to process.
+            stopped = dict.fromkeys(action.job for action in actions if isinstance(action, Stop))
             if state.leaving or stopped:
                 leavers = self._leavers_by_device(stopped)
                 actions = [self._behind(action, leavers) for action in actions]

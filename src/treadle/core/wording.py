@@ -40,7 +40,7 @@ def are(count: int) -> str:
 
 
 def free_devices_of(free: int, total: int) -> str:
-    """The same as a sentence of its own."""
+    """How many devices are free, with the noun: "3 of 8 devices are free"."""
     if free == 0:
         return "the only device is taken" if total == 1 else f"all {total:,} devices are taken"
     if total == 1:

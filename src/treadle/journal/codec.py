@@ -112,6 +112,8 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
     "AttemptEnded": ("memory_peak_gib", "mps_failed"),
+    "Start": ("beside",),
+    "Change": ("beside",),
 }
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores")
 _LEFT_OUT_OF_PROFILE = ("cores",)

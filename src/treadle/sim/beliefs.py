@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from treadle.models.plans.space import Planner
     from treadle.sim.hidden_lengths import LengthLearner
 
+INDEXED = ("gittins",)  # policies that ask a belief for an index of lengths
+
 
 def base_model(
     cluster: Cluster, settings: Settings, planner: "Planner | None" = None
@@ -73,13 +75,26 @@ def length_learner(belief: InterleavingModel, settings: Settings) -> "LengthLear
         return None
     if settings.length_error:
         raise InvalidInputError("lengths that are learned have no length error: leave it out")
-    from treadle.models.lengths.indexing import LengthAware  # noqa: PLC0415  # most runs need none
-    from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # as above
+    from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # most runs need none
 
-    learner = LengthLearner(belief, reporting=lengths == "steps")
+    return LengthLearner(belief, reporting=lengths == "steps")
+
+
+def knowing_lengths(
+    belief: InterleavingModel, learner: "LengthLearner", settings: Settings
+) -> InterleavingModel:
+    """The belief, asked about lengths, answers what the learner knows of them."""
+    from treadle.models.lengths.indexing import (  # noqa: PLC0415  # most runs need none
+        LengthAware,
+        WithLengths,
+    )
+
     if isinstance(belief, LengthAware):
         belief.lengths = learner
-    return learner
+    elif settings.policy.partition("+")[0].partition("?")[0] in INDEXED:
+        # Around no other policy: a wrapped model would not be seen to know plans or orders.
+        return WithLengths(belief, learner)
+    return belief
 
 
 def forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> InterleavingModel:

@@ -26,6 +26,7 @@ from treadle.sim.beliefs import (
     belief_of,
     forecasting,
     forecasts,
+    knowing_lengths,
     length_learner,
     plan_belief,
 )
@@ -165,7 +166,7 @@ def prepare(
     announced, lengths = announced_as(settings), None
     learner = length_learner(belief, settings)
     if learner is not None:
-        announced = learner.announced
+        belief, announced = knowing_lengths(belief, learner, settings), learner.announced
     elif settings.lengths not in {"auto", "known"}:
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced

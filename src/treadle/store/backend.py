@@ -35,5 +35,8 @@ class Backend(Protocol):
     def retryable(self, error: DBAPIError) -> bool:
         """Whether the same operation may work later, after a full disk was cleared for example."""
 
+    def unreached(self, error: DBAPIError) -> bool:
+        """Whether the connection was refused, timed out or lost."""
+
     def release(self) -> None:
         """Close all connections and release the lock."""

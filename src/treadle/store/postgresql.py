@@ -97,6 +97,9 @@ class PostgresqlBackend:
     def retryable(self, error: DBAPIError) -> bool:
         return _lost(error) or _state(error).startswith(_RETRYABLE)
 
+    def unreached(self, error: DBAPIError) -> bool:
+        return _lost(error)
+
     def release(self) -> None:
         self.reading.dispose()
         self.writing.dispose()

@@ -114,6 +114,9 @@ class SqliteBackend:
     def retryable(self, error: DBAPIError) -> bool:
         return _code(error) in _RETRYABLE
 
+    def unreached(self, error: DBAPIError) -> bool:  # noqa: ARG002
+        return False  # A file needs no connection.
+
     def release(self) -> None:
         self.reading.dispose()
         self.writing.dispose()

@@ -397,11 +397,13 @@ class Store:
             raise StoreError(
                 f"cannot read the store {self._backend.name}: {first_line(error.orig or error)}",
                 retryable=self._backend.retryable(error),
+                unreached=self._backend.unreached(error),
             ) from error
         except NoConnectionError as error:
             raise StoreError(
                 f"cannot read the store {self._backend.name}: all read connections are busy",
                 retryable=True,
+                unreached=True,
             ) from error
 
     def _answer(self, query: Executable) -> Sequence[Sequence[Any]]:

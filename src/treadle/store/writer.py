@@ -237,6 +237,7 @@ class Writer:
         return StoreError(
             f"cannot {doing} the store {self._backend.name}: {first_line(error.orig or error)}",
             retryable=self._backend.retryable(error),
+            unreached=self._backend.unreached(error),
         )
 
     def _replaced(self) -> StoreError:

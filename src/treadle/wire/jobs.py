@@ -8,6 +8,14 @@ people and other programs read them; inside, time is counted from the start of t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
+
+Default = TypeVar("Default")
+
+
+def described(default: Default, text: str) -> Default:
+    """A field with this default, described in the OpenAPI document."""
+    return field(default=default, metadata={"description": text})
 
 
 class State(StrEnum):
@@ -112,7 +120,7 @@ class StartEstimate:
     runs: int
     sentence: str  # what it rests on
     coverage: float | None = None  # as of an Estimate
-    order: int | None = None  # its place among the starts of jobs that wait now, from 1
+    order: int | None = described(None, "Its place among the starts of jobs that wait now, from 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +181,7 @@ class AttemptView:
     failure: FailureView | None = None
     memory_peak_gib: float | None = None  # host memory, where it was measured
     changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
-    company: tuple[CompanyView, ...] = ()  # with which jobs it shared its devices
+    company: tuple[CompanyView, ...] = described((), "With which jobs it shared its devices.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +197,7 @@ class JobView:
     cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now
-    beside: tuple[str, ...] = ()  # the other jobs on them
+    beside: tuple[str, ...] = described((), "The other jobs on its devices.")
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
     guaranteed: bool = True
@@ -257,16 +265,20 @@ class Why:
     evidence: tuple[str, ...] = ()
     change: str = ""  # the smallest change that would let it run
     never: bool = False  # it can never run as it is; waiting does not help
-    # While it waits, from 1: in the order of starts (estimate.order) where that is known, otherwise
-    # in the policy's order.
-    position: int | None = None
-    waiting: int = 0  # jobs in the queue, this one included
+    position: int | None = described(
+        None,
+        "While it waits, from 1: in the order of starts (estimate.order) where that is known, "
+        "otherwise in the policy's order.",
+    )
+    waiting: int = described(0, "Jobs that wait, this one included.")
     estimate: StartEstimate | None = None  # when it starts, while it waits
     length: Estimate | None = None  # of the whole job, with the devices it asks for
     end: Estimate | None = None  # seconds from now, while it runs
-    company: str = ""  # why it joins no running job, while it waits
-    reservation: str = ""  # when a job of several devices gets one, while it waits
-    beside: tuple[str, ...] = ()  # the other jobs on its devices
+    company: str = described("", "Why it joins no running job, while it waits.")
+    reservation: str = described(
+        "", "When devices are kept for a job of several devices, while it waits."
+    )
+    beside: tuple[str, ...] = described((), "The other jobs on its devices.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,16 @@ from treadle.wire.machine import EventView
         ),
         ("ControllerBegan", {}, "the daemon began"),
         ("JobEdited", {}, "job 7 was edited"),
+        (
+            "Start",
+            {"allocation": {"devices": [["here", 0]], "turn": 1}},
+            "start job 7 on here:0",
+        ),
+        (
+            "Start",
+            {"allocation": {"devices": [["here", 0]], "turn": 0}, "beside": ["5", "6"]},
+            "start job 7 on here:0, beside jobs 5, 6",
+        ),
     ],
 )
 def test_b11_events_in_words(kind: str, body: dict[str, object], text: str) -> None:

@@ -142,3 +142,33 @@ def test_a_store_that_does_not_answer_is_refused_at_once_and_probed(
 
     with Store.open(f"sqlite:///{tmp_path / 'treadle.db'}") as store:
         asyncio.run(asyncio.wait_for(story(store), 30))
+
+
+@pytest.mark.parametrize(
+    ("unreached", "retryable", "said"),
+    [
+        (True, True, r"has not answered for 0 s \(the disk\)"),
+        (True, False, r"has not answered for 0 s \(the disk\)"),
+        (False, True, "^the disk$"),
+        (False, False, "^the disk$"),
+    ],
+)
+def test_an_error_that_comes_late_is_silence_only_if_the_store_was_not_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreached: bool, retryable: bool, said: str
+) -> None:
+    monkeypatch.setattr(off_loop, "SLOW_S", 0.0)
+    condition = Condition()
+
+    def fail(_: Store) -> None:
+        raise StoreError("the disk", retryable=retryable, unreached=unreached)
+
+    async def story(store: Store) -> None:
+        reads = StoreReads(store, condition)
+        with pytest.raises(StoreError, match=said) as found:
+            await reads.ask(fail)
+        assert found.value.retryable is retryable
+        reads.close()
+
+    with Store.open(f"sqlite:///{tmp_path / 'treadle.db'}") as store:
+        asyncio.run(asyncio.wait_for(story(store), 30))
+    assert bool(condition.store_silent) is unreached

@@ -15,6 +15,7 @@ from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import (
+    DeviceClosed,
     JobCancelled,
     JobFinished,
     JobStarted,
@@ -22,7 +23,7 @@ from treadle.core.events import (
     JobSubmitted,
     JobUpdated,
 )
-from treadle.core.job import JobSpec, Profile
+from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.models.company.belief import UNSEEN, CompanyBelief
@@ -31,6 +32,8 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
+from treadle.policies.wrappers import share
+from treadle.policies.wrappers.passed_over import Passed
 from treadle.policies.wrappers.share import PASSED_S, why_alone
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
@@ -221,7 +224,8 @@ def test_a_job_of_higher_priority_takes_the_device_of_a_group() -> None:
     actions = told(scheduler, 2.0, seen("urgent", busy=None, priority=3))
     assert {(type(a), a.job) for a in actions} == {(Stop, "a"), (Stop, "b"), (Start, "urgent")}
     (start,) = [action for action in actions if isinstance(action, Start)]
-    assert set(start.after) == {"a", "b"}, "the memory of both is taken until they are gone"
+    stopped = [action.job for action in actions if isinstance(action, Stop)]
+    assert start.after == tuple(stopped), "the memory of both is taken until they are gone"
 
 
 def test_a_job_joins_no_device_before_those_that_leave_it_are_gone() -> None:
@@ -342,3 +346,57 @@ def test_a_job_that_can_join_none_is_not_passed_without_end(lone: JobSpec) -> No
     ends = [JobFinished(name, rows[name].action) for name in ("a", "b", "urgent")]
     (start,) = scheduler.step(ends, now + 1.0)
     assert (type(start), start.job) == (Start, "lone")
+
+
+def waiting_for(closed: bool) -> Scheduler:
+    """A gang of two waits for ten minutes, on two GPUs of which one may be closed."""
+    scheduler = live("fifo", gpus(2))
+    if closed:
+        scheduler.step([DeviceClosed(Device("n0", 1), "by its owner")], 0.0)
+    told(scheduler, 0.0, seen("a"), *([] if closed else [seen("b")]))
+    told(scheduler, 1.0, seen("gang", sizes=(2,)))
+    return scheduler
+
+
+def test_a_job_that_could_not_start_on_the_open_devices_keeps_none_from_joining() -> None:
+    now = 1.0 + PASSED_S
+    assert told(waiting_for(closed=False), now, seen("c")) == []
+    (start,) = told(waiting_for(closed=True), now, seen("c"))
+    assert (type(start), start.job) == (Start, "c")
+
+
+def test_of_a_job_that_was_not_tried_it_is_not_said_that_it_can_join_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = live("fifo")
+    told(scheduler, 0.0, seen("a"))
+    told(scheduler, 1.0, seen("large", gib=79.0))
+    told(scheduler, 1.0 + PASSED_S, seen("last"))
+    later = scheduler.snapshot(2.0 + PASSED_S)
+    said = why_alone(scheduler.policy, later, "last")
+    assert said == "job large came before it, has waited for long and can join none"
+    monkeypatch.setattr(share, "_LOOKED_AT", 0)
+    said = why_alone(scheduler.policy, later, "last")
+    assert said == "job large came before it and has waited for long"
+
+
+def test_only_the_first_of_each_priority_is_kept_of_those_that_wait_for_long() -> None:
+    """The policy's order may be the reverse of that of submission: each is then looked at, and the
+    time for all of them would grow with the square of their number if all were kept."""
+    passed = Passed()
+    rows = [job_row(f"j{n}", sequence=n, priority=n % 2) for n in range(6)]
+    for row in reversed(rows):
+        passed.add(row, joins_none=True)
+    assert {late.job.id for late in passed} == {"j0", "j1"}
+    assert passed.before(rows[0]) is None
+    assert passed.before(rows[1]) is None, "the first has a lower priority"
+    for row in rows[2:]:
+        first = passed.before(row)
+        assert first is not None
+        assert first.job.id == "j1" if row.spec.priority else first.job.id in {"j0", "j1"}
+
+
+def job_row(name: str, *, sequence: int, priority: int) -> Job:
+    scheduler = live("fifo")
+    scheduler.step([JobSubmitted(seen(name, priority=priority))], 0.0)
+    return scheduler.jobs[name]._replace(sequence=sequence)

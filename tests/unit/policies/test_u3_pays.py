@@ -10,7 +10,7 @@ from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.scaling import ScalingModel
-from treadle.policies.wrappers.pays import Pays
+from treadle.policies.wrappers.pays import Pays, why_no_larger
 from treadle.testing.builders import job, policy
 
 
@@ -108,3 +108,25 @@ def decided(
     now = jobs[0].iterations - left_s
     wrapper = Pays(Wishing(wishes), ScalingModel(), 10.0)
     return dict(wrapper.decide(story.scheduler.snapshot(now)).changes)
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 10.0], ids=["unknown", "known"])
+@pytest.mark.parametrize("measured", [(), (1,)], ids=["", "probe"])
+@pytest.mark.parametrize("left_s", [15.0, 38.0, 42.0, 55.0, 900.0])
+def test_u3_why_says_what_the_decision_goes_by(
+    restart_s: float, measured: tuple[int, ...], left_s: float
+) -> None:
+    """On 2 devices instead of 1 it takes half the time."""
+    spec = job("a", size=1, sizes=(1, 2), length_s=1000.0)
+    spec = costly(spec, restart_s, curve=((1, 100.0), (2, 50.0)), measured=measured)
+    story = Story(Told(Schedule({"a": on(0)})), "1x8")
+    story.tell(0.0, JobSubmitted(spec))
+    story.runs(0.0, "a")
+    wrapper = Pays(Told(), ScalingModel(), 10.0)
+    now = spec.iterations - left_s
+    why = why_no_larger(wrapper, story.scheduler.snapshot(now).jobs["a"], [2], now)
+    grows = bool(decided([spec], {"a": on(0, 1)}, left_s=left_s))
+    assert (why is None) is grows
+    if why is not None:
+        known = "a restart would cost 10 s" if restart_s else "what a restart would cost is unknown"
+        assert why.startswith(known)

@@ -231,3 +231,22 @@ def test_learned_lengths_take_no_error() -> None:
     assert refusal(lengths="steps", length_error=0.5) == (
         "lengths that are learned have no length error: leave it out"
     )
+
+
+def test_gittins_goes_by_the_distribution_of_lengths_whatever_is_known_of_speeds() -> None:
+    """Nine jobs of 10 s and one of 10,000 s have ended, and one like them waits: that it may well
+    end in 10 s counts for more than that such jobs take a quarter of an hour on average."""
+    lengths = [10_000.0, *(10.0 for _ in range(9)), 5000.0, 10.0]
+    jobs = [job(f"j{n}", length_s=s, at=20_000.0 * n, size=4) for n, s in enumerate(lengths[:-1])]
+    jobs.append(job("last", length_s=10.0, at=200_001.0, size=4))
+    found = {}
+    for belief in ("known", "learned"):
+        run = experiment(jobs, policy="gittins?keep=1e9", belief=belief, lengths="survival")
+        run.simulation.run(until=200_002.0)
+        scheduler = run.simulation.scheduler
+        row, now = scheduler.jobs["last"], 200_002.0
+        assert row.allocation is None
+        found[belief] = -scheduler.policy.rank(row, now).value * row.spec.asked
+        by_mean = 1.0 / row.remaining_at(now)
+        assert found[belief] > 5 * by_mean
+    assert found["known"] == pytest.approx(found["learned"])

@@ -61,7 +61,7 @@ class Measured(NamedTuple):
 def share(scene: Scene) -> bool:
     """Show two jobs that share a device; whether they did."""
     left, names, after, steps = list(twins()), dict[str, str](), 0, Steps()
-    measured = None
+    measured, shared = None, False
     while measured is None and scene.passed_s < GIVE_UP_S:
         while left and scene.passed_s >= left[0].after_s:
             act = left.pop(0)
@@ -71,15 +71,15 @@ def share(scene: Scene) -> bool:
         page = scene.here.client.events(after=after, limit=500)
         after = page.next
         for event in page.events:
-            if text := _text(event, names):
+            shared = shared or bool(_company(event))
+            if text := told(event, names):
                 scene.say(text)
         for job in names:
             steps.see(scene.here.client.job(job).job, scene.passed_s)
         measured = None if left else compared(steps, *names)
         scene.here.pause(scene.every_s)
     if measured is None:
-        why = scene.here.client.why(list(names)[-1]).company or "no speeds were measured"
-        click.echo(f"\nThey did not share the device: {why}.")
+        click.echo(f"\n{_why_not(scene, names, shared=shared)}")
         return False
     scene.say("both are stopped: enough was seen of them")
     _print(measured, names, scene)
@@ -103,17 +103,38 @@ def compared(steps: Steps, first: str, second: str) -> Measured | None:
     return Measured(alone[0], together)
 
 
-def _text(event: EventView, names: Mapping[str, str]) -> str:
+def told(event: EventView, names: Mapping[str, str]) -> str:
+    """What happened, in a line; empty if it is not worth one."""
     name = names.get(event.job, "")
     match event.kind:
-        case "Start" if event.job == next(iter(names), ""):
-            return f"{name:<8} starts, and is watched while it is alone"
+        case "Start" if others := _company(event):
+            met = " and ".join(names.get(other, other) for other in others)
+            return f"{name:<8} joins {met} on its device; nothing is stopped"
         case "Start":
-            return f"{name:<8} joins {next(iter(names.values()))} on its device; nothing is stopped"
+            return f"{name:<8} starts, and is watched while it is alone"
+        case "Stop":
+            return f"{name:<8} is stopped"
         case "AttemptEnded":
             return f"{name:<8} ended with exit code {event.body.get('code')}"
         case _:
             return ""
+
+
+def _company(event: EventView) -> tuple[str, ...]:
+    """The jobs on whose devices a job is started."""
+    match event.body.get("beside"):
+        case [*others] if event.kind == "Start":
+            return tuple(map(str, others))
+        case _:
+            return ()
+
+
+def _why_not(scene: Scene, names: Mapping[str, str], *, shared: bool) -> str:
+    """Why there are no speeds to show."""
+    if shared:
+        return "They shared the device, but not for long enough to measure their speeds."
+    why = scene.here.client.why(list(names)[-1]).company if names else ""
+    return f"They did not share the device{why and f': {why}'}."
 
 
 def _print(measured: Measured, names: Mapping[str, str], scene: Scene) -> None:

@@ -14,7 +14,7 @@ from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, firs
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
-from treadle.core.wording import devices, several, sizes
+from treadle.core.wording import devices, named_jobs, several, sizes
 from treadle.journal.codec import FORMAT, Opened, decode, encode
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import JournalRow
@@ -189,8 +189,11 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
         facts["count"] = devices(len(names))
-        if allocation.get("turn"):
-            facts["devices"] = f"{facts['devices']}, beside the job that runs there"
+        match body.get("beside"):
+            case [*others] if others:
+                facts["devices"] = (
+                    f"{facts['devices']}, beside {named_jobs([*map(str, others)], len(others))}"
+                )
     changes = body.get("changes")
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)

@@ -3,8 +3,8 @@
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import free_devices
 from treadle.core.job import Job
-from treadle.core.wording import devices, free_of, span
-from treadle.policies.wrappers.pays import UNKNOWN_S
+from treadle.core.wording import devices, free_of
+from treadle.policies.wrappers.pays import why_no_larger
 
 GAIN_MIN = 1.02  # a size that is not so much faster is no faster
 
@@ -23,10 +23,9 @@ def why_small(context: Context, row: Job) -> str:
     faster = max(alone(spec, size) for size in fits) / alone(spec, row.size)
     if faster < GAIN_MIN:
         return "more of them were not seen to make it faster"
-    left_s = row.remaining_at(context.clock.now()) / (row.iterations_per_s or 1.0)
-    restart_s = spec.profile.restart_s or UNKNOWN_S
-    if left_s * (1.0 - 1.0 / faster) <= restart_s:
-        return f"a restart would cost {span(restart_s)} and not pay before it ends"
+    policy, now = context.scheduler.policy, context.clock.now()
+    if (wrong := why_no_larger(policy, row, fits, now)) is not None:
+        return wrong
     if context.scheduler.ranking.queue:
         return "jobs wait that the policy prefers, or it has just started or been resized"
     return "it has just started or been resized, or another job tries a new size"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.core.attempt import How, Verdict
-from treadle.core.events import AttemptEnded, Event, JobReleased, JobUpdated
-from treadle.core.job import Job, JobId
+from treadle.core.events import AttemptEnded, Event, JobReleased, JobsLearned, JobUpdated
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.sighting import Company, Sighting
 
 OUT_OF_MEMORY = frozenset({"gpu-out-of-memory", "gpu-library-memory"})
@@ -60,9 +60,10 @@ def why_alone(ended: AttemptEnded) -> str:
     return f"it {did} beside job {others}"
 
 
-def at_fault(alone_because: str) -> bool:
-    """Whether the job may have ended its company itself; `alone_because` as `why_alone` says it."""
-    return not alone_because.startswith(_SERVER)
+def server_failed(ended: AttemptEnded) -> bool:
+    """Whether the MPS server ended the job, so that another of its clients may be at fault."""
+    verdict = ended.verdict
+    return ended.mps_failed or (verdict is not None and verdict.rule == SERVER_FAILED)
 
 
 def blamed(ended: AttemptEnded, fault: str, others: Sequence[JobId]) -> AttemptEnded:
@@ -88,10 +89,19 @@ def parting(
     hung = COMPANY in blocked
     if row is None or not (ended.beside or ended.mps_failed or hung) or ended.meaning is None:
         return []
-    specs = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
-    spec = [row.spec, *(each for each in specs if each.id == ended.job)][-1]
+    spec = spec_after(row.spec, earlier)
     released = [JobReleased(ended.job, COMPANY)] if hung else []
     return [JobUpdated(replace(spec, exclusive=True)), *released]
+
+
+def spec_after(spec: JobSpec, earlier: Sequence[object]) -> JobSpec:
+    """A job as the scheduler knows it once it has taken these facts."""
+    for fact in earlier:
+        if isinstance(fact, JobUpdated) and fact.spec.id == spec.id:
+            spec = fact.spec
+        elif isinstance(fact, JobsLearned) and spec.id in fact.jobs:
+            spec = fact.applied(spec)
+    return spec
 
 
 def _under_mps(seen: Sighting | None) -> bool:

@@ -8,7 +8,6 @@ by kinds; company that is worse than it may be is parted at the policy's next de
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from treadle.control.jobs.company_faults import at_fault
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.respec import question_about
 from treadle.control.learning import JobLearner, company_of
@@ -77,7 +76,7 @@ class CompanyJudge:
             # Its user did not ask for it: it was made so at its end beside others.
             if row.spec.exclusive and record is not None and not record.exclusive:
                 faulted.add(row.id)
-                if row.id not in self._faulted and at_fault(record.alone_because):
+                if row.id not in self._faulted and not record.mps_failed:
                     self._belief.record.fault(kind_of(row.spec))
         self._faulted = faulted
 

@@ -9,12 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.code_check import CodeCheck
-from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, server_to_blame, to_blame
+from treadle.control.jobs.company_faults import (
+    COMPANY,
+    HANG,
+    blamed,
+    server_to_blame,
+    spec_after,
+    to_blame,
+)
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
-from treadle.core.events import AttemptEnded, Event, JobsLearned, JobStarted, JobUpdated
+from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
@@ -77,11 +84,14 @@ class EndCompletion:
             return replace(ended, how=How.REPLACED)
         row = self._jobs.open.get(attempt)
         newest = not ended.attempt or not self._jobs.overtaken(attempt)
-        verdict = await self._verdict(ended, row)
         own = [fact for fact in earlier if isinstance(fact, AttemptEnded | JobStarted)]
         own = [fact for fact in own if fact.job == ended.job]
-        safe = self._safe_share(record, ended) if newest else record.safe
         fresh = any(isinstance(fact, JobStarted) for fact in own)
+        # Both read its output, and facts wait for them: a slow disk delays them once.
+        verdict, progress = await asyncio.gather(
+            self._verdict(ended, row), self._last_words(ended, row, of_it=newest and not fresh)
+        )
+        safe = self._safe_share(record, ended) if newest else record.safe
         if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
             safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
         whole = replace(
@@ -92,7 +102,7 @@ class EndCompletion:
             iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
-            progress=None if fresh or not newest else await self._last_words(ended, row),
+            progress=progress,
             busy=None if row is None else self._learner.seen.busy(id_of(row)),
             seen=None if row is None else self._seen(ended, row),
             changed=changed,
@@ -137,16 +147,21 @@ class EndCompletion:
             return 0.0, record.safe
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
 
-    async def _last_words(self, ended: AttemptEnded, row: AttemptRow | None) -> LastProgress | None:
-        """Its last progress. What it printed after the last look at it is read now."""
-        said = self._heard(ended)
+    async def _last_words(
+        self, ended: AttemptEnded, row: AttemptRow | None, *, of_it: bool
+    ) -> LastProgress | None:
+        """Its last progress. What it printed after the last look at it is read now.
+
+        of_it: what was heard of the job is of this attempt.
+        """
+        said = self._heard(ended) if of_it else None
         if row is None or said is None or said.source != "log":
             return said
         data, _ = await output_tail(self._engine, id_of(row), 0, progress_lines.TAIL_BYTES)
         seen = progress_lines.read(data.decode("utf-8", errors="replace"))
         if seen is None or seen.total != said.total or seen.step < said.step:
             return said  # Other lines than those that were followed.
-        return replace(said, step=seen.step, loss=seen.loss)
+        return replace(said, step=seen.step, loss=said.loss if seen.loss is None else seen.loss)
 
     def _heard(self, ended: AttemptEnded) -> LastProgress | None:
         """Its last progress. What was read only after the end was so at the end."""
@@ -164,15 +179,8 @@ class EndCompletion:
 
     def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
         """The work of a job, as the scheduler will count it when it takes the end."""
-        specs = []
-        for fact in earlier:
-            if isinstance(fact, JobUpdated) and fact.spec.id == job:
-                specs.append(fact.spec.iterations)
-            elif isinstance(fact, JobsLearned) and job in fact.jobs:
-                specs.append(fact.iterations)
         row = self._scheduler.jobs.get(job)
-        known = [] if row is None else [row.spec.iterations]
-        return [0.0, *known, *specs][-1]
+        return 0.0 if row is None else spec_after(row.spec, earlier).iterations
 
     def _safe_share(self, record: JobRecord, ended: AttemptEnded) -> float:
         """The share of the work that the next attempt can build on."""

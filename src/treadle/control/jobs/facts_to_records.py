@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
-from treadle.control.jobs.company_faults import why_alone
+from treadle.control.jobs.company_faults import server_failed, why_alone
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -250,7 +250,7 @@ class Reducer:
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        record.alone_because = why_alone(fact) or record.alone_because
+        _keep_apart(record, fact)
         if failed:
             record.failures += 1
             record.failure = view
@@ -408,6 +408,12 @@ def _moment_of(fact: Fact | None, at: float) -> float:
     """When it happened, which may be long before the controller heard of it, at `at`."""
     told = fact.ended_at if isinstance(fact, AttemptEnded) else None
     return at if told is None else told
+
+
+def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:
+    """Note why the job shares no more, if this end is a reason."""
+    if because := why_alone(fact):
+        record.alone_because, record.mps_failed = because, server_failed(fact)
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
 from treadle.control.loop.off_loop import DaemonThreads
-from treadle.core.actions import Action
+from treadle.core.actions import Action, Stop
 from treadle.core.cluster import Device
 from treadle.core.events import (
     AttemptEnded,
@@ -263,7 +263,8 @@ class Commit:
         if scheduler.decisions != self._decisions:
             self._decisions = scheduler.decisions
             rows.append(JournalRow(now, at, "Decided", "", encode(now, decided(scheduler.wake_at))))
-        rows += [JournalRow(now, at, type(a).__name__, a.job, encode(now, a)) for a in actions]
+        said = [_with_company(action, scheduler) for action in actions]
+        rows += [JournalRow(now, at, type(a).__name__, a.job, encode(now, a)) for a in said]
         return rows
 
     def _add_jobs(self, batch: Batch, touched: Iterable[JobId], at: float) -> None:
@@ -300,6 +301,16 @@ class Commit:
             batch.settings["closed"] = json.dumps(
                 [[d.node, d.number, f.reason, f.cause] for d, f in self.closed.items()]
             )
+
+
+def _with_company(action: Action, scheduler: Scheduler) -> Action:
+    """The order with the other jobs that now hold its devices, as the journal says it."""
+    if isinstance(action, Stop):
+        return action
+    tenants = scheduler.tenancy.tenants
+    held = [job for d in action.allocation.devices for job in tenants.get(d, {}).values()]
+    others = tuple(dict.fromkeys(job for job in held if job != action.job))
+    return replace(action, beside=others) if others else action
 
 
 def _is_failure(fact: Fact) -> bool:

@@ -22,7 +22,7 @@ from treadle.store.store import Store
 READERS = 4  # threads that ask the store; it has 8 connections for reads
 READ_WITHIN_S = 5.0
 MISSES = 2  # reads without an answer in a row; one may be a large question, two are a store's fault
-SLOW_S = 2.0  # a read that fails after so long waited for a connection in vain
+SLOW_S = 2.0  # a connection for which a read waited so long in vain
 PROBE_EVERY_S = 2.0
 PROBE_WITHIN_S = 1.0
 
@@ -142,11 +142,13 @@ class StoreReads:
             self._missed()
             raise self._silence()
         error = waiting.exception()
-        if isinstance(error, StoreError) and _now() - begun > SLOW_S:
-            waited_s = round(_now() - begun)  # for a connection, in vain
+        if isinstance(error, StoreError) and _in_vain(error, begun):
+            waited_s = round(_now() - begun)
             raise StoreError(
                 f"the store {self._store.name} has not answered for {waited_s} s ({error})",
-                retryable=True,
+                retryable=error.retryable,
+                fate_unknown=error.fate_unknown,
+                unreached=True,
             ) from error
         return waiting.result()
 
@@ -161,7 +163,7 @@ class StoreReads:
         if not isinstance(error, StoreError):
             self._misses = 0
             self._condition.store_silent = ""
-        elif self._within_s > _now() - begun > SLOW_S:
+        elif _in_vain(error, begun) and _now() - begun < self._within_s:
             self._missed()
 
     def _missed(self) -> None:
@@ -174,6 +176,11 @@ class StoreReads:
             f"the store {self._store.name} has not answered for {self._within_s:g} s",
             retryable=True,
         )
+
+
+def _in_vain(error: StoreError, begun: float) -> bool:
+    """Whether a read waited for a connection; any other error is an answer, however late."""
+    return error.unreached and _now() - begun > SLOW_S
 
 
 def _now() -> float:

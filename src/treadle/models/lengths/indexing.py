@@ -8,8 +8,9 @@ the distribution of jobs like it gives the index of that, at the job's age.
 from typing import Protocol, runtime_checkable
 
 from treadle.core.job import Job
-from treadle.core.ports import PerformanceModel
+from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.models.forecasts import Forecast, Forecaster
+from treadle.models.model_wrapper import ModelWrapper
 
 LEFT_MIN_S = 1e-3
 
@@ -58,6 +59,14 @@ class LengthAware:
 
     def trusting(self, job: Job, now: float) -> float:
         return self.lengths.trusting(job, now)
+
+
+class WithLengths(LengthAware, ModelWrapper):
+    """A belief about speeds, with what another knows of lengths."""
+
+    def __init__(self, model: InterleavingModel, lengths: KnowsLengths) -> None:
+        super().__init__(model)
+        self.lengths = lengths
 
 
 def indexer(belief: PerformanceModel) -> Indexer:

@@ -73,7 +73,7 @@ class HostRequests(Refusing):
         never = self.inner.never_fits(spec, cluster)
         if never is not None or not _asks(spec) or not cluster.nodes:
             return never
-        if any(_Use().plus(spec).fits(node) for node in cluster.nodes):
+        if any(fits_empty(spec, node) for node in cluster.nodes):
             return None
         most_gib = max(node.memory_gib for node in cluster.nodes)
         most_cores = max(node.cores for node in cluster.nodes)
@@ -84,6 +84,11 @@ class HostRequests(Refusing):
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return host_reason(snapshot, snapshot.jobs[job]) or self.inner.why(snapshot, job)
+
+
+def fits_empty(spec: JobSpec, node: Node) -> bool:
+    """Whether a node has the memory and cores that a job asks for, if no other job runs there."""
+    return _Use().plus(spec).fits(node)
 
 
 def host_reason(snapshot: Snapshot, row: Job) -> Reason | None:

@@ -7,7 +7,7 @@ then correct), so a job that grows to one is on probe: only one job at a time, a
 would pay for the way back as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -89,16 +89,28 @@ class Pays(Wrapper):
             f"end in {span(left_s)}, before a restart could pay",
         )
 
+    def why_not(self, job: Job, size: int, now: float) -> str | None:
+        """Why a running job is not resized to a larger size, as a clause; None: it would pay."""
+        if not self._ends_too_soon(job, now) and self._gains(job, size, now):
+            return None
+        if not job.spec.profile.restart_s:
+            return "what a restart would cost is unknown, and it is not expected to pay"
+        cost = span(job.spec.profile.restart_s)
+        if _unmeasured(job, size):
+            return f"a restart would cost {cost}, and so the way back, and not pay before it ends"
+        return f"a restart would cost {cost} and not pay before it ends"
+
     # -- what does not pay ----------------------------------------------------------------------
 
     def _ending(self, snapshot: Snapshot) -> Iterator[Job]:
         """Running jobs that end so soon that no stop and no change can pay."""
         now = snapshot.now
         for job in snapshot.holding():
-            if job.phase is Phase.RUNNING and self._left_s(job, now) <= ENDING * self._restart_s(
-                job
-            ):
+            if job.phase is Phase.RUNNING and self._ends_too_soon(job, now):
                 yield job
+
+    def _ends_too_soon(self, job: Job, now: float) -> bool:
+        return self._left_s(job, now) <= ENDING * self._restart_s(job)
 
     def _losing(self, snapshot: Snapshot, schedule: Schedule) -> list[Job]:
         """Running jobs that would grow and not gain by it, and probes beyond the first."""
@@ -109,8 +121,7 @@ class Pays(Wrapper):
             if after is None or job.phase is not Phase.RUNNING or not self._grows(job, after):
                 continue
             probe = _unmeasured(job, after.size)
-            gain_s = self._left_s(job, now) * (1.0 - self._ratio(job, after))
-            if gain_s <= self._restart_s(job) * (2.0 if probe else 1.0) or (probe and probed):
+            if not self._gains(job, after.size, now) or (probe and probed):
                 found.append(job)
             probed = probed or probe
         return found
@@ -118,9 +129,14 @@ class Pays(Wrapper):
     def _grows(self, job: Job, after: Allocation) -> bool:
         return job.allocation is not None and after.size > job.size and self._restart_s(job) > 0
 
-    def _ratio(self, job: Job, after: Allocation) -> float:
+    def _gains(self, job: Job, size: int, now: float) -> bool:
+        """Whether a larger size saves more time than the restart costs, and the way back."""
+        cost_s = self._restart_s(job) * (2.0 if _unmeasured(job, size) else 1.0)
+        return self._left_s(job, now) * (1.0 - self._ratio(job, size)) > cost_s
+
+    def _ratio(self, job: Job, size: int) -> float:
         """Time at the new size over time at the present one."""
-        return self._belief.alone(job.spec, job.size) / self._belief.alone(job.spec, after.size)
+        return self._belief.alone(job.spec, job.size) / self._belief.alone(job.spec, size)
 
     def _on_probe(self, job: Job, now: float) -> bool:
         return (
@@ -135,6 +151,16 @@ class Pays(Wrapper):
 
     def _restart_s(self, job: Job) -> float:
         return job.spec.profile.restart_s or self._unknown_s
+
+
+def why_no_larger(policy: Policy, job: Job, sizes: Sequence[int], now: float) -> str | None:
+    """Why none of these larger sizes pays under a policy, as a clause; None: one does."""
+    while isinstance(policy, Wrapper):
+        if isinstance(policy, Pays):
+            found = [policy.why_not(job, size, now) for size in sizes]
+            return found[0] if found and None not in found else None
+        policy = policy.inner
+    return None
 
 
 def _unmeasured(job: Job, size: int) -> bool:

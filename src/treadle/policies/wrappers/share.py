@@ -10,7 +10,8 @@ stops and restarts no job and needs nothing of them. All of this must hold:
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
 - no gang has a reservation, and no job that came before it and can join none, of no lower priority,
   has waited for ten minutes: a join keeps devices taken for longer, and a chain of them would keep
-  a gang, an exclusive job or a large one waiting without end;
+  a gang, an exclusive job or a large one waiting without end. A job that could not start here even
+  if no other ran, since devices are closed, keeps none from joining;
 - the node has the cores that its jobs were measured to use or ask for, or else one for each.
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
@@ -35,6 +36,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.companions import SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.passed_over import Passed, Room
 from treadle.policies.wrappers.reserve import reservations
 from treadle.policies.wrappers.views import Changes, plain
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -47,7 +49,7 @@ _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's orde
 
 def share(
     inner: Policy,
-    placement: Placement,  # noqa: ARG001
+    placement: Placement,
     belief: PerformanceModel,
     *,
     sum_: float = 1.15,
@@ -67,7 +69,7 @@ def share(
         raise InvalidInputError(f"share most must be 1 to {TURNS}, not {most}")
     if not isinstance(belief, SharingBelief):
         return Wrapper(inner)  # It knows no job from a time alone, so none may share.
-    return Share(inner, belief, Terms(sum_, floor, most))
+    return Share(inner, placement, belief, Terms(sum_, floor, most))
 
 
 class Terms(NamedTuple):
@@ -91,10 +93,13 @@ class _Group(NamedTuple):
 class Share(Wrapper):
     """Adds starts beside running jobs to what the inner policy decides."""
 
-    def __init__(self, inner: Policy, belief: SharingBelief, terms: Terms) -> None:
+    def __init__(
+        self, inner: Policy, placement: Placement, belief: SharingBelief, terms: Terms
+    ) -> None:
         super().__init__(inner)
         self.in_order = False  # A job that arrives may find company at once.
         self.shares = True
+        self._placement = placement
         self._belief = belief
         self._terms = terms
 
@@ -126,9 +131,9 @@ class Share(Wrapper):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
         cores = _Cores(snapshot, {})
-        for other in self._passed(snapshot, {}, groups, cores):
-            if _goes_before(other, job):
-                return f"job {other.id} came before it, has waited for long and can join none"
+        first = self._passed(snapshot, {}, groups, cores).before(job)
+        if first is not None:
+            return f"job {first.job.id} came before it{first.why}"
         reasons = [
             wrong
             for group in groups
@@ -159,7 +164,7 @@ class Share(Wrapper):
         passed = self._passed(snapshot, changes, groups.values(), cores)
         joins: dict[JobId, Allocation] = {}
         for job in able:
-            if any(_goes_before(other, job) for other in passed):
+            if passed.before(job) is not None:
                 continue
             fits = (group for group in groups.values() if cores.suffice(job.spec, group.devices))
             group = self._best(snapshot, job, fits)
@@ -174,23 +179,26 @@ class Share(Wrapper):
 
     def _passed(
         self, snapshot: Snapshot, changes: Changes, groups: Collection[_Group], cores: "_Cores"
-    ) -> list[Job]:
+    ) -> Passed:
         """Jobs that have waited for long and need devices to themselves; none goes past them."""
-        found: list[Job] = []
+        passed = Passed()
+        room = Room(snapshot, self._placement)
         tried = 0
         for job in snapshot.waiting():
             late = snapshot.now - job.since_at >= PASSED_S and job.ready_at <= snapshot.now
             if not late or changes.get(job.id) is not None:
                 continue
-            if any(_goes_before(other, job) for other in found):
-                continue  # What it keeps others from, that one does.
-            if self._able(snapshot, job) and tried < _LOOKED_AT:
+            if passed.before(job) is not None or not room.has(job.spec):
+                continue  # What it keeps others from, that one does; or it waits for no other job.
+            able = self._able(snapshot, job)
+            try_it = able and tried < _LOOKED_AT
+            if try_it:
                 tried += 1
                 fits = (group for group in groups if cores.suffice(job.spec, group.devices))
                 if self._best(snapshot, job, fits) is not None:
                     continue
-            found.append(job)
-        return found
+            passed.add(job, joins_none=try_it or not able)
+        return passed
 
     def _able(self, snapshot: Snapshot, job: Job) -> bool:
         late = job.ready_at > snapshot.now or bool(job.avoid)
@@ -226,10 +234,6 @@ class Share(Wrapper):
             sum_min=self._terms.sum_min,
             floor=self._terms.floor,
         )
-
-
-def _goes_before(one: Job, other: Job) -> bool:
-    return one.sequence < other.sequence and one.spec.priority >= other.spec.priority
 
 
 def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
