@@ -6,7 +6,7 @@ Shapes are those of benchmarks/gpu/jobs; `small` ones run on a CPU, to try the c
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from treadle.train.stages import Stages
 
-Job = Callable[[Stages, torch.device, bool], Iterator[None]]
+Job = Callable[[Stages, torch.device, bool], Generator[None, None, None]]
 
 
 def on_device(stages: Stages, device: torch.device) -> AbstractContextManager[None]:
     """The compute stage: over when the device has done what was ordered in it."""
     if device.type != "cuda":
         return stages.stage("compute")
-    done = torch.cuda.Event()
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def until() -> None:
         done.synchronize()
@@ -46,11 +46,11 @@ class _Recorded(AbstractContextManager[None]):
 
 def _train(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad()
-    loss.backward()
+    torch.autograd.backward(loss)
     optimizer.step()
 
 
-def transformer(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
+def transformer(stages: Stages, device: torch.device, small: bool) -> Generator[None, None, None]:
     width, layers, batch, length = (64, 2, 4, 32) if small else (1024, 12, 16, 512)
     layer = nn.TransformerEncoderLayer(width, 16, 4 * width, batch_first=True, dropout=0.0)
     model = nn.Sequential(
@@ -69,7 +69,7 @@ def transformer(stages: Stages, device: torch.device, small: bool) -> Iterator[N
         yield
 
 
-def tiny(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
+def tiny(stages: Stages, device: torch.device, small: bool) -> Generator[None, None, None]:
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
     model = nn.Sequential(
         nn.Embedding(200, 64),
@@ -85,7 +85,7 @@ def tiny(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
         yield
 
 
-def lstm(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
+def lstm(stages: Stages, device: torch.device, small: bool) -> Generator[None, None, None]:
     width, length = (64, 16) if small else (512, 128)
     embedding = nn.Embedding(5000, width).to(device)
     net = nn.LSTM(width, width, num_layers=2, batch_first=True).to(device)
@@ -101,7 +101,7 @@ def lstm(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
         yield
 
 
-def augment(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
+def augment(stages: Stages, device: torch.device, small: bool) -> Generator[None, None, None]:
     torch.set_num_threads(2)
     side, batch = (32, 4) if small else (224, 64)
     images, labels = torch.rand(256, 3, side, side), torch.randint(10, (256,))
@@ -131,7 +131,7 @@ def augment(stages: Stages, device: torch.device, small: bool) -> Iterator[None]
         yield
 
 
-def storage(stages: Stages, device: torch.device, small: bool) -> Iterator[None]:
+def storage(stages: Stages, device: torch.device, small: bool) -> Generator[None, None, None]:
     count = (1 if small else 64) * 2**20 // 4
     model = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
