@@ -36,7 +36,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         parts = self.qkv(self.before(x)).view(batch, length, 3, -1, 64).permute(2, 0, 3, 1, 4)
-        seen = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        query, key, value = parts
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         after: Tensor = self.w2(nn.functional.gelu(self.w1(self.between(x))))
         return x + after
