@@ -1,11 +1,12 @@
 """What execution plans cost on one GPU: a transformer of about a billion parameters.
 
     python -m benchmarks.gpu.plan_costs [--json FILE] [--small]
+    python -m benchmarks.gpu.plan_costs --fit benchmarks/gpu/plan_costs_h200.json
 
 Measures seconds a step and peak memory of: plain; recomputation; accumulation over 2, 4 and 8
-micro-batches; the optimizer on the host with 2, 4, 8 and 16 cores. Fits the plan model's terms to
-them (Rubick's form: forward, backward = k * forward, optimizer = k * P, host = k * P / cores plus
-copies) and prints the error of the fit for each plan. --small: a tiny model, to try it on a CPU.
+micro-batches; the optimizer on the host with 2, 4, 8 and 16 cores. --fit: fits the plan model to
+figures that were measured and prints its error for each plan. --small: a tiny model, to try it on a
+CPU.
 """
 
 import argparse
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from treadle.core.plan import Plan
+from treadle.models.plans.fit import Run, fit, predict
+from treadle.models.plans.iteration_time import Factors, Links, ModelFacts, ModelType
 from treadle.train.offload import HostCopies
 from treadle.train.parallelize import Blueprint, parallelize
 
@@ -101,23 +104,53 @@ def measured(plan: Plan, cores: int | None, device: torch.device, small: bool) -
     return {"step_s": step_s, "memory_gib": memory, **spent}
 
 
+# What each micro-batch takes however small it is: launching its kernels. The least mean error of
+# 0 to 3 ms on the figures of plan_costs_h200.json.
+FIXED_MS = 2.0
+FREE = ("forward_ms", "k_opt_off", "k_const", "k_off", "recompute", "k_bwd")
+
+
+def plans() -> dict[str, tuple[Plan, int | None]]:
+    """Each plan by its name, and with how many cores."""
+    found: dict[str, tuple[Plan, int | None]] = {"plain": (Plan(), None)}
+    found["recompute"] = (Plan(recompute=True), None)
+    found |= {f"accumulate {n}": (Plan(accumulate=n), None) for n in (2, 4, 8)}
+    return found | {f"offload, {n} cores": (Plan(offload=True), n) for n in (16, 8, 4, 2)}
+
+
+def fitted(path: Path) -> None:
+    body = json.loads(path.read_text())
+    known = plans()
+    runs = {
+        name: Run(known[name][0], (1,), row["step_s"] * 1e3, cores=float(known[name][1] or 1))
+        for name, row in body["plans"].items()
+    }
+    facts = ModelFacts("1B", body["parameters"], 16, 512, 2048, 18, 32, 30.0, FIXED_MS)
+    begin = ModelType(facts, Links(300, 20, 30), Factors(2.0, 1.0, 1e-2, 1.0, 1.0, 1.0, 1.0))
+    found = fit(begin, list(runs.values()), free=FREE)
+    for name, run in runs.items():
+        said = predict(found.model, run).iteration_ms
+        print(f"{name:18} measured {run.iteration_ms:7.1f} ms  fitted {said:7.1f} ms")
+    print(f"mean error {found.error:.1%}, worst {found.worst:.1%}, on the runs it was fitted to")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--fit", type=Path)
     options = parser.parse_args()
+    if options.fit:
+        fitted(options.fit)
+        return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     here = len(os.sched_getaffinity(0))
-    plans: list[tuple[str, Plan, int | None]] = [("plain", Plan(), None)]
-    plans += [("recompute", Plan(recompute=True), None)]
-    plans += [(f"accumulate {n}", Plan(accumulate=n), None) for n in (2, 4, 8)]
-    plans += [
-        (f"offload, {n} cores", Plan(offload=True), n) for n in (16, 8, 4, 2) if n <= max(here, 2)
-    ]
     count = sum(each.numel() for each in model(options.small).parameters())
     print(f"{count / 1e9:.3f} billion parameters on {device}", flush=True)
     found = {}
-    for name, plan, cores in plans:
+    for name, (plan, cores) in plans().items():
+        if cores is not None and cores > max(here, 2):
+            continue
         found[name] = measured(plan, cores, device, options.small)
         if device.type == "cuda":
             torch.cuda.empty_cache()
