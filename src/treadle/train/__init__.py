@@ -1,0 +1,1 @@
+"""Training that can be resized, moved and stopped while it runs."""
