@@ -181,22 +181,29 @@ class Membership:
             return None
         if not self._wanted:
             self._give_up("all members that it wanted were lost", now)
-        newcomers = [m for m in self._wanted if m not in self.group]
         if set(self._wanted) == set(self.group) and self._plan == self._group_plan:
-            self.phase = Phase.RUNNING
-            if not self._reported:
-                self._reported = True
-                self._out.append(Changed(self.order, self.version, self.group, self._step, 0.0))
-            return None
+            return self._settle()
+        return self._approach(now)
+
+    def _settle(self) -> None:
+        """The group is what it should be."""
+        self.phase = Phase.RUNNING
+        if not self._reported:
+            self._reported = True
+            self._out.append(Changed(self.order, self.version, self.group, self._step, 0.0))
+
+    def _approach(self, now: float) -> None:
+        """Begin the next switch if all that it needs are ready."""
+        newcomers = [m for m in self._wanted if m not in self.group]
         if not all(self._rows[member].ready for member in newcomers):
             self.phase = Phase.WARMING if self.group else Phase.STARTING
-            return None
+            return
         kept = [member for member in self.group if member in self._wanted]
         if self.group and not kept:
             kept = [self.group[0]]  # It has the state; the switch after this one removes it.
         leavers = [member for member in self.group if member not in kept]
         why = "order" if self.group else "start"
-        return self._begin(kept + newcomers, leavers, why=why, now=now)
+        self._begin(kept + newcomers, leavers, why=why, now=now)
 
     # -- a switch ----------------------------------------------------------------------------------
 
