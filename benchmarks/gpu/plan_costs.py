@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from treadle.core.plan import Plan
 from treadle.models.plans.fit import Run, fit, predict
 from treadle.models.plans.iteration_time import Factors, Links, ModelFacts, ModelType
-from treadle.train.offload import HostCopies
+from treadle.train.offload import HostStep
 from treadle.train.parallelize import Blueprint, parallelize
 
 STEPS, WARM = 5, 2
@@ -72,14 +72,12 @@ def measured(plan: Plan, cores: int | None, device: torch.device, small: bool) -
     with torch.device(device):
         made = model(small)
     parallel = parallelize(Blueprint.of(made), plan, device, pristine=made)
-    host = HostCopies(made.parameters()) if plan.offload else None
-    parameters = list(made.parameters()) if host is None else list(host.of.values())
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=1e-4, fused=True)
+    host = HostStep(optimizer) if plan.offload else None
     if cores is not None:
         torch.set_num_threads(cores)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    spent = {"optimizer_s": 0.0}
 
     def step() -> None:
         for piece in words.chunk(plan.accumulate):
@@ -88,12 +86,7 @@ def measured(plan: Plan, cores: int | None, device: torch.device, small: bool) -
                 loss = nn.functional.cross_entropy(logits.flatten(0, 1), piece[:, 1:].flatten())
             torch.autograd.backward(loss / plan.accumulate)
         if host is not None:
-            host.take_gradients()
-            begun = time.perf_counter()
-            optimizer.step()
-            spent["optimizer_s"] = time.perf_counter() - begun
-            host.give_parameters()
-            made.zero_grad()
+            host.step()
         else:
             optimizer.step()
         optimizer.zero_grad()
@@ -101,7 +94,7 @@ def measured(plan: Plan, cores: int | None, device: torch.device, small: bool) -
     often = (HOST_WARM, HOST_STEPS) if plan.offload else (WARM, STEPS)
     step_s = seconds(step, device, *often)
     memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
-    return {"step_s": step_s, "memory_gib": memory, **spent}
+    return {"step_s": step_s, "memory_gib": memory}
 
 
 # What each micro-batch takes however small it is: launching its kernels. The least mean error of

@@ -4,6 +4,7 @@ import multiprocessing as mp
 import os
 import warnings
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -15,9 +16,8 @@ from torch._C._distributed_c10d import FileStore
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
-from treadle.train.offload import HostCopies
-from treadle.train.parallelize import Blueprint, Parallel, parallelize
-from treadle.train.sharded_state import load, save
+from treadle.train.parallelize import Blueprint, parallelize
+from treadle.train.planned import Planned
 from treadle.train.tensor_plans import tensor_plan
 
 WIDTH, WORDS, BATCH, LENGTH = 32, 50, 12, 10
@@ -71,85 +71,77 @@ def batches() -> list[Tensor]:
     return [torch.randint(WORDS, (BATCH, LENGTH), generator=draw) for _ in LIFE]
 
 
-def train(parallel: Parallel, optimizer: torch.optim.Optimizer, words: Tensor) -> float:
-    """One step on this replica's part of the batch; the mean loss of all."""
-    mine = words.chunk(parallel.data)[parallel.replica]
-    host = HostCopies(parallel.whole.parameters()) if parallel.plan.offload else None
+def train(
+    planned: Planned, model: nn.Module, optimizer: torch.optim.Optimizer, words: Tensor
+) -> float:
+    """One step on this rank's part of the batch; the mean loss of all."""
+    size = dist.get_world_size() if dist.is_initialized() else 1
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    replicas = planned.replicas or size
+    mine = words.chunk(replicas)[planned.replica if planned.replicas else rank]
+    pieces = mine.chunk(planned.plan.accumulate)
     total = torch.zeros(())
-    pieces = mine.chunk(parallel.plan.accumulate)
     for number, piece in enumerate(pieces, 1):
-        last = number == len(pieces)
-        with parallel.without_sync() if not last else torch.enable_grad():
-            logits = parallel(piece[:, :-1])
+        with planned.passing(last=number == len(pieces)):
+            logits = model(piece[:, :-1])
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), piece[:, 1:].flatten())
-            (loss / len(pieces)).backward()
-        total += loss.detach() / len(pieces)
-    parallel.average_gradients()
-    if host is not None:
-        on_host(optimizer, host)
+            loss = loss * len(piece) / len(words)  # its part of the whole batch
+            (loss * planned.scale()).backward()
+        total += loss.detach()
+    if planned.replicas is None:  # what a run with no other plan does
+        for parameter in model.parameters():
+            if size > 1 and parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+        if size > 1:
+            dist.all_reduce(total)
     else:
-        optimizer.step()
+        total, _ = planned.agree(total, stop=False)
+    planned.step()
     optimizer.zero_grad()
-    if dist.is_initialized():
-        dist.all_reduce(total)
-        total /= dist.get_world_size()
     return total.item()
-
-
-def on_host(optimizer: torch.optim.Optimizer, host: HostCopies) -> None:
-    """A step of an optimizer that has the host's parameters."""
-    group = optimizer.param_groups[0]
-    device_parameters = group["params"]
-    group["params"] = [host.of[each] for each in device_parameters]
-    for each in device_parameters:
-        optimizer.state[host.of[each]] = optimizer.state.pop(each)
-    host.take_gradients()
-    optimizer.step()
-    host.give_parameters()
-    group["params"] = device_parameters
-    for each in device_parameters:
-        optimizer.state[each] = optimizer.state.pop(host.of[each])
 
 
 def reference() -> list[float]:
     alone = model()
-    parallel = parallelize(Blueprint.of(alone), Plan(), CPU, pristine=alone)
     optimizer = torch.optim.AdamW(alone.parameters(), lr=1e-2)
-    return [train(parallel, optimizer, words) for words in batches()]
+    planned = Planned(alone, optimizer, CPU)
+    return [train(planned, alone, optimizer, words) for words in batches()]
 
 
-def live(rank: int, folder: Path, barrier: Barrier, losses: "mp.Queue[list[float]]") -> None:
+def live(rank: int, folder: Path, barrier: Barrier, losses: Connection) -> None:
     """One of four processes: a step under each plan, with the state of the one before."""
     warnings.simplefilter("ignore")  # torch's own; as errors they would end the process
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    blueprint, found = Blueprint.of(model()), []
+    mine, found = model(), []
+    optimizer = torch.optim.AdamW(mine.parameters(), lr=1e-2)
+    planned = Planned(mine, optimizer, CPU)
+    if rank == 0:
+        planned.save(folder / "0")
+    barrier.wait(120)
     for number, ((plan, size), words) in enumerate(zip(LIFE, batches(), strict=True)):
         if rank < size:
             store = FileStore(str(folder / f"group{number}"), size)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-            first = model() if number == 0 else None
-            parallel = parallelize(blueprint, plan, CPU, pristine=first)
-            optimizer = torch.optim.AdamW(parallel.whole.parameters(), lr=1e-2)
-            if number > 0:
-                load(folder / f"state{number - 1}", parallel.whole, optimizer)
-            found.append(train(parallel, optimizer, words))
-            save(folder / f"state{number}", parallel.whole, optimizer)
+            planned.become(plan, folder / str(number))
+            found.append(train(planned, mine, optimizer, words))
+            planned.save(folder / str(number + 1))
             dist.destroy_process_group()
         barrier.wait(120)
     if rank == 0:
-        losses.put(found)
+        losses.send(found)
     barrier.wait(120)
     os._exit(0)
 
 
 def test_a_life_under_twelve_plans_learns_the_same(tmp_path: Path) -> None:
     fork = mp.get_context("fork")
-    barrier, losses = fork.Barrier(RANKS), fork.Queue()
+    barrier, (heard, losses) = fork.Barrier(RANKS), fork.Pipe(duplex=False)
     ranks = [fork.Process(target=live, args=(n, tmp_path, barrier, losses)) for n in range(RANKS)]
     for each in ranks:
         each.start()
-    found = losses.get(timeout=240)
+    assert heard.poll(300), "the processes hang"
+    found = heard.recv()
     for each in ranks:
         each.join(30)
     assert found == pytest.approx(reference(), abs=2e-5)

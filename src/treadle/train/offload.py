@@ -5,20 +5,52 @@ are copied back. The arithmetic is that of the same optimizer on the device; onl
 the host's kernels may differ.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 
-class HostCopies:
-    """Parameters on the host, which an optimizer may have instead of those on the device."""
+class HostStep:
+    """Steps an optimizer on the host.
 
-    def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._pairs = [(each, _on_host(each)) for each in parameters if each.requires_grad]
-        self.of = dict(self._pairs)
+    The optimizer keeps the device's parameters, so that its state has their names; it has those of
+    the host only during the step.
+    """
 
-    def take_gradients(self) -> None:
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._pairs = [
+            (each, _on_host(each))
+            for group in optimizer.param_groups
+            for each in group["params"]
+            if each.requires_grad
+        ]
+        self._host = dict(self._pairs)
+        for device, _ in self._pairs:
+            state = optimizer.state.get(device, {})
+            for name, each in state.items():
+                if isinstance(each, Tensor):
+                    state[name] = each.to("cpu")
+
+    def step(self) -> None:
+        self._take_gradients()
+        self._rename(self._host)
+        try:
+            self._optimizer.step()
+        finally:
+            self._rename({host: device for device, host in self._pairs})
+        self._give_parameters()
+
+    def _rename(self, other: dict[Tensor, Tensor]) -> None:
+        """Give the optimizer the other parameters, with the same state."""
+        state = self._optimizer.state
+        for group in self._optimizer.param_groups:
+            for each in group["params"]:
+                if each in other and each in state:
+                    state[other[each]] = state.pop(each)
+            group["params"] = [other.get(each, each) for each in group["params"]]
+
+    def _take_gradients(self) -> None:
         for device, host in self._pairs:
             if device.grad is None:
                 host.grad = None
@@ -26,19 +58,17 @@ class HostCopies:
             if host.grad is None:
                 host.grad = _empty_on_host(device.grad)
             host.grad.copy_(device.grad, non_blocking=True)
-        _wait(self._pairs)
+        self._wait()
 
     @torch.no_grad()
-    def give_parameters(self) -> None:
+    def _give_parameters(self) -> None:
         for device, host in self._pairs:
             device.copy_(host, non_blocking=True)
-        _wait(self._pairs)
+        self._wait()
 
-    @torch.no_grad()
-    def take_parameters(self) -> None:
-        """After parameters were loaded on the device."""
-        for device, host in self._pairs:
-            host.copy_(device)
+    def _wait(self) -> None:
+        if self._pairs and self._pairs[0][0].is_cuda:
+            torch.cuda.synchronize()
 
 
 def _on_host(parameter: Tensor) -> Tensor:
@@ -50,8 +80,3 @@ def _on_host(parameter: Tensor) -> Tensor:
 def _empty_on_host(like: Tensor) -> Tensor:
     """Pinned where that makes copies faster."""
     return torch.empty_like(like, device="cpu", pin_memory=like.is_cuda)
-
-
-def _wait(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    if pairs and pairs[0][0].is_cuda:
-        torch.cuda.synchronize()

@@ -11,18 +11,18 @@ then pipeline.
 
 | plan | what is used |
 |---|---|
-| data | DistributedDataParallel; with tensor or pipeline parallelism an all-reduce of gradients |
+| data | an all-reduce of gradients; a run that has no other plan does it during backward |
 | shard | FSDP2: "all" gives back parameters after forward, "gradients" and "optimizer" keep them |
 | tensor | torch.distributed.tensor.parallel, by the model's own plan (tensor_plans.py) |
 | pipeline | GPipe over the blocks of a sequence (pipeline.py) |
 | recompute | torch.utils.checkpoint around each block |
 | offload | the optimizer on the host (offload.py) |
-| accumulate | by whoever cuts batches: data.py |
+| accumulate | batches are cut so: data.py |
 """
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +38,6 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from treadle.core.errors import InvalidInputError
@@ -102,16 +101,14 @@ class Parallel:
     @contextmanager
     def without_sync(self) -> Iterator[None]:
         """Backward without averaging gradients over replicas: not the last micro-batch."""
-        if isinstance(self.whole, FSDPModule):
-            self.whole.set_requires_gradient_sync(False)
-            try:
-                yield
-            finally:
-                self.whole.set_requires_gradient_sync(True)
-        else:
-            ddp = isinstance(self.call, DistributedDataParallel)
-            with self.call.no_sync() if ddp else nullcontext():  # type: ignore[operator]
-                yield
+        if not isinstance(self.whole, FSDPModule):
+            yield
+            return
+        self.whole.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.whole.set_requires_gradient_sync(True)
 
     def average_gradients(self) -> None:
         """Where nothing else does it: once, after the last backward of a step."""
@@ -153,9 +150,6 @@ def parallelize(
     call: nn.Module = model
     if plan.pipeline > 1:
         call = Pipeline(model, _place(mesh), MICRO_BATCHES * plan.pipeline)
-    elif over is not None and plan.tensor == 1:
-        call = DistributedDataParallel(model, process_group=over)
-        over = None
     return Parallel(plan, model, call, data, mesh["data"].get_local_rank(), over)
 
 

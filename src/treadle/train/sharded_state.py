@@ -12,9 +12,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    get_model_state_dict,
     get_state_dict,
+    set_model_state_dict,
     set_state_dict,
 )
 from torch.distributed.checkpoint.state_dict_loader import load as read
@@ -28,15 +31,26 @@ SPARE = 0.5  # of the memory that is free: more goes to a disk
 
 
 def save(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """On all ranks. The folder appears when it is whole."""
-    weights, state = get_state_dict(model, optimizer, options=FLAT)
-    write({"model": weights, "optimizer": state}, checkpoint_id=folder, no_dist=_alone())
+    """On all ranks."""
+    if optimizer.state:
+        weights, state = get_state_dict(model, optimizer, options=FLAT)
+        document = {"model": weights, "optimizer": state}
+    else:  # Before the first step: to ask for its state would make one, of a step that was not.
+        document = {"model": get_model_state_dict(model)}
+    write(document, checkpoint_id=folder, no_dist=_alone())
 
 
 def load(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
     """On all ranks, into a model under any plan."""
+    names = FileSystemReader(folder).read_metadata().state_dict_metadata
+    found: dict[str, Any]
+    if not any(name.startswith("optimizer.") for name in names):
+        found = {"model": get_model_state_dict(model)}
+        read(found, checkpoint_id=folder, no_dist=_alone())
+        set_model_state_dict(model, found["model"])
+        return
     weights, state = get_state_dict(model, optimizer, options=FLAT)
-    found: dict[str, Any] = {"model": weights, "optimizer": state}
+    found = {"model": weights, "optimizer": state}
     read(found, checkpoint_id=folder, no_dist=_alone())
     set_state_dict(
         model,
