@@ -45,6 +45,7 @@ class JobRecord:
     cpus: float | None = None
     gpu_memory_gib: float | None = None  # of each GPU
     exclusive: bool = False  # its user said that it shares its devices with no other job
+    warm: bool = True  # it may start from a warm interpreter
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()

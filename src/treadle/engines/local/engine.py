@@ -35,6 +35,7 @@ from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
+from treadle.engines.local.warm_pool import WarmPool
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
@@ -107,15 +108,11 @@ class LocalEngine:
         around = around or Surroundings.here()
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
-        self._launch = AttemptLaunch(
-            self.folders,
-            self.groups,
-            self._checkpoints,
-            self.fork_server,
-            devices.uuids,
-            around,
-            self.mps,
+        self.warm = WarmPool(
+            self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
+        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm)
+        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
@@ -149,6 +146,7 @@ class LocalEngine:
         self.device_watch.begin()
         self.observer.begin()
         self._keep(self.mps.watch(self._clock))
+        self._keep(self.warm.clear())
         plan = await self._plan(list(jobs), attempts)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
@@ -218,6 +216,7 @@ class LocalEngine:
         await self.machine.close()
         await self.device_watch.close()
         await self.observer.close()
+        await self.warm.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------

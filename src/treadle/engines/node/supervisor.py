@@ -20,13 +20,13 @@ Rules of this file
 """
 
 import errno
-import fcntl
 import json
 import os
 import select
 import signal
+import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -44,9 +44,20 @@ from treadle.engines.node.ranks import (
 )
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
+from treadle.engines.node.supervisor_files import (
+    SPARE_BYTES,
+    children_of_this,
+    has_ended,
+    oom_kills,
+    start_ticks,
+    take_lock,
+    write_all,
+    write_status,
+)
+from treadle.engines.node.warm_launch import become_template
+from treadle.engines.node.warm_rank import Keeper, Refused, WarmRank, ask_for_rank
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
-SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 KILLED = 128 + signal.SIGKILL
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
@@ -62,9 +73,13 @@ LOOK_FIRST_S, LOOK_LAST_S = 0.1, 5.0
 class Attempt:
     """One attempt from launch to end."""
 
-    def __init__(self, order: Mapping[str, Any], report: int) -> None:
+    def __init__(
+        self, order: Mapping[str, Any], report: int, warm: socket.socket | None = None
+    ) -> None:
         self.order = order
         self.report = report
+        self.warm = warm  # the warm interpreter of the job's user
+        self._cold = ""  # why it did not fork a rank
         self.folder = Path(order["folder"])
         self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
@@ -77,7 +92,7 @@ class Attempt:
         self._limit_at: float | None = None
         self._stop_asked = False
         self._signalled = True  # a signal came: look at the children
-        self._oom_kills = _oom_kills()
+        self._oom_kills = oom_kills()
         self._peak_bytes: int | None = None
         # Only where the kernel keeps no group.
         self._record: ProcessRecord | None = None
@@ -125,19 +140,13 @@ class Attempt:
                 # Without ranks there is nothing to watch, and it must not pass for a success.
                 self.cause = "stopped" if self._stop_asked else "time-limit"
                 return False
-            log = Log(self.folder, number, self.order["log_bytes_max"])
-            output, its_end = os.pipe2(os.O_CLOEXEC)
-            heard, said = os.pipe2(os.O_CLOEXEC)
-            pid = os.fork()
-            if pid == 0:
-                become_rank(self.order, extra, its_end, said)
-            os.close(its_end)
-            os.close(said)
-            os.set_blocking(output, False)
-            rank = Rank(number, pid, output, log, Mask(self.order["secrets"]))
+            rank, heard = self._start(number, extra)
             self.ranks.append(rank)
-            self._poll.register(output, select.POLLIN)
+            assert rank.output is not None
+            self._poll.register(rank.output, select.POLLIN)
             complaint = self._hear(heard)
+            if rank.channel is not None:
+                self._poll.register(rank.channel, select.POLLIN)
             if complaint:
                 self.first = number
                 why, _, self.error = complaint.decode(errors="replace").partition(" ")
@@ -148,6 +157,44 @@ class Attempt:
             if complaint is None or complaint:
                 return False
         return True
+
+    def _start(self, number: int, extra: Mapping[str, Any]) -> tuple[Rank, int]:
+        """One rank, warm if that is possible, and where it says that it begins."""
+        log, mask = (
+            Log(self.folder, number, self.order["log_bytes_max"]),
+            Mask(self.order["secrets"]),
+        )
+        while True:
+            output, its_end = os.pipe2(os.O_CLOEXEC)
+            heard, said = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(output, False)
+            keeper, pid = None, 0
+            if self.warm is None:
+                pid = os.fork()
+                if pid == 0:
+                    become_rank(self.order, extra, its_end, said)
+            else:
+                keeper = self._keeper(extra, [its_end, said])
+            os.close(its_end)
+            os.close(said)
+            if keeper is not None:
+                return WarmRank(number, keeper, output, log, mask), heard
+            if pid:
+                return Rank(number, pid, output, log, mask), heard
+            # A warm interpreter that answers late still has the other ends: take new pipes.
+            os.close(output)
+            os.close(heard)
+
+    def _keeper(self, extra: Mapping[str, Any], files: list[int]) -> Keeper | None:
+        """Of a rank that the warm interpreter forks; None from the first refusal on."""
+        assert self.warm is not None
+        try:
+            return ask_for_rank(self.warm, self.order, extra, files=files, scope=self.scope)
+        except (Refused, OSError) as error:
+            self._cold = str(error)
+            self.warm.close()
+            self.warm = None
+            return None
 
     def _hear(self, heard: int) -> bytes | None:
         """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
@@ -213,17 +260,20 @@ class Attempt:
     def _look_at_descendants(self, now: float) -> None:
         """Write down what runs, where the kernel keeps no group of it."""
         if self._record is not None and now >= self._look_at:
-            self._record.look()
+            self._record.look([rank.keeper.pid for rank in self._warm_ranks()])
             self._look_at, self._look_s = now + self._look_s, min(LOOK_LAST_S, self._look_s * 2)
 
     def _look_at_ranks(self) -> None:
         for rank in self.ranks:
             if rank.ended_now() and rank.code and self.first is None:
                 self.first = rank.number
+            if rank.channel is None and isinstance(rank, WarmRank):
+                with suppress(KeyError):
+                    self._poll.unregister(rank.keeper.socket)
         # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
-        for pid in _children() or ():
+        for pid in children_of_this() or ():
             if all(pid != rank.pid for rank in self.ranks):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
@@ -246,6 +296,8 @@ class Attempt:
                 os.read(self._wake, 4096)
                 self._signalled = True
             for rank in self.ranks:
+                if rank.channel == ready:
+                    self._signalled = True
                 if rank.output == ready:
                     rank.drain()
                     if rank.output is None:
@@ -259,7 +311,8 @@ class Attempt:
     def _end(self) -> None:
         """Leave no process behind, and a last status."""
         wait_s = 0.002
-        while (children := _children()) is None or children or self.scope.pids():
+        self._dismiss_keepers()
+        while (children := children_of_this()) is None or children or self.scope.pids():
             if children is None:
                 self._wait(1.0)
                 continue
@@ -270,18 +323,35 @@ class Attempt:
             self._wait(0.0)
             for pid in children:
                 self._reap(pid)
-            if children == _children():  # the kernel takes a while to end a process
+            if children == children_of_this():  # the kernel takes a while to end a process
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
         for rank in self.ranks:
+            rank.ended_now()
             for _ in range(DRAINS_MAX):
                 rank.drain()
             rank.close()
+        for warm in self._warm_ranks():
+            warm.forget()
         self._peak_bytes = self.scope.peak_bytes()
         if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
         self.scope.remove()
         self._leave_status()
+
+    def _warm_ranks(self) -> list[WarmRank]:
+        return [rank for rank in self.ranks if isinstance(rank, WarmRank)]
+
+    def _dismiss_keepers(self) -> None:
+        """They clear what they started, which counts where the kernel keeps no group."""
+        for rank in self._warm_ranks():
+            rank.ended_now()
+            rank.dismiss()
+        give_up_at = time.monotonic() + (BEGIN_WITHIN_S if self._record is not None else 0.0)
+        while any(rank.keeper.alive for rank in self._warm_ranks()):
+            if time.monotonic() >= give_up_at:
+                return
+            self._wait(0.005)
 
     def _ran_out_of_memory(self) -> bool:
         """Whether the kernel killed a rank for memory; `error` says if the job's limit was why.
@@ -296,7 +366,7 @@ class Attempt:
                 self.error = f"it used more than its --memory of {_gib(limit)}{peak}"
             return True
         killed = self.first is not None and self.ranks[self.first].code == KILLED
-        return killed and _oom_kills() > self._oom_kills
+        return killed and oom_kills() > self._oom_kills
 
     def _reap(self, pid: int) -> None:
         rank = next((rank for rank in self.ranks if rank.pid == pid), None)
@@ -349,11 +419,13 @@ class Attempt:
             "dropped": [rank.log.dropped for rank in self.ranks],
             "peak_bytes": self._peak_bytes,
             "began": self._began,
+            "warm": len(self._warm_ranks()),
+            "cold": self._cold,
         }
 
     def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:
         """Replace the status in one piece, through another file."""
-        _write_file(self.folder, through, json.dumps(status).encode(), sync=sync)
+        write_status(self.folder, through, json.dumps(status).encode(), sync=sync)
 
     # -- the engine -----------------------------------------------------------------------------
 
@@ -366,90 +438,8 @@ class Attempt:
         return not poll.poll(0)
 
 
-# -- processes ------------------------------------------------------------------------------------
-
-
-def _children() -> list[int] | None:
-    """Our children, zombies among them; None if they cannot be listed just now."""
-    try:
-        return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
-    except FileNotFoundError:
-        return list(_children_by_stat())
-    except OSError:
-        return None
-
-
-def _children_by_stat() -> Iterator[int]:
-    """The same for kernels without that file."""
-    me = os.getpid()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == me:
-                yield int(path.parent.name)
-
-
-def _oom_kills() -> int:
-    """How many processes of this machine the kernel has ever killed for memory."""
-    return _count(Path("/proc/vmstat"))
-
-
-def _count(path: Path) -> int:
-    with suppress(OSError, ValueError):
-        _, _, rest = path.read_bytes().partition(b"oom_kill ")
-        return int(rest.partition(b"\n")[0])
-    return 0
-
-
 def _gib(count: int) -> str:
     return f"{count / GIB:.3g} GiB"
-
-
-# -- files ----------------------------------------------------------------------------------------
-
-
-def _write_file(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
-    """Replace the status through another file, padded to the reserved size."""
-    file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        # Padded, not truncated: freeing a block took 3 ms on a busy disk.
-        _write_all(file, data.ljust(SPARE_BYTES))
-        if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
-    (folder / through).rename(folder / "status.json")
-
-
-def _write_all(file: int, data: bytes) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(file, data[done:], done)
-
-
-def _take_lock(folder: Path) -> int | None:
-    """The lock of the folder until this process ends, or None if another has it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(folder / "supervisor.json", flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def _has_ended(folder: Path, nonce: str) -> bool:
-    """Whether this very attempt has ended; a status of another one says nothing about it."""
-    try:
-        status = json.loads((folder / "status.json").read_bytes())
-        return bool(status.get("state") == "ended" and status.get("nonce", "") == nonce)
-    except (FileNotFoundError, ValueError, AttributeError):
-        return False
-
-
-def _start_ticks() -> int:
-    """When this process started, in the kernel's ticks since boot."""
-    return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
 def tell(report: int, message: Mapping[str, Any]) -> None:
@@ -460,28 +450,35 @@ def tell(report: int, message: Mapping[str, Any]) -> None:
 # -- from order to attempt ------------------------------------------------------------------------
 
 
-def supervise(orders: int, report: int) -> None:
-    """Read an order and carry it out to its end."""
+def supervise(orders: int, report: int, control: int | None = None) -> None:
+    """Read an order and carry it out to its end.
+
+    control: the socket of a warm interpreter; of one that is to begin, its own end.
+    """
     with os.fdopen(orders, "rb") as file:
         file.seek(0)
         order = json.load(file)
     if order.get("probe"):
         return _probe(report)
+    if order.get("warm"):
+        assert control is not None
+        become_template(order, report, control)
+    warm = None if control is None else socket.socket(fileno=control)
     folder = Path(order["folder"])
     libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    lock = _take_lock(folder)
+    lock = take_lock(folder)
     if lock is None:
         return tell(report, {"taken": True})
-    if _has_ended(folder, order["nonce"]):
+    if has_ended(folder, order["nonce"]):
         return tell(report, {"ended": True})
     order["supervisor"] = os.getpid()
-    attempt = Attempt(order, report)  # from here on it takes the stop signal
+    attempt = Attempt(order, report, warm)  # from here on it takes the stop signal
     keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
     about = {key: order[key] for key in keys}
-    about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
+    about |= {"pid": os.getpid(), "start": start_ticks(), "boot": order["boot"]}
     about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
-    _write_all(lock, json.dumps(about).encode())
+    write_all(lock, json.dumps(about).encode())
     spare = open_new(folder / "status.spare")
     os.posix_fallocate(spare, 0, SPARE_BYTES)
     os.close(spare)
