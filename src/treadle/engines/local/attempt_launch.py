@@ -7,9 +7,10 @@ all of it is one piece of work in a thread, and the event loop goes on.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from treadle.core.actions import Change, Start
 from treadle.core.allocation import Allocation
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
@@ -103,6 +104,22 @@ class AttemptLaunch:
         except (*TROUBLE, EngineError):
             self.folders.forget(*live.id)
             raise
+
+    def target(self, live: LiveAttempt, launch: Launch, order: Start | Change) -> dict[str, Any]:
+        """What the supervisor of a running attempt must know to change it; without secrets."""
+        own = replace(launch, attempt=live.number, nonce=live.nonce)
+        document = order_document(
+            own,
+            order.allocation,
+            action=order.id,
+            tag=live.tag,
+            paths=Paths(live.folder, self.checkpoints.make(own), live.scope),
+            uuids=self.uuids,
+            around=self.around,
+        )
+        common = {n: v for n, v in document["env"].items() if n not in launch.secrets}
+        ranks = [{**rank, "env": {**common, **rank["env"]}} for rank in document["ranks"]]
+        return {"action": order.id, "devices": document["devices"], "ranks": ranks}
 
     def _sent(self, document: Mapping[str, Any], wish: Wish | None) -> Sent:
         warm = None if wish is None else self.warm.find(wish)

@@ -31,6 +31,7 @@ from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.engine_views import node_view, watched
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.live_changes import LiveChanges
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
@@ -113,6 +114,7 @@ class LocalEngine:
         )
         launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm)
         self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
+        self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
@@ -305,7 +307,10 @@ class LocalEngine:
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
             await asyncio.to_thread(self.mps.adopt, live.id, live.folder)
+            await self.changes.look(live)
+            live.hold_members()
             self._holders.hold(live)
+            self._keep(self.changes.watch(live))
             self._keep(self._make_ready(live))
             self._guard(live)
         return live
@@ -385,7 +390,7 @@ class LocalEngine:
         )
         if ended.how is How.MACHINE_ERROR:
             await self.suspect()
-        ended = live.told(ended, unsaid=unsaid)
+        ended = live.as_told(ended, unsaid=unsaid)
         if unsaid:
             await clear_group(live, self.deadlines)
             if not await asyncio.to_thread(end_facts.seal, live.folder, ended):

@@ -95,6 +95,11 @@ class Members:
         known = [set(self._can.get(member, ())) for member in self._machine.members]
         return tuple(sorted(set.intersection(*known))) if known else ()
 
+    @property
+    def spoken(self) -> bool:
+        """Whether any member has said that it uses the library."""
+        return bool(self._can)
+
     def order(self, target: Target, now: float) -> None:
         self._take(target, now)
 

@@ -93,6 +93,8 @@ def order_document(
         "log_bytes_max": launch.log_bytes_max,
         "scope": (paths.scope or RecordedScope(paths.folder / RECORD)).document(),
         "memory_bytes": limits_of(launch).memory_bytes,
+        # A rank for each device can be a member that joins and leaves.
+        "members": launch.ranks == allocation.size and not launch.launcher,
     }
 
 

@@ -81,7 +81,11 @@ class Rank:
 
 
 def become_rank(
-    order: Mapping[str, Any], extra: Mapping[str, Any], output: int, said: int
+    order: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    output: int,
+    said: int,
+    channel: int | None = None,
 ) -> NoReturn:
     """In the new process: set everything up and execute the program; it does not return."""
     complaint, code, ours = "it could not be launched", NOT_ALLOWED, False
@@ -101,6 +105,8 @@ def become_rank(
         complaint = f"the working directory {order['workdir']} cannot be entered"
         os.chdir(order["workdir"])
         reset_signals()
+        if channel is not None:
+            os.set_inheritable(channel, True)
         command = order["command"]
         complaint, code = f"the command {command[0]} cannot be executed", NOTHING_FOUND
         os.write(said, BEGINS)

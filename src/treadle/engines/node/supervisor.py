@@ -33,13 +33,14 @@ from pathlib import Path
 from typing import Any
 
 from treadle.engines.node import machine_probe
-from treadle.engines.node.output_capture import Log, Mask, open_new
+from treadle.engines.node.member_ranks import MemberRanks
+from treadle.engines.node.output_capture import open_new
+from treadle.engines.node.rank_start import RankStart
 from treadle.engines.node.ranks import (
     BEGINS,
     IGNORED_BY_SUPERVISOR,
     NOT_ALLOWED,
     Rank,
-    become_rank,
     libc,
 )
 from treadle.engines.node.recorded_processes import ProcessRecord
@@ -55,7 +56,7 @@ from treadle.engines.node.supervisor_files import (
     write_status,
 )
 from treadle.engines.node.warm_launch import become_template
-from treadle.engines.node.warm_rank import Keeper, Refused, WarmRank, ask_for_rank
+from treadle.engines.node.warm_rank import WarmRank
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 KILLED = 128 + signal.SIGKILL
@@ -78,11 +79,13 @@ class Attempt:
     ) -> None:
         self.order = order
         self.report = report
-        self.warm = warm  # the warm interpreter of the job's user
-        self._cold = ""  # why it did not fork a rank
         self.folder = Path(order["folder"])
         self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
+        self._starts = RankStart(order, self.scope, warm)
+        self._members: MemberRanks | None = None
+        if order.get("members"):
+            self._members = MemberRanks(order, tell=self._tell, dismiss=self._dismiss)
         self.cause = ""
         self.error = ""
         self.first: int | None = None  # the rank that failed first
@@ -91,6 +94,7 @@ class Attempt:
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
         self._stop_asked = False
+        self._target_asked = False
         self._signalled = True  # a signal came: look at the children
         self._oom_kills = oom_kills()
         self._peak_bytes: int | None = None
@@ -105,6 +109,7 @@ class Attempt:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGUSR1, self._on_target)
         for number in IGNORED_BY_SUPERVISOR:
             signal.signal(number, signal.SIG_IGN)
 
@@ -135,66 +140,50 @@ class Attempt:
 
     def _launch(self) -> bool:
         """Start all ranks; False if one could not be started or all have to stop."""
-        for number, extra in enumerate(self.order["ranks"]):
-            if self._must_stop():
-                # Without ranks there is nothing to watch, and it must not pass for a success.
-                self.cause = "stopped" if self._stop_asked else "time-limit"
-                return False
-            rank, heard = self._start(number, extra)
-            self.ranks.append(rank)
-            assert rank.output is not None
-            self._poll.register(rank.output, select.POLLIN)
-            complaint = self._hear(heard)
-            if rank.channel is not None:
-                self._poll.register(rank.channel, select.POLLIN)
-            if complaint:
-                self.first = number
-                why, _, self.error = complaint.decode(errors="replace").partition(" ")
-                if int(why) in machine_probe.MACHINE_ERRORS:
-                    self.cause = "machine-error"
-            if complaint is None:
-                self.cause = "stopped" if self._stop_asked else "time-limit"
-            if complaint is None or complaint:
+        if self._members is not None:
+            self._members.begin(time.monotonic())
+            return self._launch_members(first=True)
+        return all(self._begin(extra) is not None for extra in self.order["ranks"])
+
+    def _launch_members(self, *, first: bool) -> bool:
+        """Start the members that are wanted. A newcomer that cannot be started is no failure."""
+        members = self._members
+        while members is not None and members.starting:
+            newcomer = members.starting.pop(0)
+            rank = self._begin(newcomer.extra, newcomer.channel, fails=first)
+            os.close(newcomer.channel)
+            members.started(newcomer.member, rank, time.monotonic())
+            if rank is None and first:
                 return False
         return True
 
-    def _start(self, number: int, extra: Mapping[str, Any]) -> tuple[Rank, int]:
-        """One rank, warm if that is possible, and where it says that it begins."""
-        log, mask = (
-            Log(self.folder, number, self.order["log_bytes_max"]),
-            Mask(self.order["secrets"]),
-        )
-        while True:
-            output, its_end = os.pipe2(os.O_CLOEXEC)
-            heard, said = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(output, False)
-            keeper, pid = None, 0
-            if self.warm is None:
-                pid = os.fork()
-                if pid == 0:
-                    become_rank(self.order, extra, its_end, said)
-            else:
-                keeper = self._keeper(extra, [its_end, said])
-            os.close(its_end)
-            os.close(said)
-            if keeper is not None:
-                return WarmRank(number, keeper, output, log, mask), heard
-            if pid:
-                return Rank(number, pid, output, log, mask), heard
-            # A warm interpreter that answers late still has the other ends: take new pipes.
-            os.close(output)
-            os.close(heard)
+    def _begin(
+        self, extra: Mapping[str, Any], channel: int | None = None, *, fails: bool = True
+    ) -> Rank | None:
+        """Start one more rank; None if it could not be started, or all have to stop.
 
-    def _keeper(self, extra: Mapping[str, Any], files: list[int]) -> Keeper | None:
-        """Of a rank that the warm interpreter forks; None from the first refusal on."""
-        assert self.warm is not None
-        try:
-            return ask_for_rank(self.warm, self.order, extra, files=files, scope=self.scope)
-        except (Refused, OSError) as error:
-            self._cold = str(error)
-            self.warm.close()
-            self.warm = None
+        fails: the attempt has failed then.
+        """
+        number = len(self.ranks)
+        if self._must_stop():
+            # Without ranks there is nothing to watch, and it must not pass for a success.
+            self.cause = "stopped" if self._stop_asked else "time-limit"
             return None
+        rank, heard = self._starts.start(number, extra, channel)
+        self.ranks.append(rank)
+        assert rank.output is not None
+        self._poll.register(rank.output, select.POLLIN)
+        complaint = self._hear(heard)
+        if rank.channel is not None:
+            self._poll.register(rank.channel, select.POLLIN)
+        if complaint and fails:
+            self.first = number
+            why, _, self.error = complaint.decode(errors="replace").partition(" ")
+            if int(why) in machine_probe.MACHINE_ERRORS:
+                self.cause = "machine-error"
+        if complaint is None:
+            self.cause = "stopped" if self._stop_asked else "time-limit"
+        return rank if complaint == b"" else None
 
     def _hear(self, heard: int) -> bytes | None:
         """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
@@ -237,9 +226,10 @@ class Attempt:
             if self._signalled:
                 self._signalled = False
                 self._look_at_ranks()
+            now = time.monotonic()
+            self._look_at_members(now)
             if all(rank.code is not None for rank in self.ranks):
                 return
-            now = time.monotonic()
             if self._stop_asked and self._kill_at is None:
                 self._stop("stopped", now)
             if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
@@ -250,10 +240,25 @@ class Attempt:
             self._look_at_descendants(now)
             self._wait(self._until_due(now))
 
+    def _look_at_members(self, now: float) -> None:
+        """What the ranks said to each other's coordinator, and what the engine ordered."""
+        if self._members is None:
+            return
+        if self._target_asked:
+            self._target_asked = False
+            self._members.take_target(now)
+        self._members.look(now)
+        if self._kill_at is None:
+            self._launch_members(first=False)
+
+    def _dismiss(self, rank: Rank, at_once: bool) -> None:
+        rank.signal(signal.SIGKILL if at_once else signal.SIGTERM)
+
     def _until_due(self, now: float) -> float | None:
         """Seconds until the next thing to do; None if only an event can bring one."""
         due = [self._limit_at if self._kill_at is None else self._kill_at]
         due += [] if self._record is None else [self._look_at]
+        due += [] if self._members is None else [self._members.due]
         moments = [moment for moment in due if moment is not None]
         return max(0.0, min(moments) - now) if moments else None
 
@@ -265,7 +270,7 @@ class Attempt:
 
     def _look_at_ranks(self) -> None:
         for rank in self.ranks:
-            if rank.ended_now() and rank.code and self.first is None:
+            if rank.ended_now() and self._failed_by(rank) and self.first is None:
                 self.first = rank.number
             if rank.channel is None and isinstance(rank, WarmRank):
                 with suppress(KeyError):
@@ -278,9 +283,20 @@ class Attempt:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
+    def _failed_by(self, rank: Rank) -> bool:
+        """Whether the attempt has failed by the end of this rank."""
+        if self._members is None:
+            return bool(rank.code)
+        failed = self._members.ended(rank, time.monotonic())
+        # The last of them: if the training did not come to its end, its code is the attempt's.
+        last = all(each.code is not None for each in self.ranks) and not self._members.starting
+        return failed or (last and bool(rank.code) and not self._members.finished)
+
     def _stop(self, cause: str, now: float) -> None:
         self.cause = self.cause or cause
         self._kill_at = now + self.order["grace_s"]
+        if self._members is not None:
+            self._members.stop(now)
         self._signal(self.order["stop_signal"])
         self._signal(signal.SIGCONT)
 
@@ -291,7 +307,13 @@ class Attempt:
     def _wait(self, seconds: float | None) -> None:
         """Read output until something happens or the time has passed."""
         milliseconds = None if seconds is None else ceil(seconds * 1000)
-        for ready, _ in self._poll.poll(milliseconds):
+        lines = {} if self._members is None else self._members.members.descriptors()
+        for line in lines:
+            self._poll.register(line, select.POLLIN)
+        found = self._poll.poll(milliseconds)
+        for line in lines:
+            self._poll.unregister(line)
+        for ready, _ in found:
             if ready == self._wake:
                 os.read(self._wake, 4096)
                 self._signalled = True
@@ -305,6 +327,9 @@ class Attempt:
 
     def _on_stop(self, *_: object) -> None:
         self._stop_asked = True
+
+    def _on_target(self, *_: object) -> None:
+        self._target_asked = True
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -326,6 +351,14 @@ class Attempt:
             if children == children_of_this():  # the kernel takes a while to end a process
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
+        self._close_ranks()
+        self._peak_bytes = self.scope.peak_bytes()
+        if self.first is not None and not self.cause and self._ran_out_of_memory():
+            self.cause = "oom-killed"
+        self.scope.remove()
+        self._leave_status()
+
+    def _close_ranks(self) -> None:
         for rank in self.ranks:
             rank.ended_now()
             for _ in range(DRAINS_MAX):
@@ -333,11 +366,8 @@ class Attempt:
             rank.close()
         for warm in self._warm_ranks():
             warm.forget()
-        self._peak_bytes = self.scope.peak_bytes()
-        if self.first is not None and not self.cause and self._ran_out_of_memory():
-            self.cause = "oom-killed"
-        self.scope.remove()
-        self._leave_status()
+        if self._members is not None:
+            self._members.close()
 
     def _warm_ranks(self) -> list[WarmRank]:
         return [rank for rank in self.ranks if isinstance(rank, WarmRank)]
@@ -420,7 +450,7 @@ class Attempt:
             "peak_bytes": self._peak_bytes,
             "began": self._began,
             "warm": len(self._warm_ranks()),
-            "cold": self._cold,
+            "cold": self._starts.cold,
         }
 
     def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:

@@ -31,7 +31,7 @@ from treadle.engines.node.warm_imports import Files, import_all, read_script, sh
 from treadle.engines.node.warm_script import Task, absolute, parts, put_on, run
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-REQUEST_BYTES, REQUEST_FILES = 1 << 18, 4
+REQUEST_BYTES, FILES_MIN, FILES_MAX = 1 << 18, 4, 5
 PRINTED_BYTES = 1 << 16
 LEARNED_MAX = 4096  # modules that jobs imported in addition
 BEGINS = b"\1"
@@ -89,9 +89,7 @@ class Template:
                     self._reap(file)
                 else:
                     used_at = time.monotonic()
-                    message, files, _, _ = socket.recv_fds(
-                        self._control, REQUEST_BYTES, REQUEST_FILES
-                    )
+                    message, files, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, FILES_MAX)
                     for each in files:
                         os.set_inheritable(each, False)
                     if not message:
@@ -155,7 +153,7 @@ class Template:
         """Fork a keeper for a request, or say that the rank must be launched cold."""
         keeper_end = socket.socket(fileno=files[1]) if len(files) > 1 else None
         try:
-            if keeper_end is None or len(files) < REQUEST_FILES:
+            if keeper_end is None or len(files) < FILES_MIN:
                 return None
             request = json.loads(message)
             doubt = self._doubt(request["argv"], request["cwd"])
@@ -164,7 +162,8 @@ class Template:
                 return None
             pid = os.fork()
             if pid == 0:
-                return self._become_keeper(keeper_end, files)
+                mine, files = files, []  # Below, what is left is closed: a rank keeps its own.
+                return self._become_keeper(keeper_end, mine)
             handle = os.pidfd_open(pid)
             self._keepers[handle] = pid
             self._poll.register(handle, select.POLLIN)
@@ -222,7 +221,8 @@ class Template:
             os._exit(1)
 
     def _fork_rank(self, channel: socket.socket, files: list[int]) -> Task | None:
-        order, _, output, said = files
+        order, _, output, said = files[:FILES_MIN]
+        channels = files[FILES_MIN:]
         keeper = os.getpid()
         try:
             pid = os.fork()
@@ -230,7 +230,7 @@ class Template:
             os.write(said, f"{error.errno} no process could be forked: {error.strerror}".encode())
             os._exit(1)
         if pid:
-            for file in (order, output, said):
+            for file in (order, output, said, *channels):
                 os.close(file)
             keep(channel, pid)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -248,7 +248,10 @@ class Template:
             task.learned = self._teach
             complaint = f"the working directory {task.cwd} cannot be entered"
             channel.detach()
-            put_on(task, self._kept | {said, self._teach}, output)
+            for line in channels:
+                task.env["TREADLE_CHANNEL"] = str(line)
+                os.set_inheritable(line, True)
+            put_on(task, self._kept | {said, self._teach, *channels}, output)
             os.write(said, BEGINS)
             os.close(said)
         except BaseException as error:
