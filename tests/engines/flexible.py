@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 from treadle.core.member_messages import (
     Arrived,
@@ -30,7 +31,7 @@ def main(can: tuple[str, ...], never_ready: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    if never_ready and os.environ["TREADLE_JOINS"] == "1" and os.path.exists(never_ready):
+    if never_ready and os.environ["TREADLE_JOINS"] == "1" and Path(never_ready).exists():
         while True:
             time.sleep(1)
     line.sendall(encode(Ready()))
@@ -48,10 +49,10 @@ def main(can: tuple[str, ...], never_ready: str = "") -> None:
                     line.sendall(encode(Arrived(order.version, step)))
                 case Form():
                     rank, size = order.members.index(me), len(order.members)
-                    print(f"{me} is rank {rank} of {size}", flush=True)
+                    sys.stdout.write(f"{me} is rank {rank} of {size}\n")
                     line.sendall(encode(Switched(order.version, step, 0.125)))
                 case Leave():
-                    print(f"{me} leaves", flush=True)
+                    sys.stdout.write(f"{me} leaves\n")
                     sys.exit(143 if order.stop else 0)
 
 

@@ -103,7 +103,8 @@ print(json.dumps([dict(os.environ), below, shown]))
                 "TORCHELASTIC_RUN_ID",
             ):
                 env.pop(own, None)
-            env.pop("TREADLE_CHECKPOINT_DIR")
+            for own in ("TREADLE_CHECKPOINT_DIR", "TREADLE_CHANNEL", "TREADLE_GROUP_DIR"):
+                env.pop(own)
         for cold_env, warm_env in zip(*seen, strict=True):
             assert warm_env == cold_env
 
@@ -390,8 +391,9 @@ print(sorted(os.readlink(name).split(":")[0] for name in names if os.path.exists
     async def story(bench: WarmStory) -> None:
         bench.write("a.py", code)
         runs = [await bench.run("python", "a.py") for _ in range(3)]
-        # Besides the standard ones there is the pipe on which it says what it imported.
-        assert {run.log for run in runs} == {"['/dev/null', 'pipe', 'pipe', 'pipe']\n"}
+        # Besides the standard ones there is its line to the supervisor, as in any rank, and the
+        # pipe on which it says what it imported.
+        assert {run.log for run in runs} == {"['/dev/null', 'pipe', 'pipe', 'pipe', 'socket']\n"}
         (pid,) = bench.templates[0].scope.pids()
         assert len(list(Path(f"/proc/{pid}/fd").iterdir())) < 16
 

@@ -112,7 +112,9 @@ class Supervisor:
         code = 70
         try:
             os.environ.update(
-                environment(member, self.groups, descriptor, joins=joins, asked=len(self.scenario.start))
+                environment(
+                    member, self.groups, descriptor, joins=joins, asked=len(self.scenario.start)
+                )
             )
             os.environ["TREADLE_CHECKPOINT_DIR"] = str(self.folder / "checkpoints")
             os.set_inheritable(descriptor, True)

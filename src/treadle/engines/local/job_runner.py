@@ -174,8 +174,7 @@ class JobRunner:
 
     async def _change(self, live: LiveAttempt, order: Launching) -> None:
         """Have the attempt carry out the order, up to the next thing that happens."""
-        others = [*self._behind, *self._machine.in_the_way(order)]
-        if any(not other.released for other in others if other is not live):
+        if any(other is not live for other in self._blockers(order)):
             if self._machine.is_stuck(order):
                 live.refused = order.id
                 return
@@ -254,7 +253,7 @@ class JobRunner:
     # -- launching ------------------------------------------------------------------------------
 
     async def _begin(self, order: Launching) -> None:
-        if any(not other.released for other in self._behind) or self._machine.in_the_way(order):
+        if self._blockers(order):
             await self._wait_for_devices(order)
             return
         self._behind = []
@@ -284,6 +283,14 @@ class JobRunner:
         if self._launch is order:
             self._launch = None
         self.announce(live)
+
+    def _blockers(self, order: Launching) -> list[LiveAttempt]:
+        """The attempts that must release devices before the order can be carried out.
+
+        One that changes while it runs releases some and keeps others: only the devices count.
+        """
+        behind = [other for other in self._behind if not other.released and not other.changes]
+        return behind + self._machine.in_the_way(order)
 
     async def _wait_for_devices(self, order: Launching) -> None:
         if self._machine.is_stuck(order):  # Back to the queue: other devices may be free.

@@ -34,7 +34,7 @@ class LiveChanges:
     def possible(self, live: LiveAttempt, order: Start | Change) -> bool:
         """Whether the attempt itself can carry out the order."""
         before = live.allocation
-        if not isinstance(order, Change) or before is None or not live.runs or live.stop_wanted:
+        if not isinstance(order, Change) or before is None or live.stop_wanted:
             return False
         if live.refused >= order.id or not live.changes:
             return False

@@ -25,7 +25,7 @@ def main(number: int) -> None:
     treadle = ModuleType("treadle")
     treadle.__path__ = [str(Path(__file__).parents[2])]
     sys.modules["treadle"] = treadle
-    supervisor = import_module("treadle.engines.node.supervisor")
+    supervisor = import_module("treadle.engines.node.supervise")
     serve(socket.socket(fileno=number), supervisor.supervise, supervisor.tell)
 
 

@@ -15,12 +15,12 @@ Part of the supervisor: it imports the standard library and the core's protocol 
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treadle.core.member_facts import Changed, Ended, Lost, Place, Refused, Target
+from treadle.core.member_facts import Changed, Ended, Limits, Lost, Place, Refused, Target
 from treadle.core.member_messages import Member
 from treadle.engines.node.members import Fact, Members, environment
 from treadle.engines.node.members_files import REACHED, TARGET
@@ -57,7 +57,11 @@ class MemberRanks:
         if order.get("uid") is not None:
             os.chown(self._folder, order["uid"], order.get("gid") or -1, follow_symlinks=False)
         self.members = Members(
-            self._folder, launch=self._launch, dismiss=self._dismiss, report=self._hear
+            self._folder,
+            launch=self._launch,
+            dismiss=self._dismiss,
+            report=self._hear,
+            limits=Limits(ready_s=order["ready_s"]),
         )
         self.starting: list[Newcomer] = []
         self.finished = False
@@ -68,8 +72,8 @@ class MemberRanks:
         self._aims = 0
         self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
         self._replaced = 0
-        self._group: tuple[Member, ...] = ()
-        self._lost: list[Member] = []
+        self._lost: int | None = None  # the rank that was killed last
+        self.failed: int | None = None  # the rank by which the attempt has failed
         # What the engine reads.
         self._reached: dict[str, Any] = {
             "action": order["action"],
@@ -108,9 +112,11 @@ class MemberRanks:
         wanted = member not in self._dismissed and not self.members.machine.leaves(member)
         if wanted and rank.code and rank.code <= KILLED_BY_SIGNAL:
             return True
+        if wanted:
+            self._lost = rank.number
         self.members.ended(member, now)
         self._save_holds()
-        return wanted and self._replaced > REPLACED_MAX
+        return False
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
@@ -120,11 +126,9 @@ class MemberRanks:
         if self.speaks and due is not None and now >= due:
             self.members.tick(now)
         self._announce()
-        if self._lost and self.members.machine.group and not self.members.machine.busy:
-            self._lost.clear()
-            self._replaced += 1
-            if self._replaced <= REPLACED_MAX:
-                self._aim(self._actions[self._aims], [place[0] for place in self._places], now)
+        machine = self.members.machine
+        if machine.group and not machine.busy and self._devices_of(machine.group) != self._wanted:
+            self._replace(now)
 
     @property
     def due(self) -> float | None:
@@ -158,6 +162,17 @@ class MemberRanks:
                 entry.unlink()
             self._folder.rmdir()
 
+    def _replace(self, now: float) -> None:
+        """Members were lost: start others on their devices, but not for ever."""
+        self._replaced += 1
+        action = self._actions[self._aims]
+        if self._replaced <= REPLACED_MAX:
+            self._aim(action, [place[0] for place in self._places], now)
+        elif action != self._reached["action"]:
+            self._refuse(action, "members that it wanted were lost again and again")
+        else:
+            self.failed = self._lost
+
     # -- the protocol's side --------------------------------------------------------------------
 
     def _aim(self, action: int, devices: list[str], now: float) -> None:
@@ -188,22 +203,35 @@ class MemberRanks:
     def _hear(self, fact: Fact) -> None:
         match fact:
             case Changed():
-                self._group = fact.group
-                group = [int(self.members.machine.members[each][0]) for each in fact.group]
-                self._reached |= {"devices": group, "stall_s": fact.stall_s, "why": fact.why}
-                if fact.order is not None:
+                group = self._devices_of(fact.group)
+                self._reached |= {"devices": sorted(group), "why": fact.why}
+                if fact.stall_s or fact.why != "order":
+                    self._reached["stall_s"] = fact.stall_s
+                if fact.order is not None and group == self._wanted:
                     self._reached |= {"action": self._actions[fact.order], "refused": None}
                 self._save_holds()
                 self._write()
             case Refused():
-                refused = {"action": self._actions[fact.order], "why": fact.why}
-                self._reached["refused"] = refused
-                self._save_holds()
-                self._write()
-            case Lost() if fact.member in self._group:
-                self._lost.append(fact.member)
+                self._refuse(self._actions[fact.order], fact.why)
+            case Lost():
+                pass  # What is missing is seen when the others have gone on.
             case Ended():
                 self.finished = fact.finished
+
+    def _refuse(self, action: int, why: str) -> None:
+        """The group stays as it is."""
+        self._places = tuple((str(number),) for number in self._reached["devices"])
+        self._reached["refused"] = {"action": action, "why": why}
+        self._save_holds()
+        self._write()
+
+    @property
+    def _wanted(self) -> set[int]:
+        return {int(place[0]) for place in self._places}
+
+    def _devices_of(self, group: Iterable[Member]) -> set[int]:
+        places = self.members.machine.members
+        return {int(places[member][0]) for member in group if member in places}
 
     def _announce(self) -> None:
         can = list(self.members.can)

@@ -34,31 +34,22 @@ from typing import Any
 
 from treadle.engines.node import machine_probe
 from treadle.engines.node.member_ranks import MemberRanks
-from treadle.engines.node.output_capture import open_new
 from treadle.engines.node.rank_start import RankStart
 from treadle.engines.node.ranks import (
     BEGINS,
     IGNORED_BY_SUPERVISOR,
     NOT_ALLOWED,
     Rank,
-    libc,
 )
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
 from treadle.engines.node.supervisor_files import (
-    SPARE_BYTES,
     children_of_this,
-    has_ended,
     oom_kills,
-    start_ticks,
-    take_lock,
-    write_all,
     write_status,
 )
-from treadle.engines.node.warm_launch import become_template
 from treadle.engines.node.warm_rank import WarmRank
 
-PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 KILLED = 128 + signal.SIGKILL
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
@@ -248,6 +239,9 @@ class Attempt:
             self._target_asked = False
             self._members.take_target(now)
         self._members.look(now)
+        if self._members.failed is not None and self.first is None:
+            self.first = self._members.failed
+            self._stop("", now)
         if self._kill_at is None:
             self._launch_members(first=False)
 
@@ -475,50 +469,3 @@ def _gib(count: int) -> str:
 def tell(report: int, message: Mapping[str, Any]) -> None:
     with suppress(OSError):
         os.write(report, json.dumps(message).encode() + b"\n")
-
-
-# -- from order to attempt ------------------------------------------------------------------------
-
-
-def supervise(orders: int, report: int, control: int | None = None) -> None:
-    """Read an order and carry it out to its end.
-
-    control: the socket of a warm interpreter; of one that is to begin, its own end.
-    """
-    with os.fdopen(orders, "rb") as file:
-        file.seek(0)
-        order = json.load(file)
-    if order.get("probe"):
-        return _probe(report)
-    if order.get("warm"):
-        assert control is not None
-        become_template(order, report, control)
-    warm = None if control is None else socket.socket(fileno=control)
-    folder = Path(order["folder"])
-    libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    lock = take_lock(folder)
-    if lock is None:
-        return tell(report, {"taken": True})
-    if has_ended(folder, order["nonce"]):
-        return tell(report, {"ended": True})
-    order["supervisor"] = os.getpid()
-    attempt = Attempt(order, report, warm)  # from here on it takes the stop signal
-    keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
-    about = {key: order[key] for key in keys}
-    about |= {"pid": os.getpid(), "start": start_ticks(), "boot": order["boot"]}
-    about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
-    write_all(lock, json.dumps(about).encode())
-    spare = open_new(folder / "status.spare")
-    os.posix_fallocate(spare, 0, SPARE_BYTES)
-    os.close(spare)
-    tell(report, {"pid": about["pid"], "start": about["start"]})
-    return attempt.run()
-
-
-def _probe(report: int) -> None:
-    """A trial launch: all that a supervisor needs, and no job."""
-    machine_probe.check_memory()
-    machine_probe.check_descriptors()
-    machine_probe.check_processes()
-    tell(report, {"probe": True})
