@@ -80,15 +80,20 @@ def loop(
     decay = torch.optim.lr_scheduler.StepLR(adam, 5, 0.9)
     run.keep(scheduler=decay)
     model, optimizer, data = run.prepare(module, adam, dataset, batch_size=batch, seed=3)
+    taken: list[int] = []
     for epoch in run.epochs(epochs):
         for piece in run.batches(data):
             before = run.step_count
+            # With fewer ranks than were asked for, a step has several passes.
+            taken = list(piece.indices) if piece.share.first else taken + list(piece.indices)
             loss = loss_fn(model(piece.x), piece.y)
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)
             row = {"step": run.step_count, "epoch": epoch, "rank": run.rank, "size": run.size}
-            row |= {"place": place[0], "samples": list(piece.indices), "pid": os.getpid()}
+            row |= {"version": run.elastic.version if run.elastic else 0}
+            row |= {"member": os.environ.get("TREADLE_MEMBER", ""), "place": place[0]}
+            row |= {"samples": taken, "pid": os.getpid()}
             row |= {"applied": run.step_count > before, "loss": float(run._loss_sum)}
             os.write(said, json.dumps(row).encode() + b"\n")
         run.report(loss=loss)

@@ -8,9 +8,10 @@ How the members change
 2. The members of the group get `Prepare`. Each answers with the step it is at, at once, and begins
    no step beyond the next one. Data-parallel ranks are in lock step, so their answers differ by at
    most 1, and the largest plus 1 is a step that all can reach. No collective is needed to agree.
-3. They get `Halt` with that step, and those that are not wanted any more get `Leave`. When all have
-   arrived, everyone in the next group gets `Form`: form the group, take the state of `source`.
-4. All have `Switched`: the group is the present one. What was ordered meanwhile comes next.
+3. They get `Halt` with that step. When those that stay have arrived, everyone in the next group
+   gets `Form`: form the group, take the state of `source`.
+4. All have `Switched`: the group is the present one. Those that are not wanted any more get `Leave`;
+   until then they could have gone on if all others had died. What was ordered meanwhile comes next.
 
 A loss is the same from point 3 on: `Halt` without a step means now. Members abandon the step in
 flight and say how many steps they applied. The one with most is the source, since a step may have
@@ -231,17 +232,19 @@ class Membership:
 
     def _at(self, switch: Switch, member: Member, answer: At) -> None:
         if switch.stage != "asking" or member not in self.group:
-            return
+            return None
         switch.steps[member] = answer.step
         if not all(each in switch.steps for each in self.group):
-            return
+            return None
         at_step = max(switch.steps.values()) + 1
         switch.stage, switch.until = "halting", None
+        if switch.group:
+            return self._tell(self.group, Halt(switch.version, at_step))
         for leaver in switch.leavers:
             self._rows[leaver].leaving = True
-            stop, save = not switch.group, not switch.group and leaver == self.group[0]
-            self._out.append(Send(leaver, Leave(switch.version, at_step, stop=stop, save=save)))
-        self._tell(switch.halting(self.group), Halt(switch.version, at_step))
+            save = leaver == self.group[0]
+            self._out.append(Send(leaver, Leave(switch.version, at_step, stop=True, save=save)))
+        return None
 
     def _arrive(self, switch: Switch, member: Member, answer: Arrived, now: float) -> None:
         if switch.stage != "halting" or member not in switch.group:
@@ -270,7 +273,9 @@ class Membership:
         self._switch, self._failures = None, 0
         for leaver in switch.leavers:
             if leaver in self._rows:
+                self._rows[leaver].leaving = True
                 self._rows[leaver].until = now + self._limits.leave_s
+                self._out.append(Send(leaver, Leave(switch.version)))
         self._started = True
         step = self._step = max(each.step for each in switch.switched.values())
         stall_s = switch.stall_s(before)
@@ -293,10 +298,12 @@ class Membership:
             if not self._rows:
                 self._end("finished" if self._finished else "all members left")
             return
+        switch = self._switch
+        if switch is not None and member in switch.leavers and switch.stage != "asking":
+            return  # If it did not reach its step, the others cannot either, and halt at once.
         self._out.append(Lost(member))
         if member in self._wanted:
             self._wanted.remove(member)
-        switch = self._switch
         forming = switch is not None and switch.stage == "forming" and member in switch.group
         if member in self.group or forming:
             self._recover(now)
@@ -337,13 +344,16 @@ class Membership:
         forming = switch is not None and switch.stage == "forming"
         among = switch.group if switch is not None and forming else self.group
         left = [member for member in among if self._is_here(member)]
+        leavers = [member for member in self.group if self._is_here(member) and member not in left]
+        if not left:  # Members that were about to leave have the state.
+            left, leavers = leavers, []
         self._switch = None
         if len(left) < self._limits.least:
             return self._fail(f"{len(left)} members are left", now)
         self.version += 1
         self.phase = Phase.SWITCHING
         self.group = tuple(left)
-        self._switch = Switch(self.version, left, [], "loss", stage="halting")
+        self._switch = Switch(self.version, left, leavers, "loss", stage="halting")
         return self._tell(left, Halt(self.version, None))
 
     def _broken(self, member: Member, answer: Broken, now: float) -> None:

@@ -48,7 +48,7 @@ class Elastic:
         self.version = 0
         self._trained = trained
         self._group = group
-        self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]))
+        self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]), group.cut)
         self._orders = self._channel.orders
         self.receives = False  # the state comes from another member
         self._has_state = False
