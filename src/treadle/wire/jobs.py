@@ -224,6 +224,8 @@ class JobDetail:
     alone_because: str = ""
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
     retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
+    changes: tuple[str, ...] = ()  # what the running attempt can change without a restart
+    stall_s: float | None = None  # how long it stood still for the last such change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class JobRecord:
     running: int = 0  # the attempt that runs now; 0: none
     launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
+    stall_s: float | None = None  # how long the newest attempt stood still for its last change
     size: int = 0  # devices of the newest attempt
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size

@@ -35,7 +35,7 @@ class Newcomer(NamedTuple):
 
     member: Member
     extra: Mapping[str, Any]  # environment and cores
-    channel: int  # its end of the line; whoever starts it closes it
+    channel: int  # its end of the line; the one who starts it closes it
 
 
 class MemberRanks:
