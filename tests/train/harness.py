@@ -52,7 +52,7 @@ class Scenario:
 
 @dataclass
 class Result:
-    """What happened. Rows are what members wrote, one for each applied step or whatever they say."""
+    """What happened; rows are what the members wrote."""
 
     facts: list[dict[str, Any]]
     rows: list[dict[str, Any]]
