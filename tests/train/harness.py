@@ -37,6 +37,7 @@ class Event:
     kill: int | None = None  # the rank, among those that are left
     number: int = signal.SIGKILL
     stop: bool = False
+    hang_up: bool = False  # the coordinator is gone
     settled: bool = True
 
 
@@ -199,7 +200,9 @@ class Supervisor:
             if event.settled and self.members.machine.phase is not Phase.RUNNING:
                 return
             self.events.pop(0)
-            if event.stop:
+            if event.hang_up:
+                self.members.close()
+            elif event.stop:
                 self.members.stop(time.monotonic())
             elif event.kill is not None:
                 group = [m for m in self.members.machine.group if m not in self.codes]

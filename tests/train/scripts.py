@@ -5,6 +5,7 @@ Each writes a row for each applied step: which samples it took, and the loss ove
 
 import json
 import os
+import resource
 from typing import Any
 
 import torch
@@ -64,14 +65,18 @@ def _parts(kind: str) -> tuple[nn.Module, TensorDataset, Any]:
 def loop(
     said: int,
     place: tuple[str, ...],
+    *,
     kind: str = "transformer",
     epochs: int = 4,
     batch: int = 8,
     never_ready: str = "",
     timeout_s: float = 20.0,
     every_s: float = 600.0,
+    file_bytes: int = 0,
 ) -> None:
     torch.set_num_threads(1)
+    if file_bytes:  # stands for a disk that is full
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     if never_ready in place:
         os.read(os.pipe()[0], 1)
     run = train.start(timeout_s=timeout_s, checkpoint_every_s=every_s)

@@ -135,3 +135,19 @@ def test_sigterm_to_one_member_stops_all_at_the_same_step() -> None:
     assert set(result.codes.values()) == {143}, result.errors
     newest = {row["pid"]: row["step"] for row in result.rows if row.get("applied")}
     assert len(set(newest.values())) == 1
+
+
+def test_members_whose_coordinator_is_gone_train_on_to_the_end() -> None:
+    options = {"kind": "cnn", **LONG}
+    result = run(Scenario("loop", ("a", "b"), [Event(20, hang_up=True)], options))
+    assert result.codes == {"m0": 0, "m1": 0}, result.errors
+    check_samples(result, SAMPLES)
+    check_same(losses(result, SAMPLES, BATCH), _alone("cnn"), at_least=1.0)
+
+
+def test_a_full_disk_costs_checkpoints_and_not_the_training() -> None:
+    options = {"kind": "cnn", "epochs": 2, "every_s": 0.0, "file_bytes": 4000}
+    result = run(Scenario("loop", ("a", "b"), [], options))
+    assert result.ended["finished"]
+    assert "no checkpoint at step 3: " in result.errors
+    check_samples(result, SAMPLES)

@@ -1,4 +1,4 @@
-"""The membership machine, one story at a time; tests/properties has both sides of it at random."""
+"""The membership machine, one story at a time."""
 
 import pytest
 
