@@ -115,6 +115,7 @@ class Supervisor:
             self.pids[member] = pid
             return
         code = 70
+        self.members.close()  # The lines of its siblings are not its own.
         try:
             os.environ.update(
                 environment(

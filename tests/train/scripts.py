@@ -95,7 +95,12 @@ def loop(
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)
-            row = {"step": run.step_count, "epoch": epoch, "rank": run.rank, "size": run.size}
+            row: dict[str, Any] = {
+                "step": run.step_count,
+                "epoch": epoch,
+                "rank": run.rank,
+                "size": run.size,
+            }
             row |= {"version": run.elastic.version if run.elastic else 0}
             row |= {"member": os.environ.get("TREADLE_MEMBER", ""), "place": place[0]}
             row |= {"samples": taken, "pid": os.getpid()}

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -115,7 +116,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return train.start()
 
 
-def _prepared(run: Run, **options: int) -> tuple[nn.Linear, torch.optim.SGD, Data]:
+def _prepared(run: Run, **options: Any) -> tuple[nn.Linear, torch.optim.SGD, Data]:
     model = nn.Linear(1, 1)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
