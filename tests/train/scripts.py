@@ -73,6 +73,7 @@ def loop(
     timeout_s: float = 20.0,
     every_s: float = 600.0,
     file_bytes: int = 0,
+    fails: str = "",
 ) -> None:
     torch.set_num_threads(1)
     if file_bytes:  # stands for a disk that is full
@@ -92,6 +93,8 @@ def loop(
             # With fewer ranks than were asked for, a step has several passes.
             taken = list(piece.indices) if piece.share.first else taken + list(piece.indices)
             loss = loss_fn(model(piece.x), piece.y)
+            if fails in place and run.step_count == 30:
+                raise ValueError("an error of the user's own")
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)

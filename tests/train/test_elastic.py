@@ -153,3 +153,13 @@ def test_a_full_disk_costs_checkpoints_and_not_the_training() -> None:
     assert result.ended["finished"]
     assert "no checkpoint at step 3: " in result.errors
     check_samples(result, SAMPLES)
+
+
+def test_a_member_whose_script_fails_is_a_loss_like_any_other() -> None:
+    options = {"kind": "cnn", **LONG, "fails": "b"}
+    result = run(Scenario("loop", ("a", "b", "c"), [], options))
+    assert "an error of the user's own" in result.errors
+    assert result.codes == {"m0": 0, "m1": 70, "m2": 0}
+    assert result.ended["finished"]
+    assert result.took_s < 15, "the others need not wait for the timeout of 20 s"
+    check_same(losses(result, SAMPLES, BATCH), _alone("cnn"))
