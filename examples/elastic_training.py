@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import treadle.train as train
+from treadle import train
 
 
 def main() -> None:

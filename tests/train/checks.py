@@ -21,7 +21,7 @@ def steps_of(result: Result) -> dict[int, list[dict[str, Any]]]:
 
 
 def check_steps(result: Result, samples: int, batch: int) -> None:
-    """Each step once: in order on each process, and again elsewhere only after all that had it died.
+    """Each step once: in order on each process, and elsewhere only if all that had it died.
 
     A process that is killed between a step and its row has no row, so a batch may lack its share;
     what is there must not overlap.

@@ -37,6 +37,7 @@ class Event:
     kill: int | None = None  # the rank, among those that are left
     number: int = signal.SIGKILL
     stop: bool = False
+    hang_up: bool = False  # the coordinator is gone
     settled: bool = True
 
 
@@ -52,7 +53,7 @@ class Scenario:
 
 @dataclass
 class Result:
-    """What happened. Rows are what members wrote, one for each applied step or whatever they say."""
+    """What happened; rows are what the members wrote."""
 
     facts: list[dict[str, Any]]
     rows: list[dict[str, Any]]
@@ -114,6 +115,7 @@ class Supervisor:
             self.pids[member] = pid
             return
         code = 70
+        self.members.close()  # The lines of its siblings are not its own.
         try:
             os.environ.update(
                 environment(
@@ -199,7 +201,9 @@ class Supervisor:
             if event.settled and self.members.machine.phase is not Phase.RUNNING:
                 return
             self.events.pop(0)
-            if event.stop:
+            if event.hang_up:
+                self.members.close()
+            elif event.stop:
                 self.members.stop(time.monotonic())
             elif event.kill is not None:
                 group = [m for m in self.members.machine.group if m not in self.codes]

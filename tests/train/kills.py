@@ -21,9 +21,10 @@ def scenario(seed: int) -> Scenario:
     draw = Random(seed)
     steps = EPOCHS * -(-SAMPLES // BATCH)
     start = tuple(PLACES[: draw.randint(2, 4)])
-    events = []
-    for _ in range(draw.randint(1, 3)):
-        events.append(Event(draw.randint(1, steps - 4), kill=draw.randint(0, 3), settled=False))
+    events = [
+        Event(draw.randint(1, steps - 4), kill=draw.randint(0, 3), settled=False)
+        for _ in range(draw.randint(1, 3))
+    ]
     for _ in range(draw.randint(0, 2)):
         places = tuple(sorted(draw.sample(PLACES, draw.randint(1, 4))))
         events.append(Event(draw.randint(1, steps - 4), places, settled=False))

@@ -1,6 +1,7 @@
 """Training with members that come, go, move and die, as real processes with gloo."""
 
 import signal
+from functools import cache
 
 import pytest
 
@@ -19,9 +20,10 @@ def _sizes(result: Result) -> list[int]:
     return [len(change["group"]) for change in result.changes]
 
 
-def _alone(kind: str, **options: object) -> dict[int, float]:
-    given = {"kind": kind, **LONG, **options}
-    return losses(run(Scenario("loop", ("a",), [], given)), SAMPLES, BATCH)
+@cache
+def _alone(kind: str) -> dict[int, float]:
+    """The losses of an undisturbed run of one member."""
+    return losses(run(Scenario("loop", ("a",), [], {"kind": kind, **LONG})), SAMPLES, BATCH)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "cnn"])
@@ -58,10 +60,10 @@ def test_each_sample_comes_once_with_batches_that_do_not_divide(batch: int) -> N
 def test_members_that_are_killed_cost_no_step_and_none_is_applied_twice() -> None:
     undisturbed = {kind: reference(kind) for kind in ("transformer", "cnn")}
     killed = 0
-    for seed in (0, 5, 6, 10, 12):
+    for seed in (0, 5, 115):
         result = trial(seed, undisturbed)
         killed += sum(code == -signal.SIGKILL for code in result.codes.values())
-    assert killed >= 5
+    assert killed >= 4
 
 
 def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:
@@ -135,3 +137,29 @@ def test_sigterm_to_one_member_stops_all_at_the_same_step() -> None:
     assert set(result.codes.values()) == {143}, result.errors
     newest = {row["pid"]: row["step"] for row in result.rows if row.get("applied")}
     assert len(set(newest.values())) == 1
+
+
+def test_members_whose_coordinator_is_gone_train_on_to_the_end() -> None:
+    options = {"kind": "cnn", **LONG}
+    result = run(Scenario("loop", ("a", "b"), [Event(20, hang_up=True)], options))
+    assert result.codes == {"m0": 0, "m1": 0}, result.errors
+    check_samples(result, SAMPLES)
+    check_same(losses(result, SAMPLES, BATCH), _alone("cnn"), at_least=1.0)
+
+
+def test_a_full_disk_costs_checkpoints_and_not_the_training() -> None:
+    options = {"kind": "cnn", "epochs": 2, "every_s": 0.0, "file_bytes": 4000}
+    result = run(Scenario("loop", ("a", "b"), [], options))
+    assert result.ended["finished"]
+    assert "no checkpoint at step 3: " in result.errors
+    check_samples(result, SAMPLES)
+
+
+def test_a_member_whose_script_fails_is_a_loss_like_any_other() -> None:
+    options = {"kind": "cnn", **LONG, "fails": "b"}
+    result = run(Scenario("loop", ("a", "b", "c"), [], options))
+    assert "an error of the user's own" in result.errors
+    assert result.codes == {"m0": 0, "m1": 70, "m2": 0}
+    assert result.ended["finished"]
+    assert result.took_s < 15, "the others need not wait for the timeout of 20 s"
+    check_same(losses(result, SAMPLES, BATCH), _alone("cnn"))

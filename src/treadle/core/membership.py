@@ -10,8 +10,8 @@ How the members change
    most 1, and the largest plus 1 is a step that all can reach. No collective is needed to agree.
 3. They get `Halt` with that step. When those that stay have arrived, everyone in the next group
    gets `Form`: form the group, take the state of `source`.
-4. All have `Switched`: the group is the present one. Those that are not wanted any more get `Leave`;
-   until then they could have gone on if all others had died. What was ordered meanwhile comes next.
+4. All have `Switched`: the group is the present one. Those that are not wanted any more get
+   `Leave`: until then they have the state if all others die. What was ordered meanwhile is next.
 
 A loss is the same from point 3 on: `Halt` without a step means now. Members abandon the step in
 flight and say how many steps they applied. The one with most is the source, since a step may have
@@ -63,9 +63,7 @@ from treadle.core.member_messages import (
     StopAsked,
     Switched,
 )
-from treadle.core.member_switch import Row, Switch
-
-FAILURES_MAX = 5  # groups in a row that could not be formed although no process ended
+from treadle.core.member_switch import Row, Rows, Switch
 
 
 class Membership:
@@ -79,7 +77,7 @@ class Membership:
         self.order = 0  # the newest target's number
         self._limits = limits
         self._rendezvous = rendezvous
-        self._rows: dict[Member, Row] = {}
+        self._rows = Rows()
         self._wanted: list[Member] = []
         self._plan = self._group_plan = ""
         self._reported = True  # the newest target was reached or refused, and reported
@@ -112,7 +110,6 @@ class Membership:
 
     @property
     def members(self) -> dict[Member, Place]:
-        """Members whose process lives, with their places."""
         return {member: row.place for member, row in self._rows.items()}
 
     def step(self, given: Input, now: float) -> list[Output]:
@@ -149,20 +146,9 @@ class Membership:
 
     def _adopt(self, target: Target, now: float) -> None:
         """Keep members on wanted places, launch the missing, dismiss newcomers not wanted."""
-        self._queued = None
-        self._reported = False
+        self._queued, self._reported = None, False
         self._plan = target.plan
-        spare = [m for m in self.group if self._is_here(m)]
-        spare += [m for m in self._rows if self._is_here(m) and m not in self.group]
-        self._wanted = []
-        missing = []
-        for place in target.places:
-            kept = next((m for m in spare if self._rows[m].place == place), None)
-            if kept is None:
-                missing.append(place)
-            else:
-                spare.remove(kept)
-                self._wanted.append(kept)
+        self._wanted, spare, missing = self._rows.match(target.places, self.group)
         for member in spare:
             if member not in self.group:
                 self._dismiss(member, "a newer order does not want it", now)
@@ -343,8 +329,8 @@ class Membership:
         switch = self._switch
         forming = switch is not None and switch.stage == "forming"
         among = switch.group if switch is not None and forming else self.group
-        left = [member for member in among if self._is_here(member)]
-        leavers = [member for member in self.group if self._is_here(member) and member not in left]
+        left = [member for member in among if self._rows.has(member)]
+        leavers = [member for member in self.group if self._rows.has(member) and member not in left]
         if not left:  # Members that were about to leave have the state.
             left, leavers = leavers, []
         self._switch = None
@@ -371,8 +357,8 @@ class Membership:
             return None
         self._keep_leavers(switch)
         self._failures += 1
-        if self._failures > FAILURES_MAX:
-            return self._fail(f"{FAILURES_MAX} groups in a row could not be formed", now)
+        if self._failures > self._limits.failures:
+            return self._fail(f"{self._failures} groups in a row failed", now)
         return self._recover(now)
 
     def _keep_leavers(self, switch: Switch | None) -> None:
@@ -511,14 +497,10 @@ class Membership:
 
     # -- small things ------------------------------------------------------------------------------
 
-    def _is_here(self, member: Member, *, leaving: bool = False) -> bool:
-        row = self._rows.get(member)
-        return row is not None and (leaving or not row.leaving)
-
     def _newcomers(self) -> list[Member]:
         """Members that no group has, and no switch in flight wants."""
         taken = [*self.group, *(self._switch.group if self._switch else ())]
-        return [each for each in self._rows if self._is_here(each) and each not in taken]
+        return [each for each in self._rows if self._rows.has(each) and each not in taken]
 
     def _dismiss(self, member: Member, why: str, now: float) -> None:
         row = self._rows[member]

@@ -95,7 +95,10 @@ class Gradients:
             return loss, torch.tensor(float(stop))
         self._send_full(all_of_them=True)
         used = [float(parameter.grad is not None) for parameter in self._parameters]
-        self._tail[2:] = torch.tensor(used)
+        if all(used):
+            self._tail[2:].fill_(1.0)  # The usual case needs no copy to the device.
+        else:
+            self._tail[2:] = torch.tensor(used)
         self._tail[0], self._tail[1] = loss, float(stop)
         works, self._works = self._works, []
         if self._error is not None:

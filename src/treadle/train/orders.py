@@ -39,6 +39,12 @@ class Orders:
         self._form: Form | None = None
         self._done = False
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the step in flight has to be abandoned; any thread may ask."""
+        halt = self._halt
+        return halt is not None and halt.at_step is None
+
     def hear(self, order: Order) -> At | None:
         """Take an order; the answer, if it wants one at once. Old versions are ignored."""
         if not isinstance(order, Done) and order.version < self._seen:

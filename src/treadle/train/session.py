@@ -50,7 +50,6 @@ class Run:
         self._clip_norm: float | None = None
         self._rehearse: Callable[[nn.Module, Batch], Tensor] | None = None
         self._epochs = 0
-        self._entered = False
         # Of the batch that the script has now.
         self._batch: Batch | None = None
         self._loss_sum = torch.zeros(())
@@ -138,8 +137,14 @@ class Run:
                 yield epoch
                 if self.position.epoch == epoch:
                     self.position.epoch, self.position.offset = epoch + 1, 0
-        finally:
-            self._finish()
+        except GeneratorExit:
+            if self.elastic is not None:
+                self.elastic.finish(wait=False)
+            self.group.abort()
+            raise
+        if self.elastic is not None:
+            self.elastic.finish(wait=True)
+        self.group.leave()
 
     def batches(self, data: Data) -> Iterator[Batch]:
         """The batches of the present epoch that are still to be done, this rank's share of each."""
@@ -298,7 +303,6 @@ class Run:
     def _enter(self) -> None:
         """Become part of the group, with its state."""
         assert self._state is not None, "run.prepare comes first"
-        self._entered = True
         if self.elastic is not None:
             if self.elastic.joins:
                 self._warm_up()
@@ -357,14 +361,6 @@ class Run:
         optimizer.step()
         for parameter in model.parameters():
             parameter.grad = None
-
-    def _finish(self) -> None:
-        if not self._entered:
-            return
-        self._entered = False
-        if self.elastic is not None and sys.exc_info()[0] in (None, GeneratorExit):
-            self.elastic.finish()
-        self.group.leave()
 
 
 def _device() -> torch.device:

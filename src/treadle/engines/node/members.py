@@ -9,7 +9,8 @@ the core, and starts and ends no process itself: `launch` and `dismiss` do.
           members.ended(member, now) when its process ends, members.tick(now)
 
 `launch(member, place, descriptor, joins)` starts a process that inherits the descriptor, with
-`environment(...)`; it may close nothing.
+`environment(...)`. A process that is forked and executes no program calls `close()` in itself: the
+lines of its siblings would not end with this process otherwise.
 """
 
 import os
