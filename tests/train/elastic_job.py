@@ -29,15 +29,21 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     loss_fn = nn.CrossEntropyLoss()
     model, optimizer, data = run.prepare(model, optimizer, dataset, batch_size=16, seed=3)
+    samples: list[int] = []  # of the step so far: a large share comes in several pieces
     with Path("rows.jsonl").open("a") as rows:
         for _ in run.epochs(int(sys.argv[1])):
             for batch in run.batches(data):
+                before = run.step_count
                 run.backward(loss_fn(model(batch.x), batch.y))
                 run.step(optimizer)
+                samples += batch.indices
+                if run.step_count == before:
+                    continue
                 row = {"step": run.step_count, "rank": run.rank, "size": run.size}
-                row |= {"loss": run.loss, "pid": os.getpid(), "samples": list(batch.indices)}
+                row |= {"loss": run.loss, "pid": os.getpid(), "samples": samples}
                 rows.write(json.dumps(row) + "\n")
                 rows.flush()
+                samples = []
                 if not Path("fast").exists():
                     time.sleep(0.05)
 

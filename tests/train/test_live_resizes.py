@@ -120,7 +120,8 @@ def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
         (folder / "fast").touch()
         until(lambda: served.view(job).state.ended)
         view = served.view(job)
-    assert (view.state, view.attempts) == (State.SUCCEEDED, 1)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
     check_learning(rows(folder), expected)
 
 
@@ -138,7 +139,8 @@ def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
         (folder / "fast").touch()
         until(lambda: served.view(job).state.ended)
         view = served.view(job)
-    assert (view.state, view.attempts) == (State.SUCCEEDED, 1)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
     found = rows(folder)
     losses = {row["step"]: row["loss"] for row in found}
     assert [losses[step + 1] for step in range(len(expected))] == pytest.approx(
