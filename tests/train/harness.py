@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treadle.core.member_facts import Changed, Ended, Limits, Target
+from treadle.core.member_facts import Limits, Phase, Target
 from treadle.engines.node.members import Fact, Members, environment
 
 LIMIT_S = 90.0  # a scenario that takes longer hangs
@@ -27,13 +27,18 @@ LIMIT_S = 90.0  # a scenario that takes longer hangs
 
 @dataclass
 class Event:
-    """When the group has applied this many steps: change the members, or kill one of them."""
+    """When the group has applied this many steps: change the members, or kill one of them.
+
+    settled: not before the group is what was ordered last.
+    """
 
     at_step: int
     places: tuple[str, ...] = ()
     kill: int | None = None  # the rank, among those that are left
     number: int = signal.SIGKILL
     stop: bool = False
+    hang_up: bool = False  # the coordinator is gone
+    settled: bool = True
 
 
 @dataclass
@@ -48,7 +53,7 @@ class Scenario:
 
 @dataclass
 class Result:
-    """What happened. Rows are what members wrote, one for each applied step or whatever they say."""
+    """What happened; rows are what the members wrote."""
 
     facts: list[dict[str, Any]]
     rows: list[dict[str, Any]]
@@ -110,6 +115,7 @@ class Supervisor:
             self.pids[member] = pid
             return
         code = 70
+        self.members.close()  # The lines of its siblings are not its own.
         try:
             os.environ.update(
                 environment(
@@ -191,8 +197,13 @@ class Supervisor:
 
     def act(self) -> None:
         while self.events and self.applied >= self.events[0].at_step:
-            event = self.events.pop(0)
-            if event.stop:
+            event = self.events[0]
+            if event.settled and self.members.machine.phase is not Phase.RUNNING:
+                return
+            self.events.pop(0)
+            if event.hang_up:
+                self.members.close()
+            elif event.stop:
                 self.members.stop(time.monotonic())
             elif event.kill is not None:
                 group = [m for m in self.members.machine.group if m not in self.codes]
@@ -213,6 +224,3 @@ def _coordinate(scenario: Scenario, outcome: Path) -> None:
         supervisor.facts, supervisor.rows, supervisor.codes, errors, took_s, took_s > LIMIT_S
     )
     outcome.write_text(json.dumps(asdict(result)))
-
-
-__all__ = ["Changed", "Ended", "Event", "Result", "Scenario", "run"]

@@ -5,6 +5,7 @@ Each writes a row for each applied step: which samples it took, and the loss ove
 
 import json
 import os
+import resource
 from typing import Any
 
 import torch
@@ -64,14 +65,19 @@ def _parts(kind: str) -> tuple[nn.Module, TensorDataset, Any]:
 def loop(
     said: int,
     place: tuple[str, ...],
+    *,
     kind: str = "transformer",
     epochs: int = 4,
     batch: int = 8,
     never_ready: str = "",
     timeout_s: float = 20.0,
     every_s: float = 600.0,
+    file_bytes: int = 0,
+    fails: str = "",
 ) -> None:
     torch.set_num_threads(1)
+    if file_bytes:  # stands for a disk that is full
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     if never_ready in place:
         os.read(os.pipe()[0], 1)
     run = train.start(timeout_s=timeout_s, checkpoint_every_s=every_s)
@@ -80,15 +86,27 @@ def loop(
     decay = torch.optim.lr_scheduler.StepLR(adam, 5, 0.9)
     run.keep(scheduler=decay)
     model, optimizer, data = run.prepare(module, adam, dataset, batch_size=batch, seed=3)
+    taken: list[int] = []
     for epoch in run.epochs(epochs):
         for piece in run.batches(data):
             before = run.step_count
+            # With fewer ranks than were asked for, a step has several passes.
+            taken = list(piece.indices) if piece.share.first else taken + list(piece.indices)
             loss = loss_fn(model(piece.x), piece.y)
+            if fails in place and run.step_count == 30:
+                raise ValueError("an error of the user's own")
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)
-            row = {"step": run.step_count, "epoch": epoch, "rank": run.rank, "size": run.size}
-            row |= {"place": place[0], "samples": list(piece.indices), "pid": os.getpid()}
+            row: dict[str, Any] = {
+                "step": run.step_count,
+                "epoch": epoch,
+                "rank": run.rank,
+                "size": run.size,
+            }
+            row |= {"version": run.elastic.version if run.elastic else 0}
+            row |= {"member": os.environ.get("TREADLE_MEMBER", ""), "place": place[0]}
+            row |= {"samples": taken, "pid": os.getpid()}
             row |= {"applied": run.step_count > before, "loss": float(run._loss_sum)}
             os.write(said, json.dumps(row).encode() + b"\n")
         run.report(loss=loss)

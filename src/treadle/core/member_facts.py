@@ -114,9 +114,10 @@ Output = Launch | Dismiss | Send | Changed | Refused | Lost | Ended
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the machine waits, in seconds."""
+    """How long the machine waits, and how much it bears."""
 
     ready_s: float = 120.0  # for a newcomer to become ready
     answer_s: float = 20.0  # for the answer to `Prepare`, which a thread of the library gives
     leave_s: float = 20.0  # for a process that was told to leave to end
     least: int = 1  # members below which the attempt fails
+    failures: int = 5  # groups in a row that break although no process ended

@@ -142,7 +142,10 @@ def decode(line: bytes) -> Message | None:
     """The message of a line; None if its kind is not known; ValueError if it is malformed."""
     if len(line) > LINE_BYTES_MAX:
         raise ValueError(f"a line of {len(line)} bytes; at most {LINE_BYTES_MAX} are allowed")
-    document = json.loads(line)
+    try:
+        document = json.loads(line)
+    except RecursionError:
+        raise ValueError("a message that is nested too deeply") from None
     if not isinstance(document, dict):
         raise ValueError(f"a message is a JSON object, not {document!r}")  # noqa: TRY004
     kind = _KINDS.get(str(document.get("kind")))

@@ -1,6 +1,6 @@
 """One change of the group of an attempt, in flight, and what is known of one member."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.member_facts import Place
@@ -17,6 +17,32 @@ class Row:
     finished: bool = False
     timeout_s: float = 60.0
     until: float | None = None  # the moment at which waiting for it ends
+
+
+class Rows(dict[Member, Row]):
+    """Members whose processes live."""
+
+    def has(self, member: Member) -> bool:
+        """Whether it lives and was not told to leave."""
+        row = self.get(member)
+        return row is not None and not row.leaving
+
+    def match(
+        self, places: Sequence[Place], first: Sequence[Member]
+    ) -> tuple[list[Member], list[Member], list[Place]]:
+        """Members for these places, members for none of them, and places without a member."""
+        spare = [member for member in first if self.has(member)]
+        spare += [member for member in self if self.has(member) and member not in first]
+        kept: list[Member] = []
+        missing: list[Place] = []
+        for place in places:
+            found = next((member for member in spare if self[member].place == place), None)
+            if found is None:
+                missing.append(place)
+            else:
+                spare.remove(found)
+                kept.append(found)
+        return kept, spare, missing
 
 
 @dataclass(slots=True)

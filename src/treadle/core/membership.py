@@ -8,9 +8,10 @@ How the members change
 2. The members of the group get `Prepare`. Each answers with the step it is at, at once, and begins
    no step beyond the next one. Data-parallel ranks are in lock step, so their answers differ by at
    most 1, and the largest plus 1 is a step that all can reach. No collective is needed to agree.
-3. They get `Halt` with that step, and those that are not wanted any more get `Leave`. When all have
-   arrived, everyone in the next group gets `Form`: form the group, take the state of `source`.
-4. All have `Switched`: the group is the present one. What was ordered meanwhile comes next.
+3. They get `Halt` with that step. When those that stay have arrived, everyone in the next group
+   gets `Form`: form the group, take the state of `source`.
+4. All have `Switched`: the group is the present one. Those that are not wanted any more get
+   `Leave`: until then they have the state if all others die. What was ordered meanwhile is next.
 
 A loss is the same from point 3 on: `Halt` without a step means now. Members abandon the step in
 flight and say how many steps they applied. The one with most is the source, since a step may have
@@ -62,9 +63,7 @@ from treadle.core.member_messages import (
     StopAsked,
     Switched,
 )
-from treadle.core.member_switch import Row, Switch
-
-FAILURES_MAX = 5  # groups in a row that could not be formed although no process ended
+from treadle.core.member_switch import Row, Rows, Switch
 
 
 class Membership:
@@ -78,7 +77,7 @@ class Membership:
         self.order = 0  # the newest target's number
         self._limits = limits
         self._rendezvous = rendezvous
-        self._rows: dict[Member, Row] = {}
+        self._rows = Rows()
         self._wanted: list[Member] = []
         self._plan = self._group_plan = ""
         self._reported = True  # the newest target was reached or refused, and reported
@@ -100,8 +99,17 @@ class Membership:
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
+    def busy(self) -> bool:
+        """Whether a change is in flight or owed."""
+        return self._switch is not None or self._queued is not None or not self._reported
+
+    def leaves(self, member: Member) -> bool:
+        """Whether it was told to leave, or may: its end is no loss."""
+        row = self._rows.get(member)
+        return row is None or row.leaving
+
+    @property
     def members(self) -> dict[Member, Place]:
-        """Members whose process lives, with their places."""
         return {member: row.place for member, row in self._rows.items()}
 
     def step(self, given: Input, now: float) -> list[Output]:
@@ -138,20 +146,9 @@ class Membership:
 
     def _adopt(self, target: Target, now: float) -> None:
         """Keep members on wanted places, launch the missing, dismiss newcomers not wanted."""
-        self._queued = None
-        self._reported = False
+        self._queued, self._reported = None, False
         self._plan = target.plan
-        spare = [m for m in self.group if self._is_here(m)]
-        spare += [m for m in self._rows if self._is_here(m) and m not in self.group]
-        self._wanted = []
-        missing = []
-        for place in target.places:
-            kept = next((m for m in spare if self._rows[m].place == place), None)
-            if kept is None:
-                missing.append(place)
-            else:
-                spare.remove(kept)
-                self._wanted.append(kept)
+        self._wanted, spare, missing = self._rows.match(target.places, self.group)
         for member in spare:
             if member not in self.group:
                 self._dismiss(member, "a newer order does not want it", now)
@@ -162,7 +159,8 @@ class Membership:
     def _launch(self, place: Place, now: float) -> None:
         member = f"m{self._count}"
         self._count += 1
-        self._rows[member] = Row(place, until=now + self._limits.ready_s)
+        # At the start nothing waits for it, and a large model may take long to build.
+        self._rows[member] = Row(place, until=now + self._limits.ready_s if self.group else None)
         self._wanted.append(member)
         self._out.append(Launch(member, place, joins=bool(self.group)))
 
@@ -220,17 +218,19 @@ class Membership:
 
     def _at(self, switch: Switch, member: Member, answer: At) -> None:
         if switch.stage != "asking" or member not in self.group:
-            return
+            return None
         switch.steps[member] = answer.step
         if not all(each in switch.steps for each in self.group):
-            return
+            return None
         at_step = max(switch.steps.values()) + 1
         switch.stage, switch.until = "halting", None
+        if switch.group:
+            return self._tell(self.group, Halt(switch.version, at_step))
         for leaver in switch.leavers:
             self._rows[leaver].leaving = True
-            stop, save = not switch.group, not switch.group and leaver == self.group[0]
-            self._out.append(Send(leaver, Leave(switch.version, at_step, stop=stop, save=save)))
-        self._tell(switch.halting(self.group), Halt(switch.version, at_step))
+            save = leaver == self.group[0]
+            self._out.append(Send(leaver, Leave(switch.version, at_step, stop=True, save=save)))
+        return None
 
     def _arrive(self, switch: Switch, member: Member, answer: Arrived, now: float) -> None:
         if switch.stage != "halting" or member not in switch.group:
@@ -259,7 +259,9 @@ class Membership:
         self._switch, self._failures = None, 0
         for leaver in switch.leavers:
             if leaver in self._rows:
+                self._rows[leaver].leaving = True
                 self._rows[leaver].until = now + self._limits.leave_s
+                self._out.append(Send(leaver, Leave(switch.version)))
         self._started = True
         step = self._step = max(each.step for each in switch.switched.values())
         stall_s = switch.stall_s(before)
@@ -282,10 +284,12 @@ class Membership:
             if not self._rows:
                 self._end("finished" if self._finished else "all members left")
             return
+        switch = self._switch
+        if switch is not None and member in switch.leavers and switch.stage != "asking":
+            return  # If it did not reach its step, the others cannot either, and halt at once.
         self._out.append(Lost(member))
         if member in self._wanted:
             self._wanted.remove(member)
-        switch = self._switch
         forming = switch is not None and switch.stage == "forming" and member in switch.group
         if member in self.group or forming:
             self._recover(now)
@@ -325,14 +329,17 @@ class Membership:
         switch = self._switch
         forming = switch is not None and switch.stage == "forming"
         among = switch.group if switch is not None and forming else self.group
-        left = [member for member in among if self._is_here(member)]
+        left = [member for member in among if self._rows.has(member)]
+        leavers = [member for member in self.group if self._rows.has(member) and member not in left]
+        if not left:  # Members that were about to leave have the state.
+            left, leavers = leavers, []
         self._switch = None
         if len(left) < self._limits.least:
             return self._fail(f"{len(left)} members are left", now)
         self.version += 1
         self.phase = Phase.SWITCHING
         self.group = tuple(left)
-        self._switch = Switch(self.version, left, [], "loss", stage="halting")
+        self._switch = Switch(self.version, left, leavers, "loss", stage="halting")
         return self._tell(left, Halt(self.version, None))
 
     def _broken(self, member: Member, answer: Broken, now: float) -> None:
@@ -350,8 +357,8 @@ class Membership:
             return None
         self._keep_leavers(switch)
         self._failures += 1
-        if self._failures > FAILURES_MAX:
-            return self._fail(f"{FAILURES_MAX} groups in a row could not be formed", now)
+        if self._failures > self._limits.failures:
+            return self._fail(f"{self._failures} groups in a row failed", now)
         return self._recover(now)
 
     def _keep_leavers(self, switch: Switch | None) -> None:
@@ -490,14 +497,10 @@ class Membership:
 
     # -- small things ------------------------------------------------------------------------------
 
-    def _is_here(self, member: Member, *, leaving: bool = False) -> bool:
-        row = self._rows.get(member)
-        return row is not None and (leaving or not row.leaving)
-
     def _newcomers(self) -> list[Member]:
         """Members that no group has, and no switch in flight wants."""
         taken = [*self.group, *(self._switch.group if self._switch else ())]
-        return [each for each in self._rows if self._is_here(each) and each not in taken]
+        return [each for each in self._rows if self._rows.has(each) and each not in taken]
 
     def _dismiss(self, member: Member, why: str, now: float) -> None:
         row = self._rows[member]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from treadle.core.member_messages import LINE_BYTES_MAX, Answer, Order, decode, encode
+from treadle.core.member_messages import LINE_BYTES_MAX, Answer, Halt, Order, decode, encode
 from treadle.train.orders import Next, Orders
 
 Decision = TypeVar("Decision")
@@ -21,7 +21,9 @@ LOOK_EVERY_S = 0.1  # while it waits: a signal handler cannot wake it
 class Channel:
     """One end of the line, with the orders that came over it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, interrupt: Callable[[], None]) -> None:
+        """interrupt: makes the step in flight fail, since a member was lost."""
+        self._interrupt = interrupt
         self.orders = Orders()
         self.closed = False
         self._socket = socket.socket(fileno=descriptor)
@@ -84,3 +86,5 @@ class Channel:
             if answer is not None:
                 self.say(answer)
             self._changed.notify_all()
+        if isinstance(message, Halt) and message.at_step is None:
+            self._interrupt()

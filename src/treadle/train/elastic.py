@@ -48,7 +48,7 @@ class Elastic:
         self.version = 0
         self._trained = trained
         self._group = group
-        self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]))
+        self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]), group.cut)
         self._orders = self._channel.orders
         self.receives = False  # the state comes from another member
         self._has_state = False
@@ -67,8 +67,7 @@ class Elastic:
 
     def abandons(self) -> bool:
         """Whether the step in flight has to be given up."""
-        decision = self._orders.at_boundary(broken=False)
-        return isinstance(decision, Halt) and decision.at_step is None
+        return self._orders.interrupted
 
     def failed(self, error: BrokenGroupError) -> None:
         """A collective failed: the step does not count."""
@@ -84,11 +83,15 @@ class Elastic:
             self._channel.say(StopAsked())
         return self._obey(finished=False)
 
-    def finish(self) -> None:
-        """After the last step: all end together, so that none is missed by the others."""
+    def finish(self, *, wait: bool) -> None:
+        """After the last step: all end together, so that none is missed by the others.
+
+        wait: not if the script left its loop early. It may have failed, and Python does not say:
+        then its process ends soon, and the others go on without it.
+        """
         self._channel.say(Finished())
-        self._obey(finished=True)
-        self._group.leave()
+        if wait:
+            self._obey(finished=True)
 
     def _obey(self, *, finished: bool) -> bool:
         began, changed = monotonic(), False

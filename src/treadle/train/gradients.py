@@ -95,14 +95,16 @@ class Gradients:
             return loss, torch.tensor(float(stop))
         self._send_full(all_of_them=True)
         used = [float(parameter.grad is not None) for parameter in self._parameters]
-        self._tail[2:] = torch.tensor(used)
+        if all(used):
+            self._tail[2:].fill_(1.0)  # The usual case needs no copy to the device.
+        else:
+            self._tail[2:] = torch.tensor(used)
         self._tail[0], self._tail[1] = loss, float(stop)
-        if self._error is None:
-            self._works.append(self._group.start_sum(self._tail))
-            self._group.finish(self._works, abandon=abandon)
-        self._works = []
+        works, self._works = self._works, []
         if self._error is not None:
             raise self._error
+        works.append(self._group.start_sum(self._tail))
+        self._group.finish(works, abandon=abandon)
         self._active = False
         self._take(used)
         return self._tail[0].clone(), self._tail[1].clone()

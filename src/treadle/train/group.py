@@ -6,6 +6,7 @@ class is what has to change.
 """
 
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -24,6 +25,18 @@ POLL_S = 50e-6
 Abandon = Callable[[], bool]  # whether a wait in flight has to be given up
 
 
+def _sockets() -> dict[int, str]:
+    """The sockets of this process, by descriptor, with the kernel's names."""
+    found = {}
+    with suppress(OSError):
+        for entry in os.scandir("/proc/self/fd"):
+            with suppress(OSError):
+                name = os.readlink(entry.path)  # noqa: PTH115
+                if name.startswith("socket:"):
+                    found[int(entry.name)] = name
+    return found
+
+
 class BrokenGroupError(TreadleError):
     """A collective failed: a peer ended, hangs, or the network does."""
 
@@ -37,6 +50,8 @@ class Group:
         self.size = 1
         self._timeout = timedelta(seconds=timeout_s)
         self._joined = False
+        self._sockets: dict[int, str] = {}  # of the present group
+        self._is_cut = False
 
     @property
     def backend(self) -> str:
@@ -52,6 +67,8 @@ class Group:
         if size == 1:
             return
         kind, _, where = rendezvous.partition(":")
+        self._is_cut = False
+        before = _sockets()
         join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
         if kind == "file":
@@ -64,10 +81,32 @@ class Group:
         try:
             dist.init_process_group(**arguments)
             self._joined = True
+            self._sockets = {d: name for d, name in _sockets().items() if before.get(d) != name}
             dist.distributed_c10d._set_pg_timeout(self._timeout)
         except (RuntimeError, ValueError) as error:
             self.abort()
             raise BrokenGroupError(f"the group could not be formed: {error}") from None
+        if self._is_cut:
+            self.abort()
+            raise BrokenGroupError("a member was lost while the group was formed")
+
+    def cut(self) -> None:
+        """Make collectives in flight fail, here and on the peers; any thread may call it.
+
+        Gloo has no way to do so: its `abort` leaves a wait until its timeout (torch 2.13). But a
+        connection that is shut down fails on both sides at once. With NCCL there is nothing to
+        do: a wait for it is polled, see `finish`.
+        """
+        self._is_cut = True
+        if self.backend != "gloo":
+            return
+        now = _sockets()
+        for descriptor, name in self._sockets.items():
+            if now.get(descriptor) == name:  # not one that has the number by now
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
+                    # Gloo ends the process if its listening socket fails.
+                    if not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        found.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
         """After the last collective of all: nothing is in flight."""
@@ -78,6 +117,8 @@ class Group:
 
     def abort(self) -> None:
         """Drop the group with all that is in flight; peers that wait for us fail at once."""
+        self.cut()
+        self._sockets = {}
         if self._joined or dist.is_initialized():
             self._joined = False
             with suppress(RuntimeError, ValueError, AssertionError, AttributeError):

@@ -39,6 +39,12 @@ class Orders:
         self._form: Form | None = None
         self._done = False
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the step in flight has to be abandoned; any thread may ask."""
+        halt = self._halt
+        return halt is not None and halt.at_step is None
+
     def hear(self, order: Order) -> At | None:
         """Take an order; the answer, if it wants one at once. Old versions are ignored."""
         if not isinstance(order, Done) and order.version < self._seen:
@@ -69,8 +75,8 @@ class Orders:
         step to come do not count any more.
         """
         leave = self._leave
-        # If all are to stop, a broken group is formed again first: one checkpoint, not several.
-        if leave and self._counts(leave.at_step, broken=broken and not leave.stop, ends=finished):
+        # In a broken group even a member that is to leave may be the last one with the state.
+        if leave and self._counts(leave.at_step, broken=False, ends=finished):
             return leave
         if self._halt and self._counts(self._halt.at_step, broken=broken, ends=finished):
             return self._halt

@@ -20,6 +20,8 @@ from treadle.train.group import BrokenGroupError, Group
 from treadle.train.state import Kept, Position, State, receive, seed_apart, send
 from treadle.train.stop import STOP, STOPPED, exit_now
 
+STOP_EVERY = 8  # steps, on a GPU without a coordinator
+
 Model = TypeVar("Model", bound=nn.Module)
 Chosen = TypeVar("Chosen", bound=torch.optim.Optimizer)
 
@@ -29,14 +31,16 @@ class Run:
 
     def __init__(self, *, timeout_s: float = 60.0, checkpoint_every_s: float = 600.0) -> None:
         self.device = _device()
-        self.loss = float("nan")  # of the last step, over the whole batch
+        self._loss = float("nan")
         self.group = Group(self.device, timeout_s)
         self.position = Position()
         self.elastic = (
             Elastic(self, self.group, timeout_s) if "TREADLE_CHANNEL" in os.environ else None
         )
         STOP.install()
-        self._checkpoints = Checkpoints(folder())
+        # Without Treadle, a folder that lies there is perhaps of another run: none is used.
+        named = "TREADLE_CHECKPOINT_DIR" in os.environ
+        self._checkpoints = Checkpoints(folder()) if named else None
         self._checkpoint_every_s = checkpoint_every_s
         self._saved_at = monotonic()
         self._kept: dict[str, Kept] = {}
@@ -46,7 +50,6 @@ class Run:
         self._clip_norm: float | None = None
         self._rehearse: Callable[[nn.Module, Batch], Tensor] | None = None
         self._epochs = 0
-        self._entered = False
         # Of the batch that the script has now.
         self._batch: Batch | None = None
         self._loss_sum = torch.zeros(())
@@ -55,6 +58,7 @@ class Run:
         self._void = False  # the step does not count: a member was lost
         self._jumped = False  # the epoch ended elsewhere: its end was already dealt with
         self._signals: tuple[Tensor, Tensor] | None = None
+        self._stop_agreed = False
 
     @property
     def rank(self) -> int:
@@ -63,6 +67,12 @@ class Run:
     @property
     def size(self) -> int:
         return self.group.size
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last step over the whole batch; to read it waits for the device."""
+        self._read_signals()
+        return self._loss
 
     @property
     def step_count(self) -> int:
@@ -127,8 +137,14 @@ class Run:
                 yield epoch
                 if self.position.epoch == epoch:
                     self.position.epoch, self.position.offset = epoch + 1, 0
-        finally:
-            self._finish()
+        except GeneratorExit:
+            if self.elastic is not None:
+                self.elastic.finish(wait=False)
+            self.group.abort()
+            raise
+        if self.elastic is not None:
+            self.elastic.finish(wait=True)
+        self.group.leave()
 
     def batches(self, data: Data) -> Iterator[Batch]:
         """The batches of the present epoch that are still to be done, this rank's share of each."""
@@ -240,16 +256,10 @@ class Run:
 
     def _boundary(self) -> bool:
         """Between two steps; whether the group changed."""
-        stop = STOP.asked
-        if self._signals is not None:
-            # Of the last step, which has been applied: to read it does not hold up the device.
-            loss, flag = self._signals
-            self.loss, stop = float(loss), bool(flag.item())
-            self._signals = None
         if self.elastic is not None:
             if self.elastic.boundary():
                 return True
-        elif stop and self._entered:
+        elif self._all_stop():
             self.save()
             self.group.abort()
             exit_now(STOPPED)
@@ -257,10 +267,29 @@ class Run:
             self.save()
         return False
 
+    def _all_stop(self) -> bool:
+        """Whether any rank was asked to stop: the last bucket of a step told all of them.
+
+        To read it waits for the device, so it is not read at each step. Which steps those are
+        depends on nothing but their number, so all ranks read it at the same.
+        """
+        if self.size == 1:
+            return STOP.asked
+        if self.device.type != "cpu" and self.position.applied % STOP_EVERY:
+            return False
+        self._read_signals()
+        return self._stop_agreed
+
+    def _read_signals(self) -> None:
+        if self._signals is not None:
+            loss, flag = self._signals
+            self._loss, self._stop_agreed = float(loss), bool(flag.item())
+            self._signals = None
+
     def save(self) -> None:
         """Write a checkpoint; a disk that is full costs the checkpoint, not the training."""
         self._saved_at = monotonic()
-        if self.rank != 0 or self._state is None:
+        if self.rank != 0 or self._state is None or self._checkpoints is None:
             return
         try:
             self._checkpoints.save(self.position.applied, self._state.read(self.device))
@@ -274,7 +303,6 @@ class Run:
     def _enter(self) -> None:
         """Become part of the group, with its state."""
         assert self._state is not None, "run.prepare comes first"
-        self._entered = True
         if self.elastic is not None:
             if self.elastic.joins:
                 self._warm_up()
@@ -292,7 +320,7 @@ class Run:
         """
         assert self._state is not None
         assert self._data is not None
-        if fresh and (saved := self._checkpoints.load()) is not None:
+        if fresh and self._checkpoints and (saved := self._checkpoints.load()) is not None:
             self._state.write(saved, self.device, exact=True)
         if source is not None and self.rank == source:
             send(self._state.read(self.device), self.group)
@@ -333,14 +361,6 @@ class Run:
         optimizer.step()
         for parameter in model.parameters():
             parameter.grad = None
-
-    def _finish(self) -> None:
-        if not self._entered:
-            return
-        self._entered = False
-        if self.elastic is not None and sys.exc_info()[0] in (None, GeneratorExit):
-            self.elastic.finish()
-        self.group.leave()
 
 
 def _device() -> torch.device:

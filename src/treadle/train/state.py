@@ -166,7 +166,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(file)
         self._tensors = tensors
 
-    def persistent_load(self, number: int) -> Tensor:  # type: ignore[override]
+    def persistent_load(self, number: int) -> Tensor:
         return self._tensors[number]
 
     @classmethod

@@ -122,6 +122,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("host", _host(detail)),
         ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
         ("sharing", _sharing(detail)),
+        ("resizing", _resizing(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -152,6 +153,13 @@ def _sharing(detail: JobDetail) -> str:
     if detail.alone_because:
         return f"none: {plain(detail.alone_because)}"
     return "none: exclusive" if detail.exclusive else ""
+
+
+def _resizing(detail: JobDetail) -> str:
+    if not detail.changes:
+        return ""
+    last = "" if detail.stall_s is None else f", stall {detail.stall_s:.2f} s last time"
+    return f"without a restart{last}"
 
 
 def _code(detail: JobDetail) -> str:

@@ -9,7 +9,8 @@ the core, and starts and ends no process itself: `launch` and `dismiss` do.
           members.ended(member, now) when its process ends, members.tick(now)
 
 `launch(member, place, descriptor, joins)` starts a process that inherits the descriptor, with
-`environment(...)`; it may close nothing.
+`environment(...)`. A process that is forked and executes no program calls `close()` in itself: the
+lines of its siblings would not end with this process otherwise.
 """
 
 import os
@@ -94,6 +95,11 @@ class Members:
         """What all members of this attempt can change while they train; empty: it is rigid."""
         known = [set(self._can.get(member, ())) for member in self._machine.members]
         return tuple(sorted(set.intersection(*known))) if known else ()
+
+    @property
+    def spoken(self) -> bool:
+        """Whether any member has said that it uses the library."""
+        return bool(self._can)
 
     def order(self, target: Target, now: float) -> None:
         self._take(target, now)
