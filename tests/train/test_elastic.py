@@ -11,8 +11,10 @@ from tests.train.kills import reference, trial
 from tests.train.scripts import SAMPLES
 
 BATCH = 8
-EPOCHS = 16
-LONG = {"epochs": EPOCHS, "batch": BATCH}
+LONG = {"epochs": 20, "batch": BATCH}
+ENDLESS = {"epochs": 100_000, "batch": BATCH}
+# Whatever the load of the machine is: not before the last order was carried out or refused.
+STOP = Event(0, stop=True)
 
 
 def _sizes(result: Result) -> list[int]:
@@ -67,33 +69,31 @@ def test_members_that_are_killed_cost_no_step_and_none_is_applied_twice() -> Non
 
 
 def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:
-    options = {"kind": "cnn", **LONG, "never_ready": "c"}
-    scenario = Scenario("loop", ("a",), [Event(3, ("a", "c"))], options, {"ready_s": 0.3})
-    result = run(scenario)
+    options = {"kind": "cnn", **ENDLESS, "never_ready": "c"}
+    result = run(Scenario("loop", ("a",), [Event(3, ("a", "c")), STOP], options, {"ready_s": 0.3}))
     refused = [fact for fact in result.facts if fact["kind"] == "Refused"]
     assert [fact["why"] for fact in refused] == ["newcomer m1 did not become ready"]
-    assert result.codes == {"m0": 0, "m1": -signal.SIGTERM}
-    assert result.ended["finished"]
-    check_samples(result, SAMPLES)
+    assert result.codes == {"m0": 143, "m1": -signal.SIGTERM}
+    check_steps(result, SAMPLES, BATCH)
 
 
 def test_a_newcomer_that_never_becomes_ready_does_not_keep_others_out() -> None:
-    options = {"kind": "cnn", **LONG, "never_ready": "c"}
-    scenario = Scenario("loop", ("a",), [Event(3, ("a", "b", "c"))], options, {"ready_s": 1.0})
-    result = run(scenario)
+    options = {"kind": "cnn", **ENDLESS, "never_ready": "c"}
+    events = [Event(3, ("a", "b", "c")), STOP]
+    result = run(Scenario("loop", ("a",), events, options, {"ready_s": 5.0}))
     assert _sizes(result) == [1, 2], result.errors
-    check_samples(result, SAMPLES)
+    check_steps(result, SAMPLES, BATCH)
 
 
 def test_a_newer_order_amends_one_in_flight() -> None:
     """The newcomer that both orders want is kept; one is dismissed before it trained."""
-    options = {"kind": "cnn", **LONG, "never_ready": "d"}
-    events = [Event(3, ("a", "b", "d")), Event(3, ("a", "b", "c"), settled=False)]
+    options = {"kind": "cnn", **ENDLESS, "never_ready": "d"}
+    events = [Event(3, ("a", "b", "d")), Event(3, ("a", "b", "c"), settled=False), STOP]
     result = run(Scenario("loop", ("a",), events, options))
     assert [change["order"] for change in result.changes] == [1, 3]
     assert result.changes[-1]["group"] == ["m0", "m1", "m3"]
     assert result.codes["m2"] == -signal.SIGTERM
-    check_samples(result, SAMPLES)
+    check_steps(result, SAMPLES, BATCH)
 
 
 def test_a_newer_order_cancels_one_in_flight_and_leaves_nothing_behind() -> None:
