@@ -19,10 +19,9 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.fitted import Point
-from treadle.models.learning.averaging import Newest
 from treadle.models.learning.belief import Learned, learning
-from treadle.models.learning.curves import SERIAL
-from treadle.models.learning.rules import Rules
+from treadle.models.learning.curves import SERIAL, Curve
+from treadle.models.learning.knowledge import Pace
 from treadle.models.scaling import interpolate
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
@@ -81,7 +80,7 @@ def old_mean_s(workload: Workload, machines: Cluster, settings: Settings) -> flo
         return None
     truth = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed))
     assumed = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed + 1))
-    belief = Learned(assumed, rules=OLD, gated=False)
+    belief = OldBelief(assumed, serial=SERIAL, gated=False)
     jobs = _elastic(workload, machines, settings)
     made = policy(settings.policy, placement(settings.placement), belief)
     scheduler = Scheduler(made, machines)
@@ -123,7 +122,11 @@ class Flat(NamedTuple):
         return self.points
 
 
-OLD = Rules(repeats=Newest(), curve=Flat, serial=SERIAL, kinds_max=20_000, sizes_max=64)
+class OldBelief(Learned):
+    """As the live controller believed before."""
+
+    def curve(self, pace: Pace) -> Curve:
+        return Flat(pace.points)
 
 
 def _an_hour(spec: JobSpec) -> JobSpec:

@@ -1,14 +1,15 @@
 """Twelve unmodified training jobs of six kinds through one GPU, under several policies.
 
     python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1] [--json FILE]
+    python benchmarks/gpu/batch.py --devices 1 --jobs FILE  # CPU slots and other jobs: a dry run
 
 Real processes, a real daemon in a temporary folder, the GPU of this machine. The jobs and their
 arrivals over two minutes are in jobs/twelve.json (both times `--scale`); two are too large to
-share. One daemon runs all policies in
-turn, so that what the first run shows of each kind alone is known to the next: jobs that were not
-seen alone do not share. The report has, for each policy, the time from the first submission to the
-last end, jobs that died of memory, energy a job, and the predicted sums of groups beside the
-measured ones. Speeds are measured from the steps that jobs print, apart from what the daemon says.
+share. One daemon runs all policies in turn, so that what the first run shows of each kind alone is
+known to the next: jobs that were not seen alone do not share. The report has, for each policy, the
+time from the first submission to the last end, jobs that died of memory, energy a job, and the
+predicted sums of groups beside the measured ones. Speeds are measured from the steps that jobs
+print, apart from what the daemon says.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.client.client import Client
+from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.engines.node.mps import PROGRAM
 from treadle.models.company.predictor import predict
 from treadle.wire.jobs import JobRequest, JobView, State
@@ -34,6 +36,7 @@ Report = dict[str, Any]
 
 JOBS = Path(__file__).with_name("jobs")
 POLICIES = "fifo?share=off,afs,muri-l"
+LOOK_S = 0.25  # how often
 SPELL_MIN_S = 8.0  # a group is compared if it stayed together for so long
 GAP_S = 2.0  # after a change of company, before speeds are compared
 
@@ -53,6 +56,8 @@ def main() -> int:
     parser.add_argument("--shuffle", type=int, help="seed: the jobs arrive in another order")
     parser.add_argument("--json", type=Path, help="where the report is kept")
     parser.add_argument("--state", type=Path, help="where what was learned is kept")
+    parser.add_argument("--jobs", type=Path, default=JOBS / "twelve.json", help="scripts beside it")
+    parser.add_argument("--devices", type=int, help="CPU slots instead of GPUs")
     options = parser.parse_args()
     report: Report = {}
     alone: dict[str, tuple[float, float]] = {}  # by kind: steps a second, busy share
@@ -60,10 +65,10 @@ def main() -> int:
         report = json.loads(options.json.read_text())
         for one in report.values():
             alone |= {kind: tuple(both) for kind, both in one["alone"].items()}
-    with daemon(options.state) as client:
+    with daemon(options.state, options.devices) as client:
         for policy in options.policies.split(","):
             client.set_policy(policy)
-            found = batch(client, options.scale, options.shuffle)
+            found = batch(client, options.jobs, scale=options.scale, seed=options.shuffle)
             report[policy] = measured(lines_of(client), found, alone)
             print(json.dumps({policy: report[policy]}, indent=1), flush=True)
             if options.json:
@@ -73,68 +78,97 @@ def main() -> int:
 
 
 @contextmanager
-def daemon(state: Path | None) -> Iterator[Client]:
+def daemon(state: Path | None, slots: int | None) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-", ignore_cleanup_errors=True) as folder:
         socket = f"{folder}/s"
         words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state"]
         words.append(str(state or folder))
+        words += [] if slots is None else ["--devices", str(slots)]
         environment = {**os.environ, "TREADLE_SOCKET": socket}
         log = Path(folder, "daemon.log")
         with log.open("w") as output:
             process = subprocess.Popen(words, env=environment, stdout=output, stderr=output)
         client = Client(f"unix:{socket}", timeout_s=60.0)
         try:
-            until = time.monotonic() + 60.0
-            while not Path(socket).exists():
+            until = time.monotonic() + 120.0
+            while not answers(client):
                 if process.poll() is not None or time.monotonic() > until:
                     sys.exit(f"the daemon did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.1)
             yield client
         finally:
             print(log.read_text()[-3000:], file=sys.stderr)
-            client.shut_down("cancel")
+            if answers(client):
+                client.shut_down("cancel")
+            else:
+                process.terminate()
             process.wait(60)
 
 
+def answers(client: Client) -> bool:
+    try:
+        client.status()
+    except (UnreachableError, NoAnswerError):
+        return False
+    return True
+
+
+Points = dict[str, list[tuple[float, float]]]  # by job: when, and at which step
+
+
 class Batch(NamedTuple):
-    """The jobs of one policy, by id, and when the first was submitted."""
+    """The jobs of one policy, by id."""
 
     kinds: dict[str, str]
-    took_s: float
+    took_s: float  # since the first was submitted
     views: dict[str, JobView]
+    points: Points
     mps: bool  # jobs that share do so under CUDA MPS
 
 
-def batch(client: Client, scale: float, seed: int | None) -> Batch:
+def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:
+    """Submit the jobs when their time has come, and look at all of them until they have ended."""
     begun = time.monotonic()
-    kinds: dict[str, str] = {}
-    jobs = json.loads((JOBS / "twelve.json").read_text())
-    moments = [one["at_s"] for one in jobs]
+    jobs = json.loads(listed.read_text())
+    moments = [one["at_s"] * scale for one in jobs]
     if seed is not None:
         random.Random(seed).shuffle(jobs)
-    for at_s, one in zip(moments, jobs, strict=True):
-        time.sleep(max(0.0, begun + at_s * scale - time.monotonic()))
-        script, word, steps, *words = one["command"]
-        assert word == "--steps", "the number of steps comes first"
-        many = str(max(10, round(int(steps) * scale)))
-        request = JobRequest(
-            command=(sys.executable, str(JOBS / script), word, many, *words),
-            name=one["name"],
-            workdir=str(JOBS),
-            retries=0,
-            gpu_memory_gib=one.get("gpu_memory_gib"),
-        )
-        kinds[client.submit(request).id] = one["kind"]
+    left = list(zip(moments, jobs, strict=True))
+    kinds: dict[str, str] = {}
     views: dict[str, JobView] = {}
-    while len(views) < len(kinds):
-        time.sleep(0.25)
-        for job in kinds:
-            if job not in views:
-                view = client.job(job).job
-                if view.state.ended:
-                    views[job] = view
+    points: Points = {}
+    while left or len(views) < len(kinds):
+        while left and time.monotonic() - begun >= left[0][0]:
+            _, one = left.pop(0)
+            kinds[client.submit(request(one, listed.parent, scale)).id] = one["kind"]
+        for job in kinds.keys() - views.keys():
+            view = client.job(job).job
+            if view.state.ended:
+                views[job] = view
+            elif view.progress is not None:
+                note(points.setdefault(job, []), time.time(), view.progress.step)
+        time.sleep(LOOK_S)
     mps = shutil.which(PROGRAM) is not None
-    return Batch(kinds, time.monotonic() - begun, views, mps)
+    return Batch(kinds, time.monotonic() - begun, views, points, mps)
+
+
+def request(one: dict[str, Any], folder: Path, scale: float) -> JobRequest:
+    script, word, steps, *words = one["command"]
+    assert word == "--steps", "the number of steps comes first"
+    many = str(max(10, round(int(steps) * scale)))
+    return JobRequest(
+        command=(sys.executable, str(folder / script), word, many, *words),
+        name=one["name"],
+        workdir=str(folder),
+        retries=0,
+        gpu_memory_gib=one.get("gpu_memory_gib"),
+    )
+
+
+def note(points: list[tuple[float, float]], at: float, step: float) -> None:
+    """The job is at this step; what was known before is no news."""
+    if not points or step > points[-1][1]:
+        points.append((at, step))
 
 
 Line = dict[str, Any]  # of the journal
@@ -157,7 +191,7 @@ def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, floa
     kinds = found.kinds
     ended = [line for line in lines if line["kind"] == "AttemptEnded"]
     ends = {line["job"]: line for line in ended if line["job"] in kinds}
-    points = steps_of(lines, kinds)
+    points = found.points
     groups = []
     for spell in spells(lines, kinds):
         from_s = begun(points, spell)
@@ -204,15 +238,6 @@ def job_report(kind: str, end: Line) -> Report:
     }
 
 
-def steps_of(lines: list[Line], jobs: dict[str, str]) -> dict[str, list[tuple[float, float]]]:
-    """When each job was at which step."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for line in lines:
-        if line["kind"] == "JobProgressed" and line["job"] in jobs and line.get("progress"):
-            points.setdefault(line["job"], []).append((line["at"], line["progress"]["step"]))
-    return points
-
-
 def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
     """The groups on the device, from one change to the next."""
     together: dict[str, None] = {}
@@ -229,7 +254,7 @@ def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
             together.pop(line["job"], None)
 
 
-def begun(points: dict[str, list[tuple[float, float]]], spell: Spell) -> float:
+def begun(points: Points, spell: Spell) -> float:
     """When all of them had begun to train: a job that starts loads its libraries first."""
     firsts = [
         next((at for at, _ in points.get(job, []) if at >= spell.from_s), spell.to_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.study.demo import _said_of
+from treadle.cli.study.demo_sharing import SETTLES_S, TOGETHER_S, Point, Steps, compared
 from treadle.journal.journal import read
 from treadle.study.own_orders import CLOSE, error
 from treadle.study.whatif import own_orders_s, recorded_s
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.skipif(
 
 def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     journal = tmp_path / "demo.journal"
-    command = [sys.executable, "-m", "treadle", "demo", "--devices", "2", "--scale", "0.03"]
+    command = [sys.executable, "-m", "treadle", "demo", "--only", "resizing"]
+    command += ["--devices", "2", "--scale", "0.03"]
     done = subprocess.run(
         [*command, "--keep", str(journal)],
         capture_output=True,
@@ -51,3 +53,40 @@ def test_u11_a_model_that_is_far_off_is_not_compared_with() -> None:
     assert "No comparison" in _said_of(error({"a": 1.0}, {}), "")
     ratio = " FIFO's average is 1.4 times Treadle's."
     assert ratio in _said_of(0.02, ratio)
+
+
+@pytest.mark.slow
+def test_two_jobs_share_a_device_and_their_speeds_are_shown() -> None:
+    """The whole demo. It takes over a minute: a job is watched alone for 20 s before another joins
+    it."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core: two jobs that share it gain nothing")
+    command = [sys.executable, "-m", "treadle", "demo", "--scale", "0.03"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert any(
+        line.endswith("twin-b   joins twin-a on its device; nothing is stopped") for line in lines
+    )
+    heads = [line.split() for line in lines if line.startswith("JOB")]
+    assert heads[-1] == ["JOB", "ALONE", "TOGETHER", "KEEPS"]
+    assert lines[-1].startswith("Together they get ")
+
+
+def test_speeds_are_compared_once_both_have_trained_together_for_long_enough() -> None:
+    """1. The first does 10 steps a second alone for 20 s. 2. Then both do 8."""
+    steps = Steps()
+    steps.started_at = {"a": 0.0, "b": 20.0}
+    steps.points["a"] = [Point(float(at), 10.0 * at) for at in range(1, 21)]
+    steps.points["b"] = []
+    assert compared(steps, "a", "b") is None
+    for at in range(21, 21 + int(SETTLES_S) + int(TOGETHER_S)):
+        steps.points["a"].append(Point(float(at), 200.0 + 8.0 * (at - 20)))
+        steps.points["b"].append(Point(float(at), 8.0 * (at - 20)))
+    assert compared(steps, "a", "b") is None, "a moment is missing"
+    steps.points["a"].append(Point(40.0, 360.0))
+    steps.points["b"].append(Point(40.0, 160.0))
+    found = compared(steps, "a", "b")
+    assert found is not None
+    assert found.alone == pytest.approx(10.0)
+    assert found.together == pytest.approx({"a": 8.0, "b": 8.0})

@@ -59,7 +59,7 @@ def test_ps_shows_a_row_for_each_job_and_one_for_an_array(capsys) -> None:
     client = ValueClient(views=JOBS)
     assert printed(capsys, client, "ps", "-A") == (
         "ID        NAME     USER  STATE    DEVICES   DONE      ETA  WAIT  RAN  REASON\n"
-        "9         bert-..  anna  RUNNING  2/1..4     42%  28m-31m         5m\n"
+        "9         bert-..  anna  RUNNING  2/1..4     42%  28m-32m         5m\n"
         "10        resnet   bob   RUNNING  1/1      1,200  unknown         5m\n"
         "11        big      anna  PENDING  0/8                       10m       devices\n"
         "12        later    anna  HELD     0/1                       10m       held\n"
@@ -73,7 +73,7 @@ def test_ps_has_room_for_reasons_at_120_columns(capsys) -> None:
     assert text == (
         "ID        NAME                 USER  STATE      DEVICES   DONE      ETA  WAIT    RAN"
         "  REASON\n"
-        "9         bert-large-finetune  anna  RUNNING    2/1..4     42%  28m-31m           5m\n"
+        "9         bert-large-finetune  anna  RUNNING    2/1..4     42%  28m-32m           5m\n"
         "10        resnet               bob   RUNNING    1/1      1,200  unknown           5m\n"
         "11        big                  anna  PENDING    0/8                       10m       "
         "  8 are asked for and 3 are free\n"
@@ -172,7 +172,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "  devices    2/1..4 (box:0, box:1)\n"
         "  progress   42%, step 4,200 of 10,000, 3.2 steps/s, loss 0.3123 (read from its\n"
         "             output)\n"
-        "  end        in 28m to 31m (80%: steps left at the present speed)\n"
+        "  end        in 28m to 32m (80%: steps left at the present speed)\n"
         "  submitted  2026-09-21 14:03, 10m ago\n"
         "  started    2026-09-21 14:08\n"
         "  ran        5m with devices, 2.00 device-hours, 1 resize\n"

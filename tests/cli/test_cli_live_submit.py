@@ -202,13 +202,14 @@ def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> 
         cause="devices",
         because="8 are asked for and 3 are free",
         position=3,
-        estimate=StartEstimate(earliest_s=300.0, latest_s=1200.0, runs=16, sentence="x"),
+        waiting=5,
+        estimate=StartEstimate(earliest_s=300.0, latest_s=1200.0, runs=16, sentence="x", order=3),
     )
     made = Submitted(id="12", jobs=("12",), position=3, notes=("it stays at the size it gets",))
     client = ValueClient(made=made, whys={"12": waits})
     assert treadle(client, "submit", "-n", "big", "--", "x") == 0
     assert capsys.readouterr().out == (
-        "job 12 (big) submitted: 3rd in the queue, starts in 5m to 20m\n"
+        "job 12 (big) submitted: it starts in 5m to 20m, 3rd of 5 to start\n"
         "  note: it stays at the size it gets\n"
         "  treadle logs -f 12  follow its output\n"
         "  treadle why 12      why it waits or runs\n"
@@ -268,7 +269,7 @@ def test_of_several_jobs_the_others_are_waited_for_all_the_same(capsys) -> None:
             return super().job(identity)
 
     never = Why(id="12", state=State.PENDING, cause="dependency", because="x failed", never=True)
-    waits = Why(id="9", state=State.PENDING, cause="rank", because="place 1 in line")
+    waits = Why(id="9", state=State.PENDING, cause="rank", because="it waits for its turn")
     client = Ending(views=[job("9"), job("12")], whys={"12": never, "9": waits})
     assert treadle(client, "wait", "12", "9") == 100
     assert capsys.readouterr().out == "job 12 can never run: x failed\njob 9 succeeded\n"
@@ -288,7 +289,7 @@ def test_an_array_and_a_repeat_are_told_apart(capsys) -> None:
     repeated = Submitted(id="12", jobs=("12",), position=2, repeated=True)
     assert treadle(ValueClient(made=repeated), "submit", "--", "x") == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "job 12 was submitted before: 2nd in the queue"
+    assert first == "job 12 was submitted before: saved"
 
 
 def test_a_job_that_does_not_queue_says_what_it_waits_for(capsys) -> None:

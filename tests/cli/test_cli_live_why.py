@@ -1,5 +1,7 @@
 """`treadle why` to the letter, for each kind of waiting."""
 
+from dataclasses import replace
+
 import pytest
 from tests.cli.live_session import ValueClient, job, treadle
 
@@ -25,7 +27,8 @@ ANSWERS = {
             ),
             change="it would start now with --devices 3",
             position=1,
-            estimate=SOON,
+            waiting=3,
+            estimate=replace(SOON, order=1),
         ),
         (
             "job 11 waits (devices)\n"
@@ -34,8 +37,8 @@ ANSWERS = {
             "            as its log says\n"
             "            device box:7 is used by pid 4711 of carl\n"
             "  change    it would start now with --devices 3\n"
-            "  position  1st in the queue\n"
-            "  start     in 25m to 1h06m (16 simulations that go on from now)\n"
+            "  position  1st of 3 to start\n"
+            "  start     in 25m to 1h07m (16 simulations that go on from now)\n"
         ),
     ),
     "never": (
@@ -92,12 +95,13 @@ ANSWERS = {
             cause="rank",
             because="22 jobs go before it",
             position=23,
-            estimate=StartEstimate(earliest_s=60.0, latest_s=None, runs=16, sentence=""),
+            waiting=40,
+            estimate=StartEstimate(earliest_s=60.0, latest_s=None, runs=16, sentence="", order=23),
         ),
         (
             "job 11 waits (rank)\n"
             "  because   22 jobs go before it\n"
-            "  position  23rd in the queue\n"
+            "  position  23rd of 40 to start\n"
             "  start     in 1m or much later\n"
         ),
     ),
@@ -108,12 +112,13 @@ ANSWERS = {
             cause="rank",
             because="111 jobs go before it",
             position=112,
+            waiting=1400,
             estimate=StartEstimate(earliest_s=None, latest_s=None, runs=16, sentence=""),
         ),
         (
             "job 11 waits (rank)\n"
             "  because   111 jobs go before it\n"
-            "  position  112th in the queue\n"
+            "  position  112th of 1,400 by the policy\n"
             "  start     not within the simulated time\n"
         ),
     ),

@@ -121,7 +121,7 @@ def test_sweep_over_processes_gives_what_one_process_gives() -> None:
 @pytest.mark.parametrize(
     ("job", "at", "expected"),
     [
-        ("1", "5", "it asks for 4 devices and 2 of 4 are free; no job waits ahead of it"),
+        ("1", "5", "it asks for 4 devices and 2 of 4 are free; no job ranks ahead of it"),
         (
             "2",
             "5",

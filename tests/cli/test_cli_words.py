@@ -106,7 +106,7 @@ def test_u14_a_start_that_is_unknown_is_not_announced(capsys) -> None:
     client = ValueClient(made=Submitted(id="12", jobs=("12",), position=1), whys={"12": why})
     assert treadle(client, "submit", "--", "true") == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "job 12 submitted: 1st in the queue: all 4 are taken"
+    assert first == "job 12 submitted: it waits: all 4 are taken"
     client.views = [job("12")]
     assert treadle(client, "why", "12") == 0
     assert "  start    unknown: job 3 is endless\n" in capsys.readouterr().out

@@ -45,7 +45,10 @@ def test_u10_a_newcomer_joins_a_running_job_and_stops_nobody(tmp_path: Path) -> 
         words = said(here, "why", "3").splitlines()
         assert words[0] == "job 3 runs"
         assert words[1].startswith("  because   it has run on 1 device for <t>")
-        assert "it shares it with job 2" in " ".join(" ".join(words).split())
+        assert "it shares its device with job 2" in " ".join(" ".join(words).split())
+        assert "with job 2" in " ".join(row_of(here, "3"))
+        assert here.view("3").beside == ("2",)
+        assert "sharing    now with job 2" in said(here, "describe", "3")
         alone = said(here, "why", "4")
         assert "  company   it joins no running job: it is exclusive (--exclusive)\n" in alone
 

@@ -1,6 +1,7 @@
-"""What `submit`, `ps`, `why` and `describe` say of progress, end and start, to the letter.
+"""What `submit`, `ps`, `why` and `describe` say of progress, end and start.
 
-A real daemon and the real command line. Lengths of time are written as <t>: they are measured.
+test_printed_estimates.py has the whole answers, to the letter. A real daemon and the real command
+line. Lengths of time are written as <t>: they are measured.
 """
 
 import os
@@ -41,35 +42,6 @@ def row_of(here: Daemon, job: str) -> list[str]:
     return next(row for row in found if row[0] == job)
 
 
-def test_u4_a_fresh_install_says_unknown_and_no_number(here: Daemon) -> None:
-    assert submitted(here, "exec sleep 600") == (
-        "job 1 submitted: starting now\n  length: unknown (nothing like it has run here)\n"
-    )
-    here.reached(State.RUNNING, "1")
-    assert submitted(here, "exec sleep 600") == (
-        "job 2 submitted: 1st in the queue: it asks for 1 device and the only device is taken; "
-        "no job waits ahead of it\n"
-        "  length: unknown (nothing like it has run here)\n"
-    )
-    assert row_of(here, "1")[:5] == ["1", "bash", "RUNNING", "1/1", "unknown"]
-    assert said(here, "why", "1") == (
-        "job 1 runs\n"
-        "  because   it has run on 1 device for <t>\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  end       unknown (nothing like it has run here)\n"
-    )
-    assert said(here, "why", "2") == (
-        "job 2 waits (devices)\n"
-        "  because   it asks for 1 device and the only device is taken; no job waits\n"
-        "            ahead of it\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  position  1st in the queue\n"
-        "  start     unknown: how long job 1 will run is not known\n"
-        "  company   it joins no running job: it was not seen alone yet\n"
-        "  length    unknown (nothing like it has run here)\n"
-    )
-
-
 def test_u4_a_known_job_has_one_range_wherever_it_is_shown(here: Daemon) -> None:
     request = JobRequest(command=("bash", "-c", "sleep 3"))
     here.ended(*(here.client.submit(request).id for _ in range(3)))
@@ -80,7 +52,7 @@ def test_u4_a_known_job_has_one_range_wherever_it_is_shown(here: Daemon) -> None
         first,
     )
     second = submitted(here, "sleep 3")
-    assert re.match(r"job 5 submitted: 1st in the queue, starts (in|within|at once)", second)
+    assert re.match(r"job 5 submitted: it starts (in|within|at once)", second)
     end = here.view("4").end
     assert end is not None
     assert (end.known, end.coverage, end.because) == (True, 0.8, "3 runs of the same command")
@@ -91,39 +63,6 @@ def test_u4_a_known_job_has_one_range_wherever_it_is_shown(here: Daemon) -> None
     assert waiting.estimate.latest_s is not None
     assert waiting.estimate.latest_s < 10
     assert waiting.estimate.coverage == 0.8
-
-
-def test_u4_a_job_with_only_a_time_limit_ends_by_then_and_no_more_is_claimed(here: Daemon) -> None:
-    assert submitted(here, "exec sleep 600", "-t", "20m") == (
-        "job 1 submitted: starting now\n  length: at most <t> (its time limit)\n"
-    )
-    here.reached(State.RUNNING, "1")
-    assert submitted(here, "exec sleep 601", "-t", "20s") == (
-        "job 2 submitted: 1st in the queue, starts within <t>\n"
-        "  length: at most <t> (its time limit)\n"
-    )
-    assert row_of(here, "1")[4] == "<<t>"
-    assert said(here, "why", "1") == (
-        "job 1 runs\n"
-        "  because   it has run on 1 device for <t>\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  end       in at most <t> (its time limit)\n"
-    )
-    assert said(here, "why", "2") == (
-        "job 2 waits (devices)\n"
-        "  because   it asks for 1 device and the only device is taken; no job waits\n"
-        "            ahead of it\n"
-        "  evidence  1 job holds devices, 0 of 1 device are free, 1 job waits\n"
-        "  position  1st in the queue\n"
-        "  start     within <t> (10 simulations under afs, assuming no new jobs; some\n"
-        "            jobs are known only by their time limits)\n"
-        "  company   it joins no running job: it was not seen alone yet\n"
-        "  length    at most <t> (its time limit)\n"
-    )
-    assert (
-        here.client.dry_run(JobRequest(command=("sleep", "9"), time_limit_s=20)).spec["iterations"]
-        == 20
-    ), "policies, too, expect nothing beyond the limit"
 
 
 def test_u5_no_percentage_without_steps_that_the_job_said(here: Daemon) -> None:

@@ -122,7 +122,9 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         profiles.learn(keys, size, length_s)
     rows = profiles.changes(7.0)
-    assert [row.key for row in rows] == list(keys)
+    written = [row.key for row in rows]
+    assert len(set(written)) == len(written)
+    assert set(keys) < set(written)  # Those of a user and of all are also kept by size.
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
     read, kept = (
@@ -298,5 +300,28 @@ def test_a_finished_job_is_shown_with_all_its_steps(tmp_path: Path) -> None:
             assert view.state is State.SUCCEEDED
             assert view.progress is not None
             assert (view.progress.step, view.progress.total) == (10, 10)
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_the_loss_that_is_shown_is_of_the_step_that_is_shown(tmp_path: Path) -> None:
+    """1. A job is seen at step 1. 2. It prints two more and ends: they are read once more.
+    3. One that reports says nothing of its last step, so no loss is shown of it."""
+    wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
+    printing = f"echo step 1/3 loss 0.9; {wait}; echo step 2/3 loss 0.8; echo step 3/3 loss 0.7"
+
+    async def story() -> None:
+        async with living(tmp_path) as live:
+            prints, reports = await runs(live, printing), await runs(live, wait)
+            await live.report(ME, reports, Report(step=7, total=10, loss=0.5))
+            while (await view_of(live, prints)).progress is None:
+                await live._reporting._progress.look()
+                await asyncio.sleep(0.02)
+            (tmp_path / "go").touch()
+            first, second = await ended(live, prints, reports)
+            assert first.progress is not None
+            assert (first.progress.step, first.progress.loss) == (3, 0.7)
+            assert second.progress is not None
+            assert (second.progress.step, second.progress.loss) == (10, None)
 
     asyncio.run(asyncio.wait_for(story(), 30))

@@ -124,6 +124,14 @@ CASES = {
     "a global step": ("global_step=450/1000", Seen(450, 1000, None)),
     "epochs alone": ("Epoch 3/10, loss: 0.5, accuracy: 0.9", Seen(3, 10, 0.5)),
     "epochs in brackets": ("Epoch [3/10] Step [45/100] Loss: 0.5", Seen(245, 1000, 0.5)),
+    "a loss of the step's own line": (
+        "step 1/10 loss=0.9\nstep 2/10 loss=0.7\nvalidated, loss 3.1",
+        Seen(2, 10, 0.7),
+    ),
+    "not the loss of an evaluation": (
+        "loss: 0.53\n[4/10] 12 s\nval_loss: 0.6, eval loss 0.7, test/loss: 0.8",
+        Seen(4, 10, 0.53),
+    ),
     "a loss below zero": ("step 1/10 loss=-3.5e-2", Seen(1, 10, -0.035)),
     "a loss that is no number": ("step 1/10 loss=nan", Seen(1, 10, None)),
     # -- nothing

@@ -95,11 +95,31 @@ def test_u9_a_victim_of_the_mps_server_is_run_again_alone(tmp_path: Path):
             (tmp_path / "met").touch()
             await until(live, State.PENDING, jobs=(dies,))
             assert (await live.job(dies)).alone_because == (
-                f"it failed (gpu-mps) beside job {stays}"
+                f"the CUDA MPS server that it ran under failed beside job {stays}"
             )
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()
             assert [view.state for view in await ended(live, dies)] == [State.SUCCEEDED]
+
+    asyncio.run(asyncio.wait_for(story(), 120.0))
+
+
+def test_u9_a_failure_of_the_mps_server_without_company_costs_no_retry_once(tmp_path: Path):
+    """1. A job may share, so it runs under the server, and has no company; the server fails. 2. It
+    runs again by itself, now exclusive and so without MPS, and fails in the same way: its own."""
+
+    async def story() -> None:
+        async with living(tmp_path, slots=1) as live:
+            live.context.scheduler.set_policy(Together(), live.context.clock.now())
+            (tmp_path / "met").touch()
+            job = (await live.submit(ME, bash(dies_beside(tmp_path, MPS), retries=0))).id
+            (view,) = await ended(live, job)
+            assert view.state is State.FAILED
+            detail = await live.job(job)
+            assert [run.code for run in detail.attempts] == [1, 1]
+            assert detail.alone_because == "the CUDA MPS server that it ran under failed"
+            assert [end.mps_failed for end in ends(live, job)] == [True, False]
+            assert live.context.belief.record.stored() == {}, "its kind is not to blame"
 
     asyncio.run(asyncio.wait_for(story(), 120.0))
 

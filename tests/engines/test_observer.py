@@ -1,7 +1,9 @@
 """What the local engine measures of jobs from outside, with real processes."""
 
+import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +11,12 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Story, on, tell
 
+from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
+from treadle.core.launch import AttemptId
 from treadle.core.machine import Measurement
+from treadle.engines.node.devices import Activity
+from treadle.engines.node.observer import Observer, Watched
 from treadle.engines.node.process_load import ProcessLoad
 from treadle.testing.gpus import FakeGpus
 
@@ -129,6 +135,35 @@ def test_gpu_memory_is_of_the_jobs_own_processes_and_energy_is_shared(tmp_path: 
 
     fake = FakeGpus(1)
     tell(tmp_path, story, source=fake)
+
+
+def test_closing_waits_for_a_look_that_a_thread_has_begun() -> None:
+    """1. A look hangs in the driver. 2. The observer is closed, and is not before the look is over:
+    it reads files that are closed then."""
+
+    class Hangs(FakeGpus):
+        def activity(self) -> tuple[Activity, ...]:
+            begun.set()
+            goes_on.wait(60.0)
+            over.append(True)
+            return super().activity()
+
+    begun, goes_on, over = threading.Event(), threading.Event(), list[bool]()
+
+    async def story() -> None:
+        watched = Watched(AttemptId("a", 1), Pids(), (0,), 1.0)  # type: ignore[arg-type]
+        observer = Observer(Hangs(1), MonotonicClock(), lambda: [watched])
+        observer.begin()
+        await asyncio.to_thread(begun.wait, 60.0)
+        closing = asyncio.create_task(observer.close())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not closing.done()
+        goes_on.set()
+        await closing
+        assert over == [True]
+
+    asyncio.run(story())
 
 
 def test_a_job_that_is_alone_has_the_memory_of_its_gpu(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from treadle.models.learning.kind_history import RUNS_MAX
 from treadle.models.learning.kinds import Source, by_command, numbers
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import LENGTH_MAX_S
 
 COMMANDS = (
     ("python", "train.py", "--epochs", "1"),
@@ -184,7 +185,72 @@ def test_runs_are_bounded() -> None:
     knowledge = Knowledge()
     for number in range(3 * RUNS_MAX):
         run(knowledge, COMMANDS[0], 1, 1.0 + number)
-    history = knowledge.history("*")
+    history = knowledge.history(by_command("me", "", COMMANDS[0])[0])
     assert history is not None
     assert len(history.runs) == RUNS_MAX
     assert history.ended == 3 * RUNS_MAX
+
+
+def test_one_user_with_many_jobs_does_not_define_what_all_expect() -> None:
+    knowledge = Knowledge()
+    for number in range(300):
+        owner, ran_s = ("heavy", 10.0) if number % 10 else (f"user{number}", 5000.0)
+        done = Outcome(1, ran_s, whole=True)
+        knowledge.observe(by_command(owner, "", ("job",)), done)
+    stranger = knowledge.expect(by_command("stranger", "", ("job",)), 1)
+    assert stranger.source is Source.EVERYTHING
+    assert stranger.length.survival(100.0) > 0.2  # Of all jobs, one in ten is so long.
+
+
+def test_a_job_that_outlives_its_range_counts_as_missed_at_once() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", COMMANDS[3])
+    for _ in range(30):
+        knowledge.observe(kinds, Outcome(1, 100.0, whole=True))
+    before = knowledge.expect(kinds, 1).levels[0]
+    knowledge.begin("late", kinds, 1, now=1000.0)
+    high_s = knowledge.expect(kinds, 1).span.high_s
+    assert not knowledge.advance(1050.0)
+    assert knowledge.advance(1000.0 + 1.01 * high_s)
+    after = knowledge.expect(kinds, 1).levels[0]
+    assert after.share > before.share
+    assert after.compared == before.compared + 1
+
+
+def test_a_job_that_is_paused_does_not_outlive_its_range() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", COMMANDS[3])
+    for _ in range(30):
+        knowledge.observe(kinds, Outcome(1, 100.0, whole=True))
+    knowledge.begin("paused", kinds, 1, now=0.0)
+    knowledge.pause("paused", now=50.0)
+    assert not knowledge.advance(10_000.0)
+    knowledge.begin("paused", kinds, 1, now=10_000.0, age_s=50.0)
+    assert not knowledge.advance(10_040.0)
+    assert knowledge.advance(11_000.0)
+
+
+def test_what_says_nothing_is_not_heeded_for_long() -> None:
+    """Lengths go by the size of a job, and not by its user: the learner finds out."""
+    knowledge = Knowledge()
+    for number in range(600):
+        size = 1 if (number * 0.6180339887498949) % 1.0 < 0.5 else 8
+        kinds = by_command(f"user{number % 7}", "", (f"script{number}",))
+        knowledge.observe(kinds, Outcome(size, 10.0 * size**3, whole=True))
+    for size in (1, 8):
+        found = knowledge.expect(by_command("user3", "", ("other",)), size)
+        assert found.span.low_s <= 10.0 * size**3 <= found.span.high_s
+        assert found.span.high_s <= 3 * found.span.low_s
+
+
+def test_what_a_user_says_is_printed_as_half_to_twice() -> None:
+    found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1, estimate_s=10.0)
+    assert (found.source, found.known) == (Source.ITS_USER, True)
+    assert tuple(found.span) == (5.0, 20.0, 0.8)
+
+
+def test_no_estimate_is_longer_than_three_years() -> None:
+    said = LastProgress(1.0, 1e15, 1e-3, measured_s=100.0)
+    found = Knowledge().expect(by_command("me", "", COMMANDS[0]), 1, estimate_s=1e12)
+    assert found.span.high_s <= LENGTH_MAX_S
+    assert remaining(found, 0.0, said=said).mean_s <= LENGTH_MAX_S

@@ -177,6 +177,13 @@ def test_a_refusal_names_the_field_and_what_was_expected(
     assert "1234567" not in answer.text
 
 
+def test_a_field_of_another_request_is_not_proposed_again(http: httpx2.Client):
+    """It said: field 'exclusive' is unknown, did you mean 'exclusive'?"""
+    answer = http.patch(f"{JOBS}/1", json={"exclusive": True})
+    assert refused(answer) == (422, "field 'exclusive' cannot be given here")
+    assert "name, priority, tenant, devices and time_limit_s" in answer.json()["hint"]
+
+
 def test_query_parameters_are_refused_by_name(http: httpx2.Client):
     answer = http.get(JOBS, params={"limit": "50000"})
     assert refused(answer) == (

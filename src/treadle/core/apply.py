@@ -97,6 +97,13 @@ def _updated(state: SchedulerState, event: facts.JobUpdated, now: float) -> None
     state.stale = True
 
 
+def _learned(state: SchedulerState, event: facts.JobsLearned, now: float) -> None:
+    for identity in event.jobs:
+        job = state.rows.get(identity)
+        if job is not None:
+            _updated(state, facts.JobUpdated(event.applied(job.spec)), now)
+
+
 # -- what engines report -------------------------------------------------------------------------
 
 
@@ -257,6 +264,7 @@ _APPLY: Mapping[type, Callable[..., None]] = {
     facts.JobHeld: _blocked,
     facts.JobReleased: _released,
     facts.JobUpdated: _updated,
+    facts.JobsLearned: _learned,
     facts.JobStarted: _started,
     facts.JobProgressed: _progressed,
     facts.JobStopped: _stopped,

@@ -58,3 +58,4 @@ class LastProgress:
     checkpoint: float | None = None
     share_per_s: float | None = None
     measured_s: float = 0.0
+    alone: bool = True  # it had its devices to itself while its speed was measured

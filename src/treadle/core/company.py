@@ -14,11 +14,23 @@ from treadle.core.job import JobSpec
 # context of each process is in what was measured.
 MARGIN_SHARE = 0.05
 MARGIN_GIB = 1.0
+CORES_SLACK = 1.05  # measured cores repeat within some per cent
 
 
 def needed_gib(spec: JobSpec) -> float:
     """What the job needs of each of its devices' memory; 0: not known."""
     return max(spec.device_memory_gib, spec.profile.memory_gib)
+
+
+def needed_cores(spec: JobSpec, devices: int) -> float:
+    """The cores that the job uses or asks for beside so many devices of one node."""
+    known = spec.profile.cores
+    return max(spec.host_cores, 1.0 if known is None else known * devices)
+
+
+def cores_suffice(needed: float, cores: int) -> bool:
+    """Whether a node with so many cores (0: it does not say) has what its jobs need together."""
+    return not cores or needed <= cores * CORES_SLACK
 
 
 def room_gib(device_gib: float) -> float:

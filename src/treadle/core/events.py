@@ -4,9 +4,11 @@ A report about a job carries the id of the order it answers, which tells a late 
 earlier attempt from a report of this one.
 """
 
+from dataclasses import replace
+
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.sighting import Sighting
 from treadle.core.value import value
 
@@ -40,6 +42,21 @@ class JobUpdated:
     """The job's spec changed: its owner changed it, or more is known about the job."""
 
     spec: JobSpec
+
+
+@value
+class JobsLearned:
+    """More is known of jobs of one kind: all of them are expected to be like this.
+
+    One fact for many jobs: a lesson about a kind of which thousands wait is as short as about one.
+    """
+
+    jobs: tuple[JobId, ...]
+    iterations: float
+    profile: Profile
+
+    def applied(self, spec: JobSpec) -> JobSpec:
+        return replace(spec, iterations=self.iterations, profile=self.profile)
 
 
 @value
@@ -127,6 +144,8 @@ class AttemptEnded:
     # The jobs beside which it failed, if that was the scheduler's mistake and not the job's: it
     # goes back to the queue, and no failure is counted.
     beside: tuple[JobId, ...] = ()
+    # The same without company: the MPS server that the scheduler had it run under failed.
+    mps_failed: bool = False
 
     @property
     def meaning(self) -> "JobFinished | JobFailed | JobStopped | None":
@@ -138,7 +157,7 @@ class AttemptEnded:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
-            case _ if self.beside:
+            case _ if self.beside or self.mps_failed:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case _:
                 rule = "" if self.verdict is None else self.verdict.rule
@@ -178,6 +197,6 @@ class DeviceOpened:
 
 
 Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed | AttemptEnded
-Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated
+Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated | JobsLearned
 Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened
 Event = Wish | Report | Machine

@@ -42,6 +42,7 @@ class Profile:
     # None: it was not seen alone.
     busy: float | None = None
     memory_busy: float | None = None
+    cores: float | None = None  # that it used beside each device
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]

@@ -9,7 +9,7 @@ Reports of progress never cause a decision. A stop that was ordered and then rep
 either, unless a decision was taken in between that could not see the job.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Self
 
@@ -29,6 +29,8 @@ from treadle.core.retry import RetryRule, fixed
 from treadle.core.snapshot import Reason, Snapshot
 from treadle.core.state import Counters, Kept, SchedulerState
 from treadle.core.tenancy import Tenancy
+
+_Leavers = dict[Device, list[tuple[JobId, Allocation]]]  # that are still on a device
 
 
 class Scheduler:
@@ -151,8 +153,10 @@ class Scheduler:
             )
             self._check_devices(actions)
             self._check_company(actions)
-            if state.leaving:
-                actions = [self._behind_leavers(action) for action in actions]
+            stopped = {action.job for action in actions if isinstance(action, Stop)}
+            if state.leaving or stopped:
+                leavers = self._leavers_by_device(stopped)
+                actions = [self._behind(action, leavers) for action in actions]
             state.order(actions, now)
         state.memory = schedule.memory
         state.wake_at = schedule.valid_until
@@ -182,7 +186,7 @@ class Scheduler:
         allocation = self.state.rows[identity].allocation
         if allocation is None:
             return []
-        return self._leavers(identity, allocation)
+        return self._in_the_way(identity, allocation, self._leavers_by_device(()))
 
     def fork(self) -> Self:
         """An independent copy in the same state."""
@@ -302,28 +306,50 @@ class Scheduler:
             for device in allocation.devices
         ]
 
-    def _behind_leavers(self, action: Action) -> Action:
-        """Add to `after` the jobs that were ordered off these devices and have not reported yet."""
+    def _leavers_by_device(self, stopped: Collection[JobId]) -> _Leavers:
+        """Where jobs still are that were ordered off, or are now (`stopped`)."""
+        found: _Leavers = {}
+        state = self.state
+        old = [(name, each) for name, left in state.leaving.items() for each in left.allocations]
+        now = [(name, state.rows[name].allocation) for name in stopped]
+        for name, allocation in (*old, *now):
+            for device in () if allocation is None else allocation.devices:
+                assert allocation is not None, "it has devices"
+                found.setdefault(device, []).append((name, allocation))
+        return found
+
+    def _behind(self, action: Action, leavers: _Leavers) -> Action:
+        """Add to `after` the jobs that must have left its devices before it begins."""
         if isinstance(action, Stop):
             return action
-        leavers = self._leavers(action.job, action.allocation)
-        late = [identity for identity in leavers if identity not in action.after]
+        leaving = self._in_the_way(action.job, action.allocation, leavers)
+        late = [identity for identity in leaving if identity not in action.after]
         if not late:
             return action
         return type(action)(action.id, action.job, action.allocation, (*action.after, *late))
 
-    def _leavers(self, job: JobId, allocation: Allocation) -> list[JobId]:
-        """Other jobs that are still on a device and turn of this allocation."""
-        wanted, turn = set(allocation.devices), allocation.turn
-        return [
-            identity
-            for identity, leaving in self.state.leaving.items()
-            if identity != job
-            and any(
-                old.turn == turn and not wanted.isdisjoint(old.devices)
-                for old in leaving.allocations
-            )
-        ]
+    def _in_the_way(self, job: JobId, allocation: Allocation, leavers: _Leavers) -> list[JobId]:
+        found: dict[JobId, None] = {}
+        for device in allocation.devices:
+            for other, old in leavers.get(device, ()):
+                if other != job and (
+                    old.turn == allocation.turn or self._apart(job, other, old, device.node)
+                ):
+                    found[other] = None
+        return list(found)
+
+    def _apart(self, job: JobId, leaver: JobId, old: Allocation, node: str) -> bool:
+        """Whether a job may not begin in another turn either while a leaver is still there.
+
+        What the leaver needs of a device's memory is taken until it is gone, and is counted no
+        more; and an exclusive job has no company, not even for a moment.
+        """
+        rows = self.state.rows
+        if self.state.holds(leaver) and rows[leaver].allocation != old:
+            return False  # It moves, perhaps behind this one: they would wait for each other.
+        specs = [rows[name].spec for name in (job, leaver) if name in rows]
+        limited = any(n.name == node and n.device_memory_gib for n in self.cluster.nodes)
+        return limited or any(spec.exclusive for spec in specs)
 
 
 # Called after every step of a loop: the moment, the facts, the orders, and the scheduler as it then

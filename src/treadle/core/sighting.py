@@ -51,3 +51,4 @@ class Sighting:
     first_step_s: float | None = None  # from its launch to its first step
     restart_s: float | None = None  # from the order to stop the attempt before to the first step
     company: tuple[Company, ...] = ()
+    step_s: float | None = None  # seconds a step while it was alone; None: not measured

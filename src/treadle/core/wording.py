@@ -14,6 +14,7 @@ _SPAN_UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 _DURATION_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d", 86_400, inf))
 _PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
 _UNKNOWN = "-"
+YEAR_S = 365 * 86_400.0  # an estimate beyond it says no more than that
 _WORD_MAX = 60  # characters of a mistyped word that are compared; comparing takes their square
 
 # -- counts -----------------------------------------------------------------------------------
@@ -36,6 +37,15 @@ def jobs(count: int, one: str, many: str) -> str:
 def are(count: int) -> str:
     """The verb behind a count, where other words stand between the two."""
     return "is" if count == 1 else "are"
+
+
+def free_devices_of(free: int, total: int) -> str:
+    """The same as a sentence of its own."""
+    if free == 0:
+        return "the only device is taken" if total == 1 else f"all {total:,} devices are taken"
+    if total == 1:
+        return "the only device is free"
+    return f"{free:,} of {total:,} devices {are(free)} free"
 
 
 def free_of(free: int, total: int) -> str:
@@ -110,6 +120,8 @@ def closest(word: str, known: Iterable[str], *, similar: float = 0.6) -> str:
 def span(seconds: float) -> str:
     """About how long, for a sentence: two digits of the largest unit that fits."""
     seconds = max(0.0, seconds)
+    if seconds >= YEAR_S:
+        return "more than a year"
     for unit_s, name in _SPAN_UNITS:
         if seconds >= unit_s:
             count = seconds / unit_s
@@ -133,6 +145,17 @@ def short_span(seconds: float | None) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
 
 
+def expected_span(seconds: float, *, ever: str = "more than a year") -> str:
+    """An estimate: 45s, 1m30s, 12m, 3h05m, 2d04h. `ever`: beyond a year nothing is claimed."""
+    if seconds >= YEAR_S:
+        return ever
+    whole = max(0, round(seconds))
+    if 60 <= whole < 600:
+        return f"{whole // 60}m{whole % 60:02}s" if whole % 60 else f"{whole // 60}m"
+    unit_s = 1 if whole < 60 else 60 if whole < 86_400 else 3600
+    return short_span(round(whole / unit_s) * unit_s)  # The nearest, and not the one below.
+
+
 def ago(moment_at: float | None, now: float) -> str:
     return "" if moment_at is None else f"{short_span(now - moment_at)} ago"
 
@@ -141,10 +164,12 @@ def between(earliest_s: float | None, latest_s: float | None) -> str:
     """When an estimated start is expected: "in 5m to 20m"."""
     if earliest_s is None:
         return "not within the simulated time"
-    first = short_span(earliest_s)
+    first = expected_span(earliest_s)
     if latest_s is None:
         return f"in {first} or much later"
-    last = short_span(latest_s)
+    last = expected_span(latest_s)
+    if earliest_s >= YEAR_S:
+        return f"in {first}"
     if latest_s < 1:
         return "at once"
     if earliest_s < 1:
@@ -155,10 +180,12 @@ def between(earliest_s: float | None, latest_s: float | None) -> str:
 def from_to(low_s: float | None, high_s: float | None) -> str:
     """A range in words: "5m to 20m"; "unknown" if neither end is known."""
     if high_s is None:
-        return "unknown" if low_s is None else f"{short_span(low_s)} or more"
+        return "unknown" if low_s is None else f"{expected_span(low_s)} or more"
     if low_s is None:
         return f"at most {short_span(high_s)}"
-    low, high = short_span(low_s), short_span(high_s)
+    low, high = expected_span(low_s), expected_span(high_s)
+    if low_s >= YEAR_S:
+        return low
     return f"about {low}" if low == high else f"{low} to {high}"
 
 

@@ -8,6 +8,7 @@ from treadle.wire.jobs import JobRequest
 
 TRAIN = Path(__file__).with_name("train.py")
 POLICY = "afs+steady?run_s=5&rest_s=5"
+TWIN_STEPS = 1_000_000  # more than are ever done
 
 
 class Act(NamedTuple):
@@ -22,12 +23,19 @@ def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:
     """The submissions for a number of devices; `scale` makes the training jobs longer."""
     both = f"1..{slots}"
     return (
-        Act(0, _job("vision", both, 520, scale, resumable=True), "long, any size"),
+        Act(0, _job("vision", both, 320, scale, resumable=True), "long, any size"),
         Act(4, _job("probe-a", "1", 60, scale), "short, one device"),
         Act(6, _job("probe-b", "1", 60, scale), "short, one device"),
-        Act(9, _job("tuning", both, 160, scale, resumable=True), "medium, any size"),
+        Act(9, _job("tuning", both, 120, scale, resumable=True), "medium, any size"),
         Act(12, _job("probe-c", "1", 40, scale), "short, one device"),
     )
+
+
+def twins() -> tuple[Act, ...]:
+    """Two submissions of the same training, which are stopped when enough was seen of them."""
+    first = _job("twin-a", "1", TWIN_STEPS, 1.0)
+    second = _job("twin-b", "1", TWIN_STEPS, 1.0)
+    return Act(0, first, "one device"), Act(2, second, "the same training, one device")
 
 
 def _job(

@@ -82,6 +82,7 @@ _KINDS: Mapping[str, type] = {
         events.JobHeld,
         events.JobReleased,
         events.JobUpdated,
+        events.JobsLearned,
         events.JobStarted,
         events.JobProgressed,
         events.JobStopped,
@@ -110,9 +111,10 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobStarted": ("changes", "attempt", "started_at"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
-    "AttemptEnded": ("memory_peak_gib",),
+    "AttemptEnded": ("memory_peak_gib", "mps_failed"),
 }
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores")
+_LEFT_OUT_OF_PROFILE = ("cores",)
 _encoder = msgspec.json.Encoder()
 
 
@@ -132,6 +134,9 @@ def encode(at: float, line: Line, *, number: int = 0) -> bytes:
         for name in _LEFT_OUT_OF_SPEC:
             if not spec.get(name):
                 spec.pop(name, None)
+        for name in _LEFT_OUT_OF_PROFILE:
+            if spec["profile"].get(name) is None:
+                spec["profile"].pop(name, None)
     return _encoder.encode({**head, **numbered, **fields})
 
 

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
 
-from treadle.core.allocation import Allocation
 from treadle.core.job import JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.models.speeds_together import SpeedsTogether
 from treadle.models.stages import Stages, StageTimes
 
 # Fitted to five groups measured on one H200 (tests/exact/test_measured_sharing.py).
@@ -54,7 +54,7 @@ class Lanes(NamedTuple):
 LANES = Lanes()
 
 
-class TokenModel:
+class TokenModel(SpeedsTogether):
     """Speeds of jobs that take turns at each resource; `base` gives their speed alone."""
 
     def __init__(
@@ -66,38 +66,16 @@ class TokenModel:
         turn_s: float = TURN_S,
     ) -> None:
         assert min(lanes) >= 1, f"every resource needs a lane, not {lanes}"
-        self._base = base
+        super().__init__(base)
         self._times = times
         self._lanes = lanes
         self._turn_s = turn_s
         self._known: dict[tuple[Stages, ...], dict[Stages, float]] = {}
 
-    def alone(self, spec: JobSpec, size: int) -> float:
-        return self._base.alone(spec, size)
-
-    def iterations_per_s(
-        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
-    ) -> float:
-        speed = self._base.iterations_per_s(spec, allocation, ring)
-        if not ring:
-            return speed
-        return speed * self._relative([spec, *(other for other, _ in ring)])[0]
-
     def kind(self, spec: JobSpec) -> Stages:
         return self._times.of(spec)
 
-    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        relative = self._relative(specs)
-        return tuple(
-            self._base.alone(spec, spec.asked) * share
-            for spec, share in zip(specs, relative, strict=True)
-        )
-
-    def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        """The sum of speeds relative to alone; above 1, sharing beats running in sequence."""
-        return sum(self._relative(specs))
-
-    def _relative(self, specs: Sequence[JobSpec]) -> list[float]:
+    def relative(self, specs: Sequence[JobSpec]) -> list[float]:
         """The speed of each job as a share of its speed alone."""
         kinds = [self._times.of(spec) for spec in specs]
         key = tuple(sorted(kinds))

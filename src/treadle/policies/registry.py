@@ -37,6 +37,7 @@ BUILT_IN: Mapping[str, str] = {
     "srtf": "treadle.policies.simple.orders:srtf",
     "srsf": "treadle.policies.simple.orders:srsf",
     "las": "treadle.policies.simple.orders:las",
+    "gittins": "treadle.policies.simple.gittins:gittins",
     "tiresias": "treadle.policies.simple.tiresias:tiresias",
     "max-min": "treadle.policies.simple.maxmin:max_min",
     "optimus": "treadle.policies.simple.optimus:optimus",

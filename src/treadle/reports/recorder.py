@@ -20,6 +20,7 @@ from treadle.core.events import (
     JobHeld,
     JobProgressed,
     JobReleased,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -445,6 +446,12 @@ class Recorder:
         if waits:
             self._start_waiting(history, now)
 
+    def _learned(self, event: JobsLearned, now: float) -> None:
+        for identity in event.jobs:
+            history = self.histories.get(identity)
+            if history is not None:
+                self._updated(JobUpdated(event.applied(history.spec)), now)
+
     def _pass_over(self, event: Event, now: float) -> None:
         """Nodes and devices have no history of their own."""
 
@@ -464,5 +471,6 @@ class Recorder:
         JobHeld: _block,
         JobReleased: _released,
         JobUpdated: _updated,
+        JobsLearned: _learned,
     }
     _ACTIONS: Mapping[type, Callable[..., None]] = {Start: _start, Change: _change, Stop: _stop}

@@ -149,6 +149,12 @@ def _invalid(errors: Sequence[Any], fields: Sequence[str]) -> InvalidRequestErro
         case "missing":
             return InvalidRequestError(f"{what} is missing", hint=more)
         case "extra_forbidden" | "unexpected_keyword_argument":
+            if path[-1] in fields:
+                return InvalidRequestError(
+                    f"{what} cannot be given here",
+                    hint="other requests have it; a job keeps what it was submitted with but for "
+                    "name, priority, tenant, devices and time_limit_s",
+                )
             near = closest(path[-1], fields)
             hint = f"did you mean {near!r}?" if near else more
             return InvalidRequestError(f"{what} is unknown", hint=hint)

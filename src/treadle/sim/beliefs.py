@@ -73,9 +73,13 @@ def length_learner(belief: InterleavingModel, settings: Settings) -> "LengthLear
         return None
     if settings.length_error:
         raise InvalidInputError("lengths that are learned have no length error: leave it out")
-    from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # most runs need none
+    from treadle.models.lengths.indexing import LengthAware  # noqa: PLC0415  # most runs need none
+    from treadle.sim.hidden_lengths import LengthLearner  # noqa: PLC0415  # as above
 
-    return LengthLearner(belief, reporting=lengths == "steps")
+    learner = LengthLearner(belief, reporting=lengths == "steps")
+    if isinstance(belief, LengthAware):
+        belief.lengths = learner
+    return learner
 
 
 def forecasting(belief: InterleavingModel, lengths: "LossForecasts") -> InterleavingModel:

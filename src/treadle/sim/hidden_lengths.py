@@ -1,9 +1,10 @@
-"""An engine whose policies do not know how long jobs are: the learner says what to expect.
+"""An engine whose policies do not know jobs: the learner says what to expect of them.
 
 Jobs are announced with the work that `treadle.models.learning.knowledge` expects of jobs like them,
 and every end teaches it. While a job runs, its work becomes known as it would live: jobs that
 report say their steps once they run (`steps`); of silent ones (`survival`) only the age is known,
-and the longer they run, the longer they are expected to run.
+and the longer they run, the longer they are expected to run. Where speeds are learned as well, so
+are the memory that jobs need and what a restart takes: both are 0 until a job like it was seen.
 """
 
 from collections.abc import Sequence
@@ -21,16 +22,23 @@ from treadle.core.events import (
     JobStopped,
     JobUpdated,
 )
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
-from treadle.models.learning.kinds import Kinds, by_spec
+from treadle.core.sighting import Sighting
+from treadle.models.forecasts import Forecast
+from treadle.models.learning.belief import Learned
+from treadle.models.learning.kinds import Kind, Kinds, by_spec
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import Lengths
+from treadle.models.lengths.gittins import gittins
+from treadle.models.lengths.indexing import KnownLengths
 from treadle.sim.engine import SimulatedEngine
 
 REVIEW_SHARE = 0.7  # a silent job is looked at again when it has done so much of what was expected
 REVIEW_MIN_S = 60.0
 WORK_MIN = 1e-6
+FRESH_SHARE = 0.02  # what is expected is asked again when so many more jobs have ended
 
 
 @dataclass(slots=True)
@@ -56,12 +64,18 @@ class LengthLearner:
     def __init__(
         self, belief: PerformanceModel, *, reporting: bool, kinds: Kinds = by_spec
     ) -> None:
-        self.knowledge = Knowledge()
+        # Where speeds are learned, by the same learner: its kinds also say what jobs need.
+        self._speeds = belief if isinstance(belief, Learned) else None
+        self.knowledge = Knowledge() if self._speeds is None else self._speeds.knowledge
         self._belief = belief
         self._reporting = reporting
         self._kinds = kinds
         self._jobs: dict[JobId, _Watched] = {}
         self._reviews: list[tuple[float, JobId, int]] = []
+        self._ends, self._fresh_until = 0, 0
+        # What is expected of jobs by their kinds and size, and its mean.
+        self._expected: dict[tuple[tuple[Kind, ...], int], Lengths] = {}
+        self._means: dict[tuple[tuple[Kind, ...], int], float] = {}
 
     @property
     def next_at(self) -> float:
@@ -72,6 +86,22 @@ class LengthLearner:
         expected = self._work(spec, 0.0)
         self._jobs[spec.id] = _Watched(spec, expected)
         return self._as_expected(self._jobs[spec.id])
+
+    def index(self, job: Job, now: float) -> float:
+        """The Gittins index of a job: by its own steps if it said them, else by jobs like it."""
+        watched = self._jobs.get(job.id)
+        per_s = self._belief.alone(job.spec, job.spec.asked)
+        if watched is None or watched.known or not per_s > 0:
+            return KnownLengths(self._belief).index(job, now)
+        return gittins(self._lengths(watched.spec), job.iterations_at(now) / per_s)
+
+    def forecast(self, job: Job, now: float) -> Forecast:
+        """What is left of a job; to be relied on once the job itself has said its steps."""
+        watched = self._jobs.get(job.id)
+        return Forecast(job.remaining_at(now), predictable=watched is None or watched.known)
+
+    def trusting(self, job: Job, now: float) -> float:
+        return job.remaining_at(now)
 
     def hear(self, events: Sequence[Event], now: float) -> list[Event]:
         """The same events, with what follows from them for the lengths of jobs."""
@@ -98,6 +128,7 @@ class LengthLearner:
 
     def _runs(self, event: JobStarted | JobProgressed, now: float) -> list[Event]:
         watched = self._jobs[event.job]
+        self._sight(watched, event)
         watched.action, watched.at = event.action, now
         watched.done, watched.speed = event.iterations_done, event.iterations_per_s
         if self._reporting:
@@ -106,6 +137,18 @@ class LengthLearner:
             watched.known, watched.expected = True, watched.spec.iterations
             return self._told(watched, now)
         return self._review(event.job, now)
+
+    def _sight(self, watched: _Watched, event: JobStarted | JobProgressed) -> None:
+        """What is measured of a job that begins to run: its memory, and how long that took."""
+        if self._speeds is None or event.action == watched.action:
+            return
+        profile = watched.spec.profile
+        seen = Sighting(
+            device_memory_peak_gib=profile.memory_gib or None,
+            restart_s=profile.restart_s if watched.action >= 0 else None,
+        )
+        size = watched.spec.asked
+        self.knowledge.observe(self._speeds.kinds(watched.spec), Outcome(size, 0.0, seen=seen))
 
     def _review(self, job: JobId, now: float) -> list[Event]:
         """Expect the work of a silent job anew, by what it has done."""
@@ -137,15 +180,36 @@ class LengthLearner:
         return [JobUpdated(spec), progressed]
 
     def _as_expected(self, watched: _Watched) -> JobSpec:
-        return replace(watched.spec, iterations=max(WORK_MIN, watched.expected), estimate_s=0.0)
+        spec = watched.spec
+        profile = spec.profile
+        if self._speeds is not None and (profile.memory_gib or profile.restart_s):
+            needs = self.knowledge.needs(self._speeds.kinds(spec))
+            profile = replace(
+                profile, memory_gib=needs.memory_gib or 0.0, restart_s=needs.restart_s or 0.0
+            )
+        iterations = max(WORK_MIN, watched.expected)
+        return replace(spec, iterations=iterations, profile=profile, estimate_s=0.0)
 
     def _work(self, spec: JobSpec, done: float) -> float:
         """Iterations of the whole job, given what it has done."""
-        expected = self.knowledge.expect(self._kinds(spec), spec.asked)
         per_s = self._belief.alone(spec, spec.asked)
         if not per_s > 0:
             return max(done, 1.0)
-        return done + per_s * expected.length.given(done / per_s).mean()
+        if done > 0:
+            return done + per_s * self._lengths(spec).given(done / per_s).mean()
+        key = (self._kinds(spec), spec.asked)
+        mean_s = self._means.get(key)
+        if mean_s is None:
+            mean_s = self._means[key] = self._lengths(spec).mean()
+        return per_s * mean_s
+
+    def _lengths(self, spec: JobSpec) -> Lengths:
+        """What is expected of jobs like it, the same until some more jobs have ended."""
+        key = (self._kinds(spec), spec.asked)
+        found = self._expected.get(key)
+        if found is None:
+            found = self._expected[key] = self.knowledge.expect(*key).length
+        return found
 
     def _ended(self, job: JobId) -> None:
         spec = self._jobs.pop(job).spec
@@ -153,6 +217,11 @@ class LengthLearner:
         if per_s > 0:
             outcome = Outcome(spec.asked, spec.iterations / per_s, whole=True)
             self.knowledge.observe(self._kinds(spec), outcome)
+            self._ends += 1
+            if self._ends >= self._fresh_until:
+                self._fresh_until = self._ends + max(1, round(FRESH_SHARE * self._ends))
+                self._expected.clear()
+                self._means.clear()
 
 
 class LearningEngine:

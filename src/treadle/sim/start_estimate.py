@@ -84,6 +84,13 @@ class Effort(NamedTuple):
     give_up: Callable[[], bool] = lambda: False  # asked after every step
 
 
+class Begin(NamedTuple):
+    """How a waiting job starts in one simulation."""
+
+    in_s: float
+    after: int  # how many of the jobs that wait now start before it
+
+
 def starts_in(
     scheduler: Scheduler,
     truth: PerformanceModel,
@@ -93,15 +100,17 @@ def starts_in(
     effort: Effort,
     left_s: Mapping[JobId, float] | None = None,
     endless: Collection[JobId] = (),
-) -> float | None:
-    """Seconds until the waiting job would start; None if that is beyond the effort.
+) -> Begin | None:
+    """When the waiting job would start; None if that is beyond the effort.
 
     left_s: what is left of jobs, where that is not what the scheduler believes. endless: jobs of
     which no length is known; they are taken not to end.
     """
     twin = scheduler.fork()
     engine = LiveStateEngine(twin, truth, now=now, left_s=left_s or {}, endless=endless)
+    waiting = {name for _, _, name in scheduler.ranking.queue}
     started_at = inf
+    before: set[JobId] = set()
     steps = 0
 
     def watch(
@@ -112,12 +121,14 @@ def starts_in(
     ) -> None:
         nonlocal started_at, steps
         steps += 1
-        if any(isinstance(action, Start) and action.job == job for action in actions):
+        begun = {action.job for action in actions if isinstance(action, Start)}
+        if job in begun:
             started_at = at
             raise _Found
+        before.update(begun & waiting)
         if steps >= effort.steps_max or effort.give_up():
             raise _Found
 
     with contextlib.suppress(_Found):
         Simulation(twin, engine, observers=(watch,)).run(until=now + effort.horizon_s)
-    return started_at - now if started_at < inf else None
+    return Begin(started_at - now, len(before)) if started_at < inf else None

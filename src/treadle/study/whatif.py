@@ -7,7 +7,6 @@ run itself if there was only one size. The rest of its time is its restart cost.
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from treadle.core.actions import Stop
 from treadle.core.events import (
@@ -15,6 +14,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobProgressed,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -23,7 +23,7 @@ from treadle.core.events import (
 from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.ports import Policy
 from treadle.journal.journal import Journal
-from treadle.models.learning.rules import RECORDED
+from treadle.models.learning.curves import SERIAL
 from treadle.models.learning.speeds import Speeds
 from treadle.sim.experiment import Stopwatch, prepare
 from treadle.sim.settings import Settings
@@ -40,7 +40,7 @@ class Seen:
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
-    lengths: Speeds = field(default_factory=partial(Speeds, RECORDED))  # by its progress
+    lengths: Speeds = field(default_factory=Speeds)  # by its progress
     ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
     ended_at: float | None = None
     finished: bool = False
@@ -106,6 +106,9 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             seen[spec.id] = Seen(spec, now)
         case JobUpdated(spec):
             seen[spec.id].spec = spec
+        case JobsLearned(jobs):
+            for name in jobs:
+                seen[name].spec = event.applied(seen[name].spec)
         case JobStarted(name):
             _started(seen[name], event)
             seen[name].begun_at = now
@@ -166,7 +169,7 @@ def _spec(job: Seen) -> JobSpec:
     sizes = {size for size, _, _ in job.ran}
     lengths, restart_s = job.lengths, 0.0
     if len(job.ran) == 1 or not lengths.by_size:
-        lengths = Speeds(RECORDED)
+        lengths = Speeds()
         by_size: dict[int, float] = defaultdict(float)
         for size, seconds, _ in job.ran:
             by_size[size] += seconds
@@ -179,7 +182,7 @@ def _spec(job: Seen) -> JobSpec:
         restart_s = max(0.0, spent_s - needed_s) / len(job.ran)
     profile = Profile(
         size=spec.asked,
-        serial=RECORDED.serial,
+        serial=SERIAL,
         restart_s=restart_s,
         model=spec.profile.model,
         curve=lengths.curve.carried((spec.asked, *spec.sizes)),

@@ -86,7 +86,9 @@ class Submitted:
 
     id: str  # of the job, or of the array as a whole
     jobs: tuple[str, ...]
-    position: int | None = None  # in the queue, from 1; None if it has already been started
+    # In the policy's order, from 1; None if it has already been started. Which job starts first
+    # also depends on what fits: `why` has the order of starts.
+    position: int | None = None
     repeated: bool = False  # the idempotency key was known: nothing new was made
     notes: tuple[str, ...] = ()
 
@@ -111,6 +113,7 @@ class StartEstimate:
     runs: int
     sentence: str  # what it rests on
     coverage: float | None = None  # as of an Estimate
+    order: int | None = None  # its place among the starts of jobs that wait now, from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,15 @@ class FailureView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyView:
+    """A time in which an attempt shared its devices."""
+
+    jobs: tuple[str, ...]  # the others
+    seconds: float
+    relative: float | None = None  # its speed as a share of its speed alone; None: not measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
     """One launch of a job's processes."""
 
@@ -162,6 +174,7 @@ class AttemptView:
     failure: FailureView | None = None
     memory_peak_gib: float | None = None  # host memory, where it was measured
     changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
+    company: tuple[CompanyView, ...] = ()  # with which jobs it shared its devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +190,7 @@ class JobView:
     cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now
+    beside: tuple[str, ...] = ()  # the other jobs on them
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
     guaranteed: bool = True
@@ -246,11 +260,16 @@ class Why:
     evidence: tuple[str, ...] = ()
     change: str = ""  # the smallest change that would let it run
     never: bool = False  # it can never run as it is; waiting does not help
+    # While it waits, from 1: in the order of starts (estimate.order) where that is known, otherwise
+    # in the policy's order.
     position: int | None = None
+    waiting: int = 0  # jobs in the queue, this one included
     estimate: StartEstimate | None = None  # when it starts, while it waits
     length: Estimate | None = None  # of the whole job, with the devices it asks for
     end: Estimate | None = None  # seconds from now, while it runs
     company: str = ""  # why it joins no running job, while it waits
+    reservation: str = ""  # when a job of several devices gets one, while it waits
+    beside: tuple[str, ...] = ()  # the other jobs on its devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -453,13 +453,18 @@ def test_the_journal_alone_gives_every_record(tmp_path: Path) -> None:
     play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
 
 
-def check_replay(here: Bench) -> None:
-    """What the store holds follows from the journal and the rules, and from nothing else."""
+def rebuilt(here: Bench) -> Rebuilt:
+    """What follows from the journal alone."""
     context, store = here.live.context, here.live.context.store
     policy = PolicyInCharge().make(context.charge.policy, PLACEMENT, context.belief)
     retry = Classified(live_verdicts(shipped()), PATIENCE)
     empty = Scheduler(policy, first_cluster(store, context.cluster), retry=retry)
-    again = Rebuilt(empty).apply(store.lines(0, limit=10_000))
+    return Rebuilt(empty).apply(store.lines(0, limit=10_000))
+
+
+def check_replay(here: Bench) -> None:
+    """What the store holds follows from the journal and the rules, and from nothing else."""
+    store, again = here.live.context.store, rebuilt(here)
     stored = {row.id: record_of(row) for row in store.jobs(JobFilter(), limit=100)}
     assert {**again.ended, **again.jobs.records} == stored
     rows = [row for job in stored for row in store.attempts(job)]

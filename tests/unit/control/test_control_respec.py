@@ -1,13 +1,15 @@
 """What was learned reaches jobs that wait, and a long queue of one kind makes no step long."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
-from tests.unit.control.test_control_on_memory import check_replay
+from tests.unit.control.test_control_on_memory import check_replay, rebuilt
 from treadle.control.jobs.respec import A_LOOK, AT_ONCE
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
-from treadle.core.events import JobProgressed, JobUpdated
+from treadle.core.events import Event, JobProgressed, JobsLearned, JobUpdated
+from treadle.core.job import JobId
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.outcome import Outcome
 from treadle.wire.jobs import JobRequest, State
@@ -32,16 +34,46 @@ def test_learning_from_one_job_changes_a_bounded_number_of_others_at_a_time(
         context.learner.learn(keys_of("me", "", ("forever",)), Outcome(1, 50.0, whole=True))
         first = respec.at_once(now)
         assert respec.at_once(now) == [], "the rest waits for a look"
-        told = [fact.spec.id for fact in first if isinstance(fact, JobUpdated)]
+        told = _told(first)
         assert len(told) == AT_ONCE
         assert jobs[0] in told
+        written = len(first)
         while len(told) < MEMBERS:
             facts = respec.in_a_look((), now)
-            more = [fact.spec.id for fact in facts if isinstance(fact, JobUpdated)]
+            more = _told(facts)
             assert 0 < len(more) <= A_LOOK
             told += more
+            written += len(facts)
+        assert written <= 8, "one fact for all that wait, in each look"
         assert sorted(told) == sorted(jobs)
         assert respec.in_a_look((), now) == []
+
+    play(story, tmp_path, devices=1)
+
+
+def _told(facts: Sequence[Event]) -> list[JobId]:
+    """The jobs that the scheduler is told about."""
+    running = [fact.spec.id for fact in facts if isinstance(fact, JobUpdated)]
+    return running + [job for fact in facts if isinstance(fact, JobsLearned) for job in fact.jobs]
+
+
+def test_a_lesson_about_many_that_wait_is_short_and_replay_learns_the_same(tmp_path: Path) -> None:
+    """A lesson about 500 jobs took 713 bytes of the journal for each; now it is a few for each."""
+
+    async def story(here: Bench) -> None:
+        context = here.live.context
+        request = JobRequest(command=("forever",), array=f"0-{MEMBERS - 1}")
+        jobs = (await here.live.submit(ME, request)).jobs
+        await here.reached(jobs[0], State.RUNNING)
+        here.memory.finish(jobs[0])
+        await here.reached(jobs[0], State.SUCCEEDED)
+        while any(context.scheduler.jobs[job].spec.iterations == 3600.0 for job in jobs[2:]):
+            context.inbox.tell(*context.commit.respec.in_a_look((), context.clock.now()))
+            await here.settle()
+        lines = context.store.lines(0, kinds=("JobsLearned",), limit=1000)
+        assert sum(len(line.body) for line in lines) < 25 * MEMBERS
+        again = rebuilt(here).scheduler.jobs
+        assert all(again[job].spec == row.spec for job, row in context.scheduler.jobs.items())
 
     play(story, tmp_path, devices=1)
 

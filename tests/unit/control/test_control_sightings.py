@@ -1,15 +1,22 @@
 """What is seen of an attempt: alone and in company, peaks, first step, restart."""
 
+from dataclasses import replace
+
 import pytest
 
+from treadle.control.learning.load_history import History, packed, so_far_in, unpacked
+from treadle.control.learning.metering import Meter
+from treadle.control.learning.outcomes import Attempted, of_end, of_pace
 from treadle.control.learning.sightings import HANG_S, LATELY_S, Sightings, company_of
 from treadle.core.allocation import Allocation
+from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Device
+from treadle.core.events import AttemptEnded
 from treadle.core.job import Job, JobSpec
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import Measurement
-from treadle.core.sighting import Load
+from treadle.core.sighting import Load, Sighting
 
 A = AttemptId("a", 1)
 
@@ -120,3 +127,67 @@ def test_a_job_that_works_or_is_alone_does_not_hang(busy: float, others: tuple[s
         found = Measurement(A, busy, Load(busy=busy), at, alone=not others)
         seen.see([found], {"a": others}, {"a": step}, now=at, wall_at=at)
     assert seen.hung(10 * HANG_S) == []
+
+
+def test_a_restarted_controller_goes_on_with_what_was_seen() -> None:
+    """1. Alone for 20 s, beside b for 20 s. 2. The controller is restarted: what it wrote is read
+    back. 3. 20 s more alone count on top, energy included."""
+    before = Sightings()
+    watched(before, 20, per_s=10.0)
+    watched(before, 40, since=20, per_s=6.0, others=("b",), from_step=200.0)
+    (found,) = before.running()
+    body = packed(found[1].points(), before.so_far(A))
+    seen = Sightings()
+    seen.restore(A, History.of(unpacked(body), found[1].started_at), so_far_in(body))
+    watched(seen, 60, since=40, per_s=10.0, from_step=320.0)
+    after = seen.sighting(A)
+    assert after is not None
+    assert (after.alone_s, after.shared_s) == (40.0, 20.0)
+    assert [spell.jobs for spell in after.company] == [("b",)]
+    assert after.step_s == pytest.approx(0.1)
+    assert after.load.busy == 0.5
+    assert after.device_memory_peak_gib == pytest.approx(10.6)
+    assert after.energy_j == 4000.0 + 6000.0, "the engine of this test counts on"
+
+
+def test_a_history_of_an_earlier_version_has_no_more_than_its_points() -> None:
+    seen = Sightings()
+    watched(seen, 4)
+    (found,) = seen.running()
+    assert so_far_in(packed(found[1].points())) is None
+
+
+def ended(progress: LastProgress, seen: Sighting | None) -> AttemptEnded:
+    return AttemptEnded(
+        "a", 1, 1, How.EXITED, 0, started_at=0.0, ran_s=100.0, progress=progress, seen=seen
+    )
+
+
+def test_a_pace_in_company_is_not_taught_as_one_alone() -> None:
+    """The last minute of a long job was in company: its pace is that of its time alone."""
+    said = LastProgress(100.0, 100.0, 2.0, measured_s=60.0, alone=False)
+    assert of_pace(said, 1, numbers=()) is None
+    attempted = Attempted(1, 0.0, alone=True, over=True)
+    found = of_end(ended(said, Sighting(alone_s=940.0, shared_s=60.0, step_s=0.1)), attempted)
+    assert found is not None
+    assert (found.shared, found.step_s) == (False, 0.1)
+    never = of_end(ended(said, Sighting(alone_s=5.0, shared_s=0.1)), attempted)
+    assert never is not None
+    assert never.step_s is None
+    alone = replace(said, alone=True)
+    own = of_end(ended(alone, None), attempted)
+    assert own is not None
+    assert own.step_s == 0.5
+
+
+def test_a_speed_is_measured_in_one_company_only() -> None:
+    """10 steps a second alone, then 5 beside b: neither is the mean of both."""
+    meter = Meter()
+    meter.begin("a", 1, 1, 0.0, 0.0)
+    meter.see("a", 0, 1000, 0.0)
+    meter.see("a", 100, 1000, 10.0)
+    meter.see("a", 100, 1000, 10.0, ("b",))
+    gauge = meter.see("a", 150, 1000, 20.0, ("b",))
+    assert gauge is not None
+    assert gauge.share_per_s() == pytest.approx(5.0 / 1000)
+    assert gauge.measured_s == 10.0

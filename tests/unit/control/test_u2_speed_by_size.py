@@ -1,5 +1,6 @@
 """Speed by size and restarts, live: what was measured decides, what was not is tried once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
@@ -127,8 +128,13 @@ def test_u4_a_length_that_was_learned_is_cut_by_a_time_limit(tmp_path: Path) -> 
         request = JobRequest(command=DDP, time_limit_s=20.0)
         found = await here.live.dry_run(ME, request)
         assert found.length is not None
-        assert (found.length.low_s, found.length.high_s) == (20.0, 20.0)
-        assert found.length.because == "its time limit"
+        assert (found.length.low_s, found.length.high_s) == (None, 20.0), "a bound, no estimate"
+        assert (found.length.coverage, found.length.because) == (None, "its time limit")
+        (note,) = found.notes
+        assert note.startswith("its time limit of 20s will probably end it: it is expected to take")
+        assert note.endswith("(1 run of the same command)")
+        enough = await here.live.dry_run(ME, replace(request, time_limit_s=5000.0))
+        assert enough.notes == ()
         assert found.spec["iterations"] == 20.0
 
     play(story, tmp_path)

@@ -72,8 +72,11 @@ def test_a_length_of_time_in_a_sentence_and_in_a_column(
         (None, None, "not within the simulated time"),
         (300.0, None, "in 5m or much later"),
         (0.0, 0.5, "at once"),
-        (300.0, 310.0, "in about 5m"),
+        (300.0, 310.0, "in 5m to 5m10s"),
+        (300.0, 300.3, "in about 5m"),
         (300.0, 1200.0, "in 5m to 20m"),
+        (600.0, 4e11, "in 10m to more than a year"),
+        (4e11, 5e11, "in more than a year"),
     ],
 )
 def test_a_wait_has_its_range(earliest_s: float | None, latest_s: float | None, text: str) -> None:

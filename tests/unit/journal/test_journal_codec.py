@@ -68,6 +68,7 @@ after = st.lists(names, max_size=3).map(tuple)
 lines: st.SearchStrategy[Line] = st.one_of(
     st.builds(events.JobSubmitted, specs),
     st.builds(events.JobCancelled, names),
+    st.builds(events.JobsLearned, after, numbers, specs.map(lambda spec: spec.profile)),
     st.builds(events.JobStarted, names, ids, numbers, numbers),
     st.builds(events.JobProgressed, names, ids, numbers, numbers),
     st.builds(events.JobStopped, names, ids, numbers),
@@ -146,10 +147,10 @@ def test_a_line_reads_as_a_person_would_write_it() -> None:
 
 KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
-    "JobHeld, JobReleased, JobUpdated, JobStarted, JobProgressed, JobStopped, JobFinished, "
-    "JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, DeviceOpened, "
-    "ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, DependenciesDropped, "
-    "Start, Change, Stop"
+    "JobHeld, JobReleased, JobUpdated, JobsLearned, JobStarted, JobProgressed, JobStopped, "
+    "JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, "
+    "DeviceOpened, ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, "
+    "DependenciesDropped, Start, Change, Stop"
 )
 
 

@@ -1,9 +1,10 @@
 """What jobs get done together: the predictor, the live belief, and what became of company."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from benchmarks.company import by, left_out, mean_error, read
+from benchmarks.company import by, left_out, mean_error, read, try_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,11 +12,14 @@ from tests.shared import SHARED
 from treadle.control.loop import belief_on
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
-from treadle.core.sighting import Load
-from treadle.models.company.belief import CompanyBelief, kind_of
+from treadle.core.sighting import Load, Sighting
+from treadle.models.company.belief import UNSEEN, CompanyBelief, kind_of
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import TIME_SLICED, predict, shares
 from treadle.models.company.record import PAIRS_MAX, CompanyRecord
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome as LearnedOutcome
 
 GPU = Cluster((Node("n0", 1, device_memory_gib=80.0),))
 BUSY = st.floats(0.0, 1.0)
@@ -71,7 +75,7 @@ def test_u9_no_job_shares_live_on_invented_numbers() -> None:
     """Before, stage times were drawn from a hash of the job's id."""
     belief = belief_on(GPU)
     unknown, known = seen("a", None), seen("b", 0.1)
-    assert belief.may_share(unknown) == "it was not seen alone yet"
+    assert belief.may_share(unknown) == UNSEEN
     assert belief.efficiency([unknown, known]) == 0.0
     assert belief.efficiency([known, seen("c", 0.1)]) > 1.9
 
@@ -98,9 +102,7 @@ def test_reasons_why_jobs_do_not_share() -> None:
         "it is exclusive (--exclusive)"
     )
     assert belief.refuses([seen("a", 1.0), seen("b", 1.0)]) == "the sum of 1.05 is below 1.15"
-    assert belief.refuses([seen("a", 0.1), seen("b", None)]) == (
-        "of job b: it was not seen alone yet"
-    )
+    assert belief.refuses([seen("a", 0.1), seen("b", None)]) == (f"job b cannot share: {UNSEEN}")
     floor = belief.refuses([seen("a", 0.9), seen("b", 0.5)], floor=0.7)
     assert floor is not None
     assert "below 0.70" in floor
@@ -168,3 +170,50 @@ def test_jobs_part_once_they_were_too_slow_for_a_while() -> None:
 
 def test_a_belief_is_for_measured_profiles_only() -> None:
     assert isinstance(belief_on(GPU), CompanyBelief)
+
+
+def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown() -> None:
+    """1. One job trains for a minute. 2. Another of other steps is cancelled after some seconds: it
+    had loaded little yet. 3. The same command comes again, and needs what the first one did."""
+    knowledge = Knowledge()
+    first = by_command("me", "", ("python", "train.py", "--steps", "900"))
+    other = by_command("me", "", ("python", "train.py", "--steps", "100"))
+    whole = Sighting(alone_s=60.0, load=Load(busy=0.4, cores=2.0), device_memory_peak_gib=20.0)
+    moment = Sighting(
+        alone_s=2.0, load=Load(busy=0.01), device_memory_peak_gib=0.5, first_step_s=3.0
+    )
+    knowledge.observe(first, LearnedOutcome(1, 60.0, whole=True, seen=whole))
+    knowledge.observe(other, LearnedOutcome(1, 3.0, whole=False, seen=moment))
+    profile = knowledge.expect(other, 1).profile
+    assert (profile.busy, profile.memory_gib, profile.cores) == (0.4, 20.0, 2.0)
+
+
+def test_cores_are_learned_beside_each_device() -> None:
+    knowledge = Knowledge()
+    kinds = by_command("me", "", ("python", "train.py"))
+    seen_alone = Sighting(alone_s=60.0, load=Load(busy=0.4, cores=6.0))
+    knowledge.observe(kinds, LearnedOutcome(2, 60.0, whole=True, seen=seen_alone))
+    assert knowledge.expect(kinds, 2).profile.cores == 3.0
+
+
+# -- pairs that others measured -----------------------------------------------------------------
+
+
+def test_the_predictor_can_be_tried_on_pairs_in_the_form_of_published_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The busy shares are in the pairs, or in a table of the jobs alone: both say the same."""
+    alone, joined, whole = (tmp_path / name for name in ("alone.csv", "joined.csv", "whole.csv"))
+    alone.write_text("model,batch,speed,gpu_util\nvgg,32,900,50\nlstm,64,400,100\n")
+    joined.write_text(
+        "model1,batch1,speed1,model2,batch2,speed2,gpu_util\n"
+        "vgg,32,0.9,lstm,64,0.8,99\nvgg,32,1.0,vgg,32,1.1,80\n"
+    )
+    whole.write_text("speed1,speed2,gpu_util1,gpu_util2\n0.9,0.8,50,100\n1.0,1.1,50,50\n")
+    try_pairs(joined, alone)
+    first = capsys.readouterr().out
+    try_pairs(whole, None)
+    assert capsys.readouterr().out == first
+    by_hand = [sum(shares(busy, TIME_SLICED)) for busy in ((0.5, 1.0), (0.5, 0.5))]
+    off = [abs(by_hand[0] / 1.7 - 1.0), abs(by_hand[1] / 2.1 - 1.0)]
+    assert f"ours: mean error {sum(off) / 2:.1%}, worst {max(off):.1%}" in first

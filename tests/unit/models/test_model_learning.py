@@ -1,12 +1,11 @@
 """The learner's parts: what counts, which jobs are alike, how old values fade, what answers."""
 
-from dataclasses import replace
 from math import inf, nan
 
 import pytest
 
 from treadle.core.job import JobSpec, Profile
-from treadle.models.learning.averaging import Newest, Smoothed
+from treadle.models.learning import knowledge as knowledge_module
 from treadle.models.learning.kinds import (
     Source,
     by_command,
@@ -15,33 +14,22 @@ from treadle.models.learning.kinds import (
     closeness,
     numbers,
 )
-from treadle.models.learning.learner import Learner
-from treadle.models.learning.observations import Observation, of_report
-from treadle.models.learning.rules import RECORDED, SIMULATED, Rules
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.speeds import REPEATS_MAX, SIZES_MAX, Speeds
 
-# -- observations ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("speed", [0.0, -1.0, nan])
-def test_a_job_that_stands_still_says_nothing(speed: float) -> None:
-    assert of_report(2, speed) is None
+# -- what counts ----------------------------------------------------------------------------------
 
 
-def test_reports_say_whether_the_devices_were_shared() -> None:
-    assert of_report(2, 0.1, shared=True) == Observation(2, 10.0, shared=True)
-
-
-@pytest.mark.parametrize("rules", [SIMULATED, RECORDED])
 @pytest.mark.parametrize(
     "useless",
-    [Observation(2, 5.0, shared=True), *(Observation(2, s) for s in (0.0, -1.0, inf, nan))],
+    [Outcome(2, 0.0, step_s=5.0, shared=True), Outcome(2, 0.0)]
+    + [Outcome(2, 0.0, step_s=seconds) for seconds in (0.0, -1.0, inf, nan)],
 )
-def test_what_was_seen_on_shared_devices_or_is_no_time_does_not_count(
-    useless: Observation, rules: Rules
-) -> None:
-    learner = Learner(rules)
-    learner.observe(("a",), useless)
-    assert learner.closest(("a",)) is None
+def test_what_was_seen_on_shared_devices_or_is_no_time_does_not_count(useless: Outcome) -> None:
+    knowledge = Knowledge()
+    knowledge.observe(("job a",), useless)
+    assert knowledge.pace(("job a",)) is None
 
 
 # -- kinds ----------------------------------------------------------------------------------------
@@ -126,40 +114,45 @@ def test_a_job_is_never_mistaken_for_a_model() -> None:
 
 
 def test_one_odd_run_does_not_move_a_median_and_old_ones_are_forgotten() -> None:
-    newest = Newest(count=4)
-    known: list[float] = []
+    speeds = Speeds()
     for seconds in (10.0, 11.0, 900.0, 12.0):
-        known = newest.with_new(known, seconds)
-    assert newest.estimate(known) == 11.5
-    for seconds in (20.0, 20.0, 20.0):
-        known = newest.with_new(known, seconds)
-    assert (known, newest.estimate(known)) == ([12.0, 20.0, 20.0, 20.0], 20.0)
-    assert newest.estimate(known[:3]) == 20.0
+        speeds.add(2, seconds)
+    assert speeds.seconds(2) == 11.5
+    for _ in range(REPEATS_MAX):
+        speeds.add(2, 20.0)
+    assert speeds.by_size == {2: [20.0] * REPEATS_MAX}
 
 
-def test_a_value_that_is_repeated_says_nothing_new_to_smoothing() -> None:
-    known = [2.0]
-    assert Smoothed().with_new(known, 2.0) is known
-    assert Smoothed().with_new(known, 2.2) == [2.1]
-    assert Smoothed().with_new(known, 2.4) == [2.4]
-    assert Smoothed().estimate([5.0, 2.0]) == 2.0
+def test_the_sizes_that_changed_longest_ago_are_forgotten() -> None:
+    speeds = Speeds()
+    for size in range(1, SIZES_MAX + 4):
+        speeds.add(size, 1.0)
+    assert list(speeds.by_size) == list(range(4, SIZES_MAX + 4))
 
 
 # -- the learner ----------------------------------------------------------------------------------
 
 
+def paced(seconds: float) -> Outcome:
+    return Outcome(2, 0.0, step_s=seconds)
+
+
 def test_the_closest_kind_that_was_seen_answers() -> None:
-    learner = Learner(RECORDED)
-    learner.observe(("a1", "a"), Observation(2, 5.0))
-    learner.observe(("a2", "a"), Observation(2, 9.0))
-    found = [learner.closest(kinds) for kinds in (("a1", "a"), ("a3", "a"), ("b1", "b"))]
-    answers = [known and (known.kind, known.speeds.seconds(2)) for known in found]
-    assert answers == [("a1", 5.0), ("a", 7.0), None]
+    knowledge = Knowledge()
+    knowledge.observe(("job a1", "model a"), paced(5.0))
+    knowledge.observe(("job a2", "model a"), paced(9.0))
+    asked = (("job a1", "model a"), ("job a3", "model a"), ("job b1", "model b"))
+    found = [knowledge.pace(kinds) for kinds in asked]
+    assert [pace and pace.curve.seconds(2, 2) for pace in found] == [5.0, 7.0, None]
 
 
-def test_the_kind_that_changed_longest_ago_is_forgotten_first() -> None:
-    learner = Learner(replace(RECORDED, kinds_max=2))
-    for kind in ("a", "b", "a", "c"):
-        learner.observe((kind,), Observation(1, 5.0))
-    assert [learner.closest((kind,)) is not None for kind in "abc"] == [True, False, True]
-    assert [kind for kind, _ in learner.changes()] == ["a", "c"]
+def test_the_kind_that_changed_longest_ago_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(knowledge_module, "KINDS_MAX", 2)
+    knowledge = Knowledge()
+    for kind in ("job a", "job b", "job a", "job c"):
+        knowledge.observe((kind,), paced(5.0))
+    known = [knowledge.pace((f"job {name}",)) is not None for name in "abc"]
+    assert known == [True, False, True]
+    assert [kind for kind, _ in knowledge.changes()] == ["job a", "job c"]

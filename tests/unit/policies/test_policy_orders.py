@@ -229,3 +229,22 @@ def test_tiresias_promotes_a_job_that_has_waited_so_many_times_as_long_as_it_ran
         "35 stop a",
         "35 start b n0:0",
     ]
+
+
+def test_gittins_preempts_for_a_job_that_ends_more_than_twice_as_soon() -> None:
+    jobs = [
+        job("long", size=4, length_s=100.0),
+        job("near", size=4, length_s=60.0, at=10.0),
+        job("short", size=4, length_s=20.0, at=20.0),
+    ]
+    assert play("gittins", jobs)[:4] == [
+        "0 start long n0:0,1,2,3",
+        "20 stop long",
+        "20 start short n0:0,1,2,3",
+        "40 finish short",
+    ]
+
+
+def test_gittins_refuses_to_preempt_for_a_job_that_is_worse() -> None:
+    with pytest.raises(InvalidInputError, match="gittins keep must be 1 or more, not 0"):
+        policy("gittins?keep=0.5")

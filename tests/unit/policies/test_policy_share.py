@@ -14,17 +14,24 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobStarted, JobStopped, JobSubmitted, JobUpdated
+from treadle.core.events import (
+    JobCancelled,
+    JobFinished,
+    JobStarted,
+    JobStopped,
+    JobSubmitted,
+    JobUpdated,
+)
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.models.company.belief import CompanyBelief
+from treadle.models.company.belief import UNSEEN, CompanyBelief
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
-from treadle.policies.wrappers.share import GANG_S, why_alone
+from treadle.policies.wrappers.share import PASSED_S, why_alone
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 
@@ -78,14 +85,14 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("running", "newcomer", "why"),
     [
-        (seen("a"), seen("b", busy=None), "it was not seen alone yet"),
+        (seen("a"), seen("b", busy=None), UNSEEN),
         (
             seen("a"),
             seen("b", gib=0.0),
             "its GPU memory is not known: --gpu-memory says it",
         ),
         (seen("a"), seen("b", exclusive=True), "it is exclusive (--exclusive)"),
-        (seen("a", exclusive=True), seen("b"), "of job a: it is exclusive (--exclusive)"),
+        (seen("a", exclusive=True), seen("b"), "job a cannot share: it is exclusive (--exclusive)"),
         (seen("a", busy=1.0), seen("b", busy=1.0), "the sum of 1.05 is below 1.15"),
         (
             seen("a", gib=50.0),
@@ -127,6 +134,48 @@ def test_a_node_has_a_core_for_each_job() -> None:
     assert len(told(scheduler, 1.0, seen("b"), seen("c"))) == 1
 
 
+def using(name: str, cores: float, **fields: object) -> JobSpec:
+    """A job that was seen alone, with the cores that it used beside each device."""
+    spec = seen(name, **fields)  # type: ignore[arg-type]
+    return replace(spec, profile=replace(spec.profile, cores=cores))
+
+
+def test_a_node_has_the_cores_that_its_jobs_were_measured_to_use() -> None:
+    """Three augment on the CPU with six cores each: two of them are all that 16 cores carry."""
+    scheduler = live("afs", gpus(1, cores=16))
+    told(scheduler, 0.0, using("a", 6.0))
+    assert len(told(scheduler, 1.0, using("b", 6.0))) == 1
+    assert told(scheduler, 2.0, using("c", 6.0)) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(2.0), "c") == (
+        "they use 18 cores together, and no node has more than 16"
+    )
+    assert len(told(scheduler, 3.0, using("d", 3.0))) == 1, "a smaller one still fits"
+
+
+def test_cores_of_jobs_on_other_devices_of_the_node_count_as_well() -> None:
+    scheduler = live("fifo", gpus(2, cores=16))
+    told(scheduler, 0.0, using("a", 6.0), using("b", 6.0))
+    assert told(scheduler, 1.0, using("c", 6.0)) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(1.0), "c") == (
+        "it would use 6 cores, and 12 of 16 cores of n0 are in use"
+    )
+
+
+def test_cores_that_a_job_asks_for_count_as_if_it_used_them() -> None:
+    scheduler = live("afs", gpus(1, cores=16))
+    told(scheduler, 0.0, using("a", 1.0, host_cores=12.0))
+    assert told(scheduler, 1.0, using("b", 6.0)) == []
+    assert len(told(scheduler, 2.0, using("c", 3.0))) == 1
+
+
+@pytest.mark.parametrize("policy", ["muri-l", "muri-s"])
+def test_policies_that_form_groups_themselves_look_at_cores_too(policy: str) -> None:
+    scheduler = live(policy, gpus(1, cores=4))
+    told(scheduler, 0.0, using("a", 3.0))
+    assert told(scheduler, 1.0, using("b", 3.0)) == []
+    assert len(told(scheduler, 2.0, using("c", 1.0))) == 1
+
+
 def test_sharing_can_be_switched_off_for_any_policy() -> None:
     for text in ("afs?share=off", "muri-l?share=off", "muri-l?group=2&share=off"):
         scheduler = live(text)
@@ -154,8 +203,8 @@ def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_reme
     told(scheduler, 0.0, old)
     assert len(told(scheduler, 1.0, new)) == 1
     group = {"a": (old, 0.4), "b": (new, 0.4)}
-    assert belief.measured(group, 10.0) is None
-    assert belief.measured(group, 30.0) is not None
+    assert belief.measured(group, 10.0, mps=False) is None
+    assert belief.measured(group, 30.0, mps=False) is not None
     scheduler.state.stale = True
     (order,) = scheduler.step([], 30.0)
     assert isinstance(order, Stop)
@@ -171,6 +220,23 @@ def test_a_job_of_higher_priority_takes_the_device_of_a_group() -> None:
     told(scheduler, 1.0, seen("b", resumable=True))
     actions = told(scheduler, 2.0, seen("urgent", busy=None, priority=3))
     assert {(type(a), a.job) for a in actions} == {(Stop, "a"), (Stop, "b"), (Start, "urgent")}
+    (start,) = [action for action in actions if isinstance(action, Start)]
+    assert set(start.after) == {"a", "b"}, "the memory of both is taken until they are gone"
+
+
+def test_a_job_joins_no_device_before_those_that_leave_it_are_gone() -> None:
+    """1. Three share. 2. The first two are cancelled and have not left. 3. One comes and goes into
+    the first turn: it waits for both."""
+    scheduler = live()
+    told(scheduler, 0.0, seen("a"))
+    told(scheduler, 1.0, seen("b"))
+    told(scheduler, 2.0, seen("c"))
+    scheduler.step([JobCancelled("a"), JobCancelled("b")], 3.0)
+    (start,) = scheduler.step([JobSubmitted(seen("d"))], 4.0)
+    assert isinstance(start, Start)
+    assert start.allocation.turn == 0
+    assert set(start.after) == {"a", "b"}
+    assert set(scheduler.in_the_way("d")) == {"a", "b"}
 
 
 # -- memory -------------------------------------------------------------------------------------
@@ -251,4 +317,28 @@ def test_u12_no_job_joins_past_a_gang_that_has_waited_for_long() -> None:
     told(scheduler, 0.0, seen("a"), seen("b"))
     told(scheduler, 1.0, seen("gang", sizes=(2,)))
     assert len(told(scheduler, 2.0, seen("soon"))) == 1
-    assert told(scheduler, 1.0 + GANG_S, seen("late")) == []
+    assert told(scheduler, 1.0 + PASSED_S, seen("late")) == []
+    assert why_alone(scheduler.policy, scheduler.snapshot(2.0 + PASSED_S), "late") == (
+        "job gang came before it, has waited for long and can join none"
+    )
+
+
+@pytest.mark.parametrize(
+    "lone",
+    [seen("lone", exclusive=True), seen("lone", busy=None), seen("lone", gib=79.0)],
+    ids=["exclusive", "unknown", "large"],
+)
+def test_a_job_that_can_join_none_is_not_passed_without_end(lone: JobSpec) -> None:
+    """1. It waits for the one GPU, and others join there. 2. After ten minutes none does any more,
+    but for one of higher priority. 3. The GPU is left, and it starts."""
+    scheduler = live("fifo")
+    told(scheduler, 0.0, seen("a"))
+    told(scheduler, 1.0, lone)
+    assert len(told(scheduler, 2.0, seen("b"))) == 1
+    now = 1.0 + PASSED_S
+    assert told(scheduler, now, seen("c")) == []
+    assert len(told(scheduler, now, seen("urgent", priority=1))) == 1
+    rows = scheduler.jobs
+    ends = [JobFinished(name, rows[name].action) for name in ("a", "b", "urgent")]
+    (start,) = scheduler.step(ends, now + 1.0)
+    assert (type(start), start.job) == (Start, "lone")

@@ -29,7 +29,8 @@ def wide(name: str, length_s: float) -> JobSpec:
 def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
-    return starts_in(scheduler, model, job, now=now, left_s=left_s, effort=effort)
+    found = starts_in(scheduler, model, job, now=now, left_s=left_s, effort=effort)
+    return None if found is None else found.in_s
 
 
 def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:

@@ -6,15 +6,26 @@ from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.load_text import load_lines
 from treadle.cli.live.session import Session, echo_json, json_option, session
-from treadle.cli.live.why import range_text
+from treadle.cli.live.why import estimate_text, length_text, place_text, range_text
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.jobfile import CARRIED
-from treadle.core.wording import ago, gib_text, several, short_span
+from treadle.core.errors import TreadleError
+from treadle.core.wording import ago, gib_text, named_jobs, several, share, short_span
 from treadle.wire.history import JobHistory
-from treadle.wire.jobs import AttemptView, FailureView, JobDetail, JobView
+from treadle.wire.jobs import (
+    AttemptView,
+    CompanyView,
+    FailureView,
+    JobDetail,
+    JobView,
+    State,
+    Why,
+)
 
+BESIDE_MAX = 4  # jobs that are named
+SPELLS_MAX = 8  # times with others that are listed, the newest
 _ATTEMPTS = (
     Column("ATTEMPT"),
     Column("DEVICES", least=12),
@@ -36,16 +47,30 @@ def describe(job: str, as_json: bool) -> None:
         echo_json(detail)
         return
     history = here.client.job_history(detail.job.id) if detail.attempts else None
-    click.echo(detail_text(detail, here, history))
+    click.echo(detail_text(detail, here, history, _why(here, detail.job)))
 
 
-def detail_text(detail: JobDetail, here: Session, history: JobHistory | None = None) -> str:
+def _why(here: Session, view: JobView) -> Why | None:
+    """When a waiting job starts; without an answer, the rest is shown all the same."""
+    if view.state is not State.PENDING:
+        return None
+    try:
+        return here.client.why(view.id)
+    except TreadleError:
+        return None
+
+
+def detail_text(
+    detail: JobDetail, here: Session, history: JobHistory | None = None, answer: Why | None = None
+) -> str:
     view = detail.job
     name = f" ({plain(view.name)})" if view.name else ""
     text = f"job {plain(view.id)}{name} {view.state.value}\n"
     failure = _failure(detail.failure) if detail.failure else []
     used = [] if history is None else load_lines(history)
-    rows = [*_now(view, here.now()), *used, *_asked(detail), *failure]
+    host_used = any(name == "host use" for name, _ in used)
+    rows = [*_now(view, here.now()), *_ahead(answer), *used]
+    rows += [*_asked(detail, peak=not host_used), *failure]
     text += pairs(rows, width=here.width)
     if detail.attempts:
         runs = [_attempt(run, here.now()) for run in detail.attempts]
@@ -81,6 +106,17 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
     ]
 
 
+def _ahead(answer: Why | None) -> list[tuple[str, str]]:
+    """What `why` says of a waiting job's start and length."""
+    if answer is None or answer.state is not State.PENDING:
+        return []
+    return [
+        ("position", place_text(answer)),
+        ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        ("length", length_text(answer.length)),
+    ]
+
+
 def _progress(view: JobView) -> str:
     found = view.progress
     if found is None:
@@ -95,8 +131,8 @@ def _progress(view: JobView) -> str:
     return ", ".join(parts) + (" (read from its output)" if found.source == "log" else "")
 
 
-def _asked(detail: JobDetail) -> list[tuple[str, str]]:
-    """The job's request."""
+def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
+    """The job's request. peak: show the most memory that it used, which is not shown above."""
     view = detail.job
     env = [f"{plain(key)}={plain(value)}" for key, value in detail.env.items()]
     shown = [line for line in env if line.partition("=")[0] not in CARRIED]
@@ -119,7 +155,7 @@ def _asked(detail: JobDetail) -> list[tuple[str, str]]:
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),
-        ("host", _host(detail)),
+        ("host", _host(detail, peak=peak)),
         ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
         ("sharing", _sharing(detail)),
         ("resizing", _resizing(detail)),
@@ -134,7 +170,7 @@ def _log(detail: JobDetail) -> str:
     return "" if at is None else f"pruned on {date_text(at)}"
 
 
-def _host(detail: JobDetail) -> str:
+def _host(detail: JobDetail, *, peak: bool) -> str:
     """Host memory and cores that it asked for, and the most memory that it used."""
     parts = []
     for name, value, text in (
@@ -144,7 +180,7 @@ def _host(detail: JobDetail) -> str:
         if value is not None:
             parts.append(text + ("" if name in detail.enforced else " (not enforced here)"))
     peaks = [run.memory_peak_gib for run in detail.attempts if run.memory_peak_gib is not None]
-    if peaks:
+    if peaks and peak:
         parts.append(f"peak {gib_text(max(peaks))}")
     return ", ".join(parts)
 
@@ -152,7 +188,26 @@ def _host(detail: JobDetail) -> str:
 def _sharing(detail: JobDetail) -> str:
     if detail.alone_because:
         return f"none: {plain(detail.alone_because)}"
-    return "none: exclusive" if detail.exclusive else ""
+    if detail.exclusive:
+        return "none: exclusive"
+    beside = detail.job.beside
+    spells = [spell for run in detail.attempts for spell in run.company]
+    past = [_shared(spell) for spell in spells if set(spell.jobs) != set(beside)]
+    now = [spell for spell in spells if set(spell.jobs) == set(beside)]
+    if beside:
+        shown = now[-1] if now else CompanyView(jobs=beside, seconds=0.0)
+        past.append(f"now {_shared(shown)}")
+    return "\n".join(past[-SPELLS_MAX:])
+
+
+def _shared(spell: CompanyView) -> str:
+    """with job 3 for 12m, at 83% of its speed alone"""
+    text = f"with {plain(named_jobs(spell.jobs, BESIDE_MAX))}"
+    if spell.seconds > 0:
+        text += f" for {short_span(spell.seconds)}"
+    if spell.relative is not None:
+        text += f", at {share(spell.relative)} of its speed alone"
+    return text
 
 
 def _resizing(detail: JobDetail) -> str:

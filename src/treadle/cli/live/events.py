@@ -15,7 +15,7 @@ from treadle.wire.notation import duration
 
 # What the scheduler notes for itself; --all shows it.
 # An update by a user is a JobEdited; a JobUpdated comes with it, and with each new estimate.
-HIDDEN = ("Decided", "JobProgressed", "JobAccepted", "JobUpdated")
+HIDDEN = ("Decided", "JobProgressed", "JobAccepted", "JobUpdated", "JobsLearned")
 PAGE = 1000
 PAGES_MAX = 200  # lines are looked through this far back
 LIMIT = 50

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.cli.show.table import Column, room, table
 from treadle.cli.show.wording import command_text, plain, width_of
-from treadle.core.wording import several, share, short_span, sizes
+from treadle.core.wording import expected_span, named_jobs, several, share, short_span, sizes
 from treadle.wire.jobs import JobView, State
 
 _COLOURS = {
@@ -110,8 +110,8 @@ def end_text(view: JobView) -> str:
     if end.high_s is None:
         return "unknown"
     if end.low_s is None:
-        return f"<{short_span(end.high_s)}"
-    low, high = short_span(end.low_s), short_span(end.high_s)
+        return f"<{expected_span(end.high_s)}"
+    low, high = expected_span(end.low_s, ever=">1y"), expected_span(end.high_s, ever=">1y")
     return low if low == high else f"{low}-{high}"
 
 
@@ -135,6 +135,8 @@ def reason_text(view: JobView) -> str:
 def short_reason(view: JobView) -> str:
     if view.state is State.FAILED and view.code is not None:
         return f"exit {view.code}"
+    if view.beside:
+        return f"with {plain(named_jobs(view.beside, 1))}"
     if view.cause == "host":
         return "memory or cores"
     return plain(view.cause) or plain(view.because)

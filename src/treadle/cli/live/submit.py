@@ -18,7 +18,7 @@ from treadle.cli.live.job_selection import all_jobs, jobs_before
 from treadle.cli.live.log_following import Follower, Printer
 from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
-from treadle.cli.live.why import estimate_text, length_text
+from treadle.cli.live.why import estimate_text, length_text, place_text
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.client.errors import UnreachableError
@@ -26,11 +26,12 @@ from treadle.client.gitstate import code_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
-from treadle.core.wording import gib_text, ordinal, several, sizes
+from treadle.core.wording import gib_text, named_jobs, several, sizes
 from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
 from treadle.wire.problems import TooLargeError, UnsettledError
 
 _COMMAND = "treadle.command"
+BESIDE_MAX = 4  # jobs that are named
 SETTLE_EVERY_S = 0.5
 SETTLE_S_MAX = 60.0  # for so long a submission waits for a store that cannot be written
 
@@ -253,18 +254,25 @@ def _why(here: Session, made: Submitted) -> Why | None:
 
 
 def _when(made: Submitted, answer: Why | None) -> str:
-    place = "" if made.position is None else f"{ordinal(made.position)} in the queue"
     if answer is None:
-        return place or "saved"  # It is, even if the question for its reason failed.
+        return "saved"  # It is, even if the question for its reason failed.
     if answer.never:
         return f"it {never_text(answer)}"
     if answer.cause == "held":
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
-        return "starting now"
-    if answer.estimate is None or not answer.estimate.runs or not place:
-        return ": ".join(part for part in (place, plain(answer.because)) if part) or "waiting"
-    return f"{place}, starts {estimate_text(replace(answer.estimate, sentence=''))}"
+        return "starting now" + (f", beside {_beside(answer)}" if answer.beside else "")
+    start = answer.estimate
+    if start is None:
+        return plain(answer.because) or "it waits"
+    if start.earliest_s is None:
+        return f"it waits: {plain(answer.because)}"
+    order = f", {place_text(answer)}" if answer.waiting > 1 else ""
+    return f"it starts {estimate_text(replace(start, sentence=''))}{order}"
+
+
+def _beside(answer: Why) -> str:
+    return plain(named_jobs(answer.beside, BESIDE_MAX))
 
 
 def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:

@@ -46,13 +46,25 @@ def why_text(answer: Why, *, width: int) -> str:
         ("because", plain(answer.because)),
         ("evidence", "\n".join(plain(line) for line in answer.evidence)),
         ("change", plain(answer.change)),
-        ("position", "" if answer.position is None else f"{ordinal(answer.position)} in the queue"),
+        ("position", place_text(answer)),
         ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        ("turn", plain(answer.reservation)),
         ("end", "" if answer.end is None else range_text(answer.end, "in ")),
         ("company", f"it joins no running job: {plain(answer.company)}" if answer.company else ""),
         ("length", length_text(answer.length) if answer.end is None else ""),
     ]
     return f"job {plain(answer.id)} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
+
+
+def place_text(answer: Why) -> str:
+    """Where it stands: in the order of starts if that is known, otherwise in the policy's."""
+    if answer.position is None:
+        return ""
+    if answer.waiting == 1:
+        return "the only job that waits"
+    of = f" of {answer.waiting:,}" if answer.waiting else ""
+    known = answer.estimate is not None and answer.estimate.order is not None
+    return f"{ordinal(answer.position)}{of} {'to start' if known else 'by the policy'}"
 
 
 def estimate_text(estimate: StartEstimate | None) -> str:

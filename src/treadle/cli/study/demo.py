@@ -1,26 +1,27 @@
-"""`treadle demo`: watch small real training jobs being scheduled and resized on this machine.
+"""`treadle demo`: watch small real training jobs being resized and sharing a device, here and now.
 
 It starts a daemon of its own in a temporary folder and stops it at the end; a running daemon is not
-touched. At the end the same jobs are simulated under FIFO for comparison.
+touched. The jobs of the first part are simulated under FIFO for comparison. GPUs are used where
+there are any: several to be resized on, one to be shared.
 """
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from treadle.cli.live.daemon_start import start_daemon
-from treadle.cli.live.session import Session, session
+from treadle.cli.live.session import Session
 from treadle.cli.show.table import Column, table
-from treadle.core.errors import InvalidInputError
+from treadle.cli.study.demo_scene import Scene, own_daemon
+from treadle.cli.study.demo_sharing import share
+from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.wording import several
 from treadle.demo.story import POLICY, Act, acts
+from treadle.engines.node.gpus import NvmlGpus
 from treadle.journal.journal import Journal, read
 from treadle.study.own_orders import CLOSE, error
 from treadle.study.whatif import completion_s, own_orders_s, recorded_s
@@ -28,12 +29,11 @@ from treadle.wire.jobs import JobView
 from treadle.wire.machine import EventView
 
 SLOTS_MAX = 4
-LOOK_S = 0.5
 _TITLES = ("TREADLE", "FIFO", "RESIZED")
 
 
 @click.command()
-@click.option("--devices", type=click.IntRange(2, 64), help="Number of CPU slots.")
+@click.option("--devices", type=click.IntRange(2, 64), help="Number of CPU slots, instead of GPUs.")
 @click.option(
     "--scale",
     type=click.FloatRange(0.02, 100),
@@ -41,62 +41,78 @@ _TITLES = ("TREADLE", "FIFO", "RESIZED")
     show_default=True,
     help="Factor on the length of the training jobs.",
 )
+@click.option("--only", type=click.Choice(["resizing", "sharing"]), help="Show one part only.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the journal at this path.")
-def demo(devices: int | None, scale: float, keep: Path | None) -> int:
-    """Train a few small models under Treadle and compare with FIFO."""
+def demo(devices: int | None, scale: float, only: str | None, keep: Path | None) -> int:
+    """Train small models under Treadle: resized, compared with FIFO, and on a shared device."""
     if find_spec("torch") is None:
         raise InvalidInputError(
             "the demo trains with PyTorch, which is not installed; pip install 'treadle[demo]'"
         )
-    slots = devices or _slots()
-    policy = POLICY.partition("+")[0]
-    click.echo(
-        f"Treadle on {several(slots, 'device')}, policy {policy}: devices go to the jobs that "
-        "gain most from them,\nand move to others when those gain more.\n"
-    )
-    with _own_daemon(slots) as here:
-        jobs = _play(here, acts(slots, scale))
-        journal = _journal(here, keep)
-    _compare(jobs, journal, here)
-    return 0 if all(job.code == 0 for job in jobs.values()) else 1
+    gpus = 0 if devices else _gpus()
+    shown = True
+    if only != "sharing":
+        shown = _resizing(gpus, devices, scale, keep)
+    if only is None:
+        click.echo("")
+    if only != "resizing":
+        shown = _sharing(gpus) and shown
+    return 0 if shown else 1
 
 
 def _slots() -> int:
     """CPU slots: no more than there are cores, so that each slot adds speed."""
-    return max(2, min(SLOTS_MAX, len(os.sched_getaffinity(0))))
+    return max(2, min(SLOTS_MAX, _cores()))
 
 
-@contextmanager
-def _own_daemon(slots: int) -> Iterator[Session]:
-    with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
-        os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
-        os.environ.pop("TREADLE_URL", None)
-        os.environ.pop("TREADLE_CONTEXT", None)
-        here = session()
-        words = ["--devices", str(slots), "--policy", POLICY, "--state", folder]
-        start_daemon(here, words, state=Path(folder))
-        try:
-            yield here
-        finally:
-            here.client.shut_down("cancel")
-            here.close()
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
-class _Scene(NamedTuple):
-    here: Session
-    begun_s: float
-
-    @property
-    def passed_s(self) -> float:
-        return self.here.stopwatch() - self.begun_s
-
-    def say(self, text: str) -> None:
-        click.echo(f"{self.passed_s:6.1f} s  {text}")
+def _gpus() -> int:
+    """How many GPUs this machine has."""
+    try:
+        return len(NvmlGpus().uuids)
+    except EngineError:
+        return 0
 
 
-def _play(here: Session, story: tuple[Act, ...]) -> dict[str, JobView]:
+def _resizing(gpus: int, devices: int | None, scale: float, keep: Path | None) -> bool:
+    """Jobs of different lengths on several devices; whether all of them succeeded."""
+    on_gpus = devices is None and gpus > 1
+    slots = min(SLOTS_MAX, gpus) if on_gpus else devices or _slots()
+    policy = POLICY.partition("+")[0]
+    kind = "GPUs" if on_gpus else "CPU slots; one GPU alone cannot be resized" if gpus else ""
+    click.echo(
+        f"Treadle on {several(slots, 'device')}, policy {policy}: devices go to the jobs that "
+        f"gain most from them,\nand move to others when those gain more.{kind and f' ({kind})'}\n"
+    )
+    words = ["--gpus", ",".join(map(str, range(slots)))] if on_gpus else ["--devices", str(slots)]
+    with own_daemon([*words, "--policy", POLICY]) as scene:
+        jobs = _play(scene, acts(slots, scale))
+        journal = _journal(scene.here, keep)
+    _compare(jobs, journal, scene.here)
+    return all(job.code == 0 for job in jobs.values())
+
+
+def _sharing(gpus: int) -> bool:
+    """Two jobs on one GPU, or on one CPU slot with several cores; whether they shared it."""
+    if not gpus and _cores() < 2:
+        click.echo("Two jobs that share a device are not shown: that needs a GPU, or two cores.")
+        return True
+    device = "GPU 0" if gpus else f"a CPU slot with {several(_cores(), 'core')}"
+    click.echo(
+        f"Two jobs on one device ({device}): a job joins another once that was seen alone\nfor a "
+        "while, if together they are expected to get more done.\n"
+    )
+    words = ["--gpus", "0"] if gpus else ["--devices", "1"]
+    with own_daemon([*words, "--policy", "afs"]) as scene:
+        return share(scene)
+
+
+def _play(scene: Scene, story: tuple[Act, ...]) -> dict[str, JobView]:
     """Submit the jobs, print events until all have ended; returns the jobs by id."""
-    scene = _Scene(here, here.stopwatch())
+    here = scene.here
     names: dict[str, str] = {}
     after, left = 0, list(story)
     while left or any(not job.state.ended for job in _views(here, names).values()):
@@ -106,12 +122,12 @@ def _play(here: Session, story: tuple[Act, ...]) -> dict[str, JobView]:
             names[answer.id] = act.request.name
             scene.say(f"{act.request.name:<8} submitted: {act.said}")
         after = _print_events(scene, names, after)
-        here.pause(LOOK_S)
+        here.pause(scene.every_s)
     _print_events(scene, names, after)
     return _views(here, names)
 
 
-def _print_events(scene: _Scene, names: Mapping[str, str], after: int) -> int:
+def _print_events(scene: Scene, names: Mapping[str, str], after: int) -> int:
     """Print new events; returns where to continue."""
     page = scene.here.client.events(after=after, limit=500)
     for event in page.events:

@@ -14,15 +14,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import limit_left_s, remaining_lengths
+from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import position
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
 from treadle.models.learning.expectation import COVERAGE
-from treadle.models.lengths.distribution import Lengths
-from treadle.sim.start_estimate import Effort, starts_in
+from treadle.sim.start_estimate import Begin, Effort, starts_in
 from treadle.wire.jobs import StartEstimate
 
 HORIZON_S = 30 * 86_400.0
@@ -30,13 +29,14 @@ STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision l
 SPEND_S = 0.45  # of the processor, for all simulations
 RUNS = 10
 RUNS_MIN = 3
+NAMED_MAX = 3
 KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take for ever
 
 
 class Ahead(NamedTuple):
     """What is known of the jobs that run or wait."""
 
-    lengths: Mapping[JobId, Lengths]  # of what is left
+    lengths: Mapping[JobId, Left]
     limited: Mapping[JobId, float]  # only that they end within so many seconds
     endless: Sequence[JobId]  # nothing
 
@@ -53,11 +53,12 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
     ahead = _ahead(context, scheduler, job)
     answers = _simulated(context, scheduler, job, ahead, steps)
-    known = sorted(answer for answer in answers if answer is not None)
+    begun = [answer for answer in answers if answer is not None]
+    known = sorted(answer.in_s for answer in begun)
     if ahead.endless and not known:
         # The default length would give figures, and they would be invented.
         holding = _first(scheduler, ahead.endless)
-        return _unknown(f"how long {named_jobs(holding, 1)} will run is not known")
+        return _unknown(f"how long {named_jobs(holding, NAMED_MAX)} will run is not known")
     policy = context.charge.policy
     if not known:
         sentence = f"a simulation under {policy} came to no start of it within its limits"
@@ -72,14 +73,15 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         runs=len(answers),
         sentence=sentence,
         coverage=COVERAGE if whole and not ahead.limited else None,
+        order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
     )
 
 
 def _simulated(
     context: Context, scheduler: Scheduler, job: JobId, ahead: Ahead, steps: int
-) -> list[float | None]:
+) -> list[Begin | None]:
     """When it starts in each simulation; fewer of them where they take long."""
-    answers: list[float | None] = []
+    answers: list[Begin | None] = []
     spent, now = worked_for(SPEND_S), context.clock.now()
     effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
     for run in _order(RUNS):
@@ -111,7 +113,7 @@ def _drawn(ahead: Ahead, run: int) -> dict[JobId, float]:
     """What is left of each job in one of the simulations."""
     drawn = {}
     for job, lengths in ahead.lengths.items():
-        drawn[job] = lengths.quantile((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
+        drawn[job] = lengths.at((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
     for job, limit_s in ahead.limited.items():
         # All that is known is that it ends by then: at once, or only then.
         drawn[job] = limit_s if _stratum(job, run, len(ahead.limited)) >= RUNS // 2 else 0.0
@@ -132,7 +134,7 @@ def _stratum(job: JobId, run: int, jobs: int) -> int:
 
 
 def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
-    lengths: dict[JobId, Lengths] = {}
+    lengths: dict[JobId, Left] = {}
     limited: dict[JobId, float] = {}
     endless: list[JobId] = []
     for looked, (name, row) in enumerate(scheduler.jobs.items()):
@@ -142,7 +144,7 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
         if looked >= KNOWN_MAX:
             endless.append(name)
             continue
-        left = remaining_lengths(context, record, row)
+        left = left_of(context, record, row)
         limit_s = limit_left_s(context, record)
         if left is not None:
             lengths[name] = left

@@ -14,7 +14,7 @@ from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, firs
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded
-from treadle.core.wording import devices, sizes
+from treadle.core.wording import devices, several, sizes
 from treadle.journal.codec import FORMAT, Opened, decode, encode
 from treadle.journal.facts import RecordFact
 from treadle.store.rows import JournalRow
@@ -191,13 +191,13 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names)
         facts["count"] = devices(len(names))
+        if allocation.get("turn"):
+            facts["devices"] = f"{facts['devices']}, beside the job that runs there"
     changes = body.get("changes")
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
-    device = body.get("device")
-    if isinstance(device, list):
-        facts["device"] = f"{device[0]}:{device[1]}"
+    facts |= _named(body)
     spec = body.get("spec")
     if isinstance(spec, dict):
         facts |= {
@@ -211,12 +211,29 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return f"{kind} {job}".strip()
 
 
+def _named(body: Mapping[str, object]) -> dict[str, object]:
+    """The device, the node and the jobs that a line is about."""
+    facts: dict[str, object] = {}
+    match body.get("device"):
+        case [node, number]:
+            facts["device"] = f"{node}:{number}"
+    match body.get("node"):
+        case {"name": name}:
+            facts["node"] = name
+    match body.get("jobs"):
+        case [first, *others]:
+            number = several(1 + len(others), "waiting job")
+            facts |= {"number": number, "first": f"job {first}"}
+    return facts
+
+
 _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes}",
     "JobCancelled": "job {job} was cancelled",
     "JobHeld": "job {job} is held {holder}",
     "JobReleased": "job {job} is no longer held {holder}",
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",
+    "JobsLearned": "more is known of {number} like {first}",
     "ControllerBegan": "the daemon began",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
@@ -226,6 +243,8 @@ _SENTENCES = {
     "JobStarted": "job {job} runs",
     "JobProgressed": "job {job} reports progress",
     "JobStopped": "job {job} released its devices",
+    "NodeJoined": "node {node} joined",
+    "NodeLost": "node {node} was lost",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
     "DeviceClosed": "device {device} is closed: {reason}",

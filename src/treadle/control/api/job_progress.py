@@ -6,11 +6,14 @@ limit, which is an upper bound and no estimate. What rests on nothing but a prio
 """
 
 from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
 from treadle.control.jobs import JobRecord, question_about, worked_s
 from treadle.control.learning import Expectation
+from treadle.core.attempt import LastProgress
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import several
@@ -20,6 +23,9 @@ from treadle.models.lengths.distribution import Lengths
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
+SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
+MEDIAN = 0.5
+OUTER = 0.15  # of ten draws, the second and the ninth: between the first and these a range ends
 
 
 def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | None:
@@ -59,8 +65,32 @@ def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
     return context.learner.profiles.ask(question_about(record, row.spec))
 
 
-def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths | None:
-    """The distribution of the seconds that are left at its present or asked size; None: unknown.
+class Left(NamedTuple):
+    """The seconds that are left of a job, to be drawn from.
+
+    The draws are at least as far apart as the range that people are shown: a range from few runs is
+    widened, and what is drawn must not claim to know more than it does.
+    """
+
+    lengths: Lengths
+    low_s: float  # the range that is shown
+    high_s: float
+    limit_s: float = inf  # its time limit ends it then
+
+    def at(self, share: float) -> float:
+        """The seconds within which so large a share of such jobs ends."""
+        drawn = self.lengths.quantile(share)
+        if share < MEDIAN:
+            out = min(1.0, (MEDIAN - share) / (MEDIAN - OUTER))
+            drawn -= out * max(0.0, self.lengths.quantile(OUTER) - self.low_s)
+        else:
+            out = min(1.0, (share - MEDIAN) / (MEDIAN - OUTER))
+            drawn += out * max(0.0, self.high_s - self.lengths.quantile(1.0 - OUTER))
+        return min(self.limit_s, max(0.0, drawn))
+
+
+def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
+    """What is left of a job at its present or asked size; None: unknown.
 
     What a job says of its own steps comes first, as in `end_of`.
     """
@@ -69,12 +99,11 @@ def remaining_lengths(context: Context, record: JobRecord, row: Job) -> Lengths 
     if not left.known:
         return None
     if left.because == OWN_STEPS:
-        spread = ((left.span.low_s, 0.2), (left.mean_s, 0.6), (left.span.high_s, 0.2))
-        lengths = Lengths.of(spread)
+        lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
     limit_s = limit_left_s(context, record)
-    return lengths if limit_s is None else lengths.cut(limit_s)
+    return Left(lengths, left.span.low_s, left.span.high_s, inf if limit_s is None else limit_s)
 
 
 def limit_left_s(context: Context, record: JobRecord) -> float | None:
@@ -90,9 +119,20 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
     slower = _slower(context, row)
     if slower != 1.0:
         learned = replace(learned, length=learned.length.scaled(slower))
-    said = context.learner.progress(record.id) if row.phase is Phase.RUNNING else None
+    said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
     return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+
+
+def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
+    """What it said, and the steps that it has done since then, at that speed."""
+    said, gauge = context.learner.progress(record.id), context.learner.gauge(record.id)
+    if said is None or gauge is None or not said.total or not said.per_s:
+        return said
+    if gauge.total != said.total:
+        return said  # It is not followed.
+    since_s = min(SINCE_MAX_S, max(0.0, context.clock.now() - gauge.seen_at))
+    return replace(said, step=min(said.total, said.step + said.per_s * since_s))
 
 
 def _slower(context: Context, row: Job) -> float:
@@ -121,9 +161,11 @@ def _held_s(context: Context, record: JobRecord) -> float:
 
 
 def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) -> Estimate:
+    if limit_s is not None and limit_s <= low_s:
+        # Only the limit counts, which is a bound and no estimate.
+        return Estimate(high_s=round(limit_s, 1), because=LIMIT)
     if limit_s is not None and limit_s < high_s:
-        because = f"{because}, cut by {LIMIT}" if low_s < limit_s else LIMIT
-        low_s, high_s = min(low_s, limit_s), limit_s
+        because, high_s = f"{because}, cut by {LIMIT}", limit_s
     return Estimate(
         low_s=round(low_s, 1),
         high_s=round(high_s, 1),

@@ -14,9 +14,9 @@ from treadle.control.api.queue_order import InOrder, free_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
-from treadle.control.api.why_waiting import why
+from treadle.control.api.why_waiting import Reasons, reasons, why
 from treadle.control.jobs import MACHINE, AttemptKey, JobRecord, id_of, record_of
-from treadle.control.loop import date_text
+from treadle.control.loop import date_text, worked_for
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
@@ -37,6 +37,9 @@ from treadle.wire.problems import (
 
 PAGE_MAX = 10_000
 SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
+REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` shows
+REASONS_S = 0.05  # of the processor, for all of them
+WAIT_S = 0.5
 RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
@@ -116,12 +119,25 @@ class Queries:
     async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
         """Views of these jobs; others get their turn in between."""
         _, places = self._order.now()
+        queued = [record for record in records if record.id in places][:REASONS_MAX]
+        known = await self._reasons(queued) if queued else {}
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
                 await asyncio.sleep(0)
-            views += listed(self._context, records[first : first + SLICE], places)
+            views += listed(self._context, records[first : first + SLICE], places, known)
         return views
+
+    async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
+        """What `why` says of these; nothing if others ask for so much that it would take long."""
+        try:
+            return await self.thinking.about(
+                ("reasons", *(record.id for record in queued)),
+                lambda context: reasons(context, queued, worked_for(REASONS_S)),
+                within_s=WAIT_S,
+            )
+        except UnavailableError:
+            return {}
 
     async def job(self, identity: str) -> JobDetail:
         record = await self.record(identity)

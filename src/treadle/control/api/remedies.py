@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import remaining_lengths
-from treadle.control.api.queue_order import free_devices
+from treadle.control.api.job_progress import left_of
+from treadle.control.api.queue_order import free_devices, sharers
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -75,17 +75,26 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
 
 
 def _next_end(context: Context, within_s: float) -> str:
-    """Which job is expected to end next, if there is an estimate."""
-    ends = []
+    """Which jobs are expected to free devices next, if there is an estimate.
+
+    Devices that are shared are free once all jobs on them have ended.
+    """
+    ends: dict[JobId, float] = {}
     for job in context.scheduler.jobs.values():
         record = context.jobs.records.get(job.id)
         if job.phase is Phase.RUNNING and record is not None:
-            left = remaining_lengths(context, record, job)
+            left = left_of(context, record, job)
             if left is not None:
-                ends.append((left.quantile(0.5), job.id))
-    if not ends:
+                ends[job.id] = left.at(0.5)
+    groups = []
+    for identity in ends:
+        members = sorted(sharers(context.scheduler, context.scheduler.jobs[identity]))
+        if members[0] == identity and all(name in ends for name in members):
+            groups.append((max(ends[name] for name in members), members))
+    if not groups:
         return ""
-    left_s, identity = min(ends)
+    left_s, names = min(groups)
     if left_s > within_s:
         return ""
-    return f"wait: job {identity} is expected to end next, in about {span(left_s)}"
+    who = f"{named_jobs(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} expected to end"
+    return f"wait: {who} any moment" if left_s < 1 else f"wait: {who} next, in about {span(left_s)}"

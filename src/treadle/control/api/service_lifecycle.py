@@ -20,7 +20,7 @@ from treadle.control.jobs import (
     nodes_of,
     text_of,
 )
-from treadle.control.learning import History, company_of, unpacked
+from treadle.control.learning import History, company_of, so_far_in, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
@@ -97,6 +97,8 @@ class Life:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         context = self._context
+        with suppress(Exception):  # The next controller goes on with what was written before.
+            await asyncio.wait_for(self._keep_histories(), LEAVE_WITHIN_S)
         await context.engine.close()
         with suppress(Exception):  # It leaves in any case; this line only says so.
             left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
@@ -189,7 +191,8 @@ class Life:
             for kept in stored:
                 if kept.attempt == row.number:
                     history = History.of(unpacked(kept.body), kept.started_at)
-                    context.learner.seen.restore(id_of(row), history)
+                    so_far = so_far_in(kept.body)
+                    context.learner.seen.restore(id_of(row), history, so_far)
 
     def _busy(self) -> bool:
         """Whether a job runs, or is being stopped."""

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
-from treadle.control.api.why_waiting import ENDING, brief, reason
-from treadle.control.jobs import JobRecord, attempt_of, rank_count
+from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
+from treadle.control.jobs import JobRecord, attempt_of, company_views, id_of, rank_count
 from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State
 
@@ -23,16 +24,21 @@ def job_view(context: Context, record: JobRecord) -> JobView:
 
 
 def listed(
-    context: Context, records: Sequence[JobRecord], places: Mapping[JobId, int]
+    context: Context,
+    records: Sequence[JobRecord],
+    places: Mapping[JobId, int],
+    known: Reasons,
 ) -> list[JobView]:
-    """Many jobs, with reasons that are cheap to find."""
+    """Many jobs, with the reasons that are known, and for the others with those that are cheap."""
     views = []
     for record in records:
         row = context.row(record.id)
         if row is None:
             views.append(_ending(context, record))
         else:
-            found = brief(context, record, row, places.get(record.id))
+            waits = row.phase is Phase.WAITING
+            found = known.get(record.id) if waits else None
+            found = found or brief(context, record, row, queued=record.id in places)
             views.append(_view(context, record, row, *found))
     return views
 
@@ -59,6 +65,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         cause=cause,
         because=because,
         devices=devices,
+        beside=beside(context, row),
         sizes=row.spec.sizes,
         priority=row.spec.priority,
         guaranteed=row.spec.guaranteed,
@@ -129,11 +136,9 @@ class Kept(NamedTuple):
 def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
     """Everything about a job."""
     attempts = {row.number: attempt_of(row.body) for row in kept.attempts}
-    attempts |= {
-        number: attempt_of(a.body)
-        for (job, number), a in context.jobs.open.items()
-        if job == record.id
-    }
+    for a in context.jobs.open_of(record.id):
+        company = company_views(context.learner.sighting(id_of(a)))
+        attempts[a.number] = replace(attempt_of(a.body), company=company)
     return JobDetail(
         job=job_view(context, record),
         workdir=record.workdir,

@@ -6,6 +6,7 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 """
 
 import signal
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
@@ -14,14 +15,15 @@ from treadle.control.api.job_progress import end_of, expectation, length_of, pro
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
 from treadle.control.api.remedies import remedy
+from treadle.control.api.sizes import why_small
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
 from treadle.core.wording import (
-    are,
     devices,
+    free_devices_of,
     free_of,
     jobs,
     named_jobs,
@@ -33,14 +35,18 @@ from treadle.core.wording import (
 from treadle.failures.failure_history import Patience
 from treadle.failures.verdict import Kind
 from treadle.policies.wrappers.host_requests import host_reason
+from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
-from treadle.wire.jobs import FailureView, State, Why
+from treadle.wire.jobs import FailureView, StartEstimate, State, Why
 
 NAMED_MAX = 4
 _SIGNAL_BASE = 128
 ENDING = ("ending", "it has ended; that is being written to the store")
 _STOPPING = (Phase.STOPPING, Phase.CANCELLING)
 _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
+
+
+Reasons = Mapping[JobId, tuple[str, str]]  # a word and a sentence
 
 
 class Finding(NamedTuple):
@@ -72,12 +78,22 @@ def why(context: Context, record: JobRecord) -> Why:
         evidence=_evidence(context, row),
         change=found.change or (remedy(context, row, start) if decided else ""),
         never=found.never,
-        position=position(context.scheduler, record.id) if queued else None,
+        position=_place(context, record, start) if queued else None,
+        waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=start,
         length=length_of(expectation(context, record, row), record.time_limit_s),
         end=end_of(context, record, row),
         company=_company(context, row) if decided else "",
+        reservation=_reservation(context, row) if decided else "",
+        beside=beside(context, row),
     )
+
+
+def _place(context: Context, record: JobRecord, start: StartEstimate | None) -> int | None:
+    """In the order of starts where that is known, otherwise in the policy's order."""
+    if start is not None and start.order is not None:
+        return start.order
+    return position(context.scheduler, record.id)
 
 
 def _company(context: Context, row: Job) -> str:
@@ -89,24 +105,44 @@ def _company(context: Context, row: Job) -> str:
     return why_alone(scheduler.policy, snapshot, row.id) or ""
 
 
-def brief(context: Context, record: JobRecord, row: Job, place: int | None) -> tuple[str, str]:
+def _reservation(context: Context, row: Job) -> str:
+    """How often a gang was overtaken, and when devices are kept for it."""
+    scheduler = context.scheduler
+    return until_reserved(scheduler.policy, scheduler.snapshot(context.clock.now()), row.id)
+
+
+def reasons(context: Context, records: Sequence[JobRecord], spent: Callable[[], bool]) -> Reasons:
+    """What `why` says of these jobs, for as many of them as there is time for."""
+    found: dict[JobId, tuple[str, str]] = {}
+    for record in records:
+        row = context.row(record.id)
+        if spent():
+            break
+        if row is not None and row.phase is Phase.WAITING:
+            answer = reason(context, record, row)
+            found[record.id] = answer.cause, answer.because
+    return found
+
+
+def brief(context: Context, record: JobRecord, row: Job, *, queued: bool) -> tuple[str, str]:
     """One word and one sentence, for lists of thousands: the policy is not asked."""
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
-            return "running", ""  # The state says so.
+            # That it runs, the state says.
+            return "running", _company_text(row.size, beside(context, row)).removeprefix("it ")
         found = _holding(context, record, row)
         return found.cause, found.because
     known = _hopeless(context, record, row) or _gated(context, record) or _backing_off(context, row)
     if known is not None:
         return known.cause, known.because
     free, least = free_devices(context.scheduler), row.spec.sizes[0]
-    line = "it waits for its turn" if place is None else f"place {place} in line"
-    if place is not None and free < least:
+    if queued and free < least:
+        needs = "it needs at least" if row.spec.elastic else "it asks for"
         total = context.cluster.device_count
-        return "devices", f"it needs {devices(least)} and {free_of(free, total)}; {line}"
+        return "devices", f"{needs} {devices(least)} and {free_of(free, total)}"
     if host := _host_reason(context, row):
         return host.cause, host.sentence
-    return "rank", line
+    return "rank", "it waits for its turn"
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -309,15 +345,22 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     now = context.clock.now()
     text = f"it has run on {devices(row.size)} for {span(now - row.since_at)}"
     if row.spec.elastic and row.size < row.spec.sizes[-1]:
-        text += f" and could use up to {row.spec.sizes[-1]}"
+        text += f" and could use up to {row.spec.sizes[-1]}: {why_small(context, row)}"
     progress = progress_of(context, record, row)
     if progress is not None and progress.total:
         text += f"; {share(min(1.0, progress.step / progress.total))} is done"
-    others = [name for name in sharers(context.scheduler, row) if name != row.id]
-    if others:
-        them = "it" if row.size == 1 else "them"
-        text += f"; it shares {them} with {named_jobs(others, NAMED_MAX)}"
+    if others := beside(context, row):
+        text += f"; {_company_text(row.size, others)}"
     return Finding("running", text)
+
+
+def beside(context: Context, row: Job) -> tuple[JobId, ...]:
+    """The other jobs on its devices."""
+    return tuple(name for name in sharers(context.scheduler, row) if name != row.id)
+
+
+def _company_text(size: int, others: Sequence[JobId]) -> str:
+    return f"it shares {_the(size)} with {named_jobs(others, NAMED_MAX)}" if others else ""
 
 
 def _the(count: int) -> str:
@@ -396,9 +439,10 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     stopping = sum(1 for job in scheduler.jobs.values() if job.phase in _STOPPING)
     if stopping:
         hold += f", {jobs(stopping, 'is being stopped', 'are being stopped')}"
-    free = free_devices(scheduler)
-    wait = jobs(len(scheduler.ranking.queue), "waits", "wait")
-    lines = [f"{hold}, {free} of {devices(total)} {are(free)} free, {wait}"]
+    free = free_devices_of(free_devices(scheduler), total)
+    queued = len(scheduler.ranking.queue)
+    wait = jobs(queued, "waits", "wait") if queued else "no job waits"
+    lines = [f"{hold}, {free}, {wait}"]
     if row.failures:
         lines.append(f"it failed {times(row.failures)} so far")
     for device, text in list(scheduler.closed.items())[:NAMED_MAX]:

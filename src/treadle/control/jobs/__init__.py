@@ -1,11 +1,12 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
+from treadle.control.jobs.attempts import company_views
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
 from treadle.control.jobs.end_completion import EndCompletion
-from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of
+from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of, jobs_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, stored_states
 from treadle.control.jobs.launching import Launcher, rank_count
@@ -67,11 +68,13 @@ __all__ = [
     "accepted",
     "attempt_of",
     "check_fits",
+    "company_views",
     "core_facts",
     "first_cluster",
     "fits_at_most",
     "id_of",
     "job_of",
+    "jobs_of",
     "nodes_at_start",
     "nodes_of",
     "not_enforced",

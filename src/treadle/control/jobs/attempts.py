@@ -7,8 +7,9 @@ from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
+from treadle.core.sighting import Sighting
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import AttemptView, FailureView
+from treadle.wire.jobs import AttemptView, CompanyView, FailureView
 
 NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
@@ -78,7 +79,8 @@ def closed(
         code=ended.code,
         told=ended.how.shown,
         failure=failure,
-        memory_peak_gib=ended.memory_peak_gib,
+        memory_peak_gib=_peak_gib(ended),
+        company=company_views(ended.seen),
         changed=ended.changed or attempt_of(row.body).changed,
     )
     return row._replace(
@@ -87,6 +89,21 @@ def closed(
         ended_at=ended_at,
         failed=failure is not None,
         body=attempt_body(view),
+    )
+
+
+def _peak_gib(ended: AttemptEnded) -> float | None:
+    """The highest that was seen: what its supervisor counts may miss processes of its own."""
+    seen = None if ended.seen is None else ended.seen.memory_peak_gib
+    return max((peak for peak in (ended.memory_peak_gib, seen) if peak is not None), default=None)
+
+
+def company_views(seen: Sighting | None) -> tuple[CompanyView, ...]:
+    """With which jobs an attempt shared its devices, as people see it."""
+    spells = () if seen is None else seen.company
+    return tuple(
+        CompanyView(jobs=spell.jobs, seconds=spell.seconds, relative=spell.relative)
+        for spell in spells
     )
 
 

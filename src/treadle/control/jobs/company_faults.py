@@ -2,8 +2,9 @@
 
 Two jobs share a GPU because the scheduler put them together. If one then runs out of GPU memory,
 its owner is not to blame: it runs again alone, at once, and the failure is not counted. Under CUDA
-MPS a fatal fault of one client can end the others as well, so such faults are forgiven too. A job
-that is at fault itself fails again when it is alone, and that failure counts.
+MPS a fatal fault of one client can end the others as well, those on other GPUs included, so such
+faults are forgiven too. A job that is at fault itself fails again when it is alone and without MPS,
+and that failure counts.
 """
 
 from collections.abc import Sequence
@@ -15,19 +16,53 @@ from treadle.core.job import Job, JobId
 from treadle.core.sighting import Company, Sighting
 
 OUT_OF_MEMORY = frozenset({"gpu-out-of-memory", "gpu-library-memory"})
-# What clients of one MPS server die of together. `gpu-mps` names the server itself.
-FAULTS = frozenset({"gpu-mps", "gpu-xid", "gpu-lost", "cuda-failure", "cuda-invalid-access"})
+SERVER_FAILED = "gpu-mps"  # says that the MPS server ended the job, so others may be at fault
+# What clients of one MPS server die of together.
+FAULTS = frozenset({SERVER_FAILED, "gpu-xid", "gpu-lost", "cuda-failure", "cuda-invalid-access"})
 HANG = "hang"  # it made no progress beside others
 COMPANY = "company"  # the reason for which a job that hangs is blocked, until it has stopped
 _BY_ITSELF = (How.EXITED, How.LOST)
+_SERVER = "the CUDA MPS server that it ran under failed"
 
 
 def to_blame(ended: AttemptEnded, verdict: Verdict | None, others: Sequence[JobId]) -> bool:
     """Whether sharing explains this end."""
     if verdict is None or not others or ended.how not in _BY_ITSELF:
         return False
-    mps = verdict.rule == "gpu-mps" or _under_mps(ended.seen)
+    mps = verdict.rule == SERVER_FAILED or _under_mps(ended.seen)
     return verdict.rule in OUT_OF_MEMORY or (mps and verdict.rule in FAULTS)
+
+
+def server_to_blame(ended: AttemptEnded, verdict: Verdict | None, row: Job | None) -> bool:
+    """Whether the MPS server ended a job that had its devices to itself.
+
+    A job that may share runs under the server before it has company. One that is exclusive never
+    does: if it fails so again, its own MPS did.
+    """
+    ours = row is not None and not row.spec.exclusive
+    failed = verdict is not None and verdict.rule == SERVER_FAILED
+    return ours and failed and ended.how in _BY_ITSELF
+
+
+def why_alone(ended: AttemptEnded) -> str:
+    """Why the job does not share its devices any more; empty if it may."""
+    if ended.mps_failed:
+        return _SERVER
+    if not ended.beside:
+        return ""
+    others = " and job ".join(ended.beside)
+    if ended.verdict is None:
+        return f"it made no progress beside job {others}"
+    rule = ended.verdict.rule
+    if rule == SERVER_FAILED:
+        return f"{_SERVER} beside job {others}"
+    did = "ran out of GPU memory" if rule in OUT_OF_MEMORY else f"failed ({rule})"
+    return f"it {did} beside job {others}"
+
+
+def at_fault(alone_because: str) -> bool:
+    """Whether the job may have ended its company itself; `alone_because` as `why_alone` says it."""
+    return not alone_because.startswith(_SERVER)
 
 
 def blamed(ended: AttemptEnded, fault: str, others: Sequence[JobId]) -> AttemptEnded:
@@ -51,7 +86,7 @@ def parting(
     blocked: the reasons for which it is blocked; one that hung was blocked to stop it.
     """
     hung = COMPANY in blocked
-    if row is None or not (ended.beside or hung) or ended.meaning is None:
+    if row is None or not (ended.beside or ended.mps_failed or hung) or ended.meaning is None:
         return []
     specs = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
     spec = [row.spec, *(each for each in specs if each.id == ended.job)][-1]

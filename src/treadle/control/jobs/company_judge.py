@@ -8,6 +8,7 @@ by kinds; company that is worse than it may be is parted at the policy's next de
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from treadle.control.jobs.company_faults import at_fault
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.respec import question_about
 from treadle.control.learning import JobLearner, company_of
@@ -35,7 +36,8 @@ class CompanyJudge:
         self._belief = belief
         self._jobs = jobs
         self._learner = learner
-        self._last: dict[frozenset[JobId], _Shares] = {}  # of groups that are together
+        # Of groups that are together, the newest, and whether it was under MPS.
+        self._last: dict[frozenset[JobId], tuple[_Shares, bool]] = {}
         self._parted: set[frozenset[JobId]] = set()
         self._faulted: set[JobId] = set()
         self._revision = belief.record.revision
@@ -48,17 +50,19 @@ class CompanyJudge:
         self._note_faults(everyone)
         holding = {row.id: row for row in everyone if row.allocation is not None}
         company = company_of(holding.values())
-        if sharers := [one.mps for one in measurements if one.job in company]:
-            self._belief.mps = all(sharers)
+        under = {one.job: one.mps for one in measurements if one.job in company}
+        if under:  # What is predicted of groups that are yet to be formed is on the safe side.
+            self._belief.mps = all(under.values())
         groups = {frozenset((job, *others)): None for job, others in company.items()}
         self._learn_from(groups)
         found = []
         for group in groups:
             shares = self._shares(group, holding, company)
-            if shares is None:
+            if shares is None or not group <= under.keys():
                 continue
-            self._last[group] = shares
-            why = self._belief.measured(shares, now)
+            mps = all(under[job] for job in group)
+            self._last[group] = (shares, mps)
+            why = self._belief.measured(shares, now, mps=mps)
             if why is not None and group not in self._parted:
                 self._parted.add(group)
                 found.append(Parted(group, why))
@@ -73,7 +77,7 @@ class CompanyJudge:
             # Its user did not ask for it: it was made so at its end beside others.
             if row.spec.exclusive and record is not None and not record.exclusive:
                 faulted.add(row.id)
-                if row.id not in self._faulted:
+                if row.id not in self._faulted and at_fault(record.alone_because):
                     self._belief.record.fault(kind_of(row.spec))
         self._faulted = faulted
 
@@ -88,9 +92,9 @@ class CompanyJudge:
     def _learn_from(self, groups: Mapping[frozenset[JobId], None]) -> None:
         """Company that is over says how good it was."""
         for group in [group for group in self._last if group not in groups]:
-            shares = self._last.pop(group)
+            shares, mps = self._last.pop(group)
             if group not in self._parted:  # Of the others it is remembered already.
-                self._belief.ended(shares)
+                self._belief.ended(shares, mps=mps)
             self._parted.discard(group)
 
     def _shares(

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.code_check import CodeCheck
-from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, to_blame
+from treadle.control.jobs.company_faults import COMPANY, HANG, blamed, server_to_blame, to_blame
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import JobLearner, company_of, output_tail
+from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
-from treadle.core.events import AttemptEnded, Event, JobStarted, JobUpdated
+from treadle.core.events import AttemptEnded, Event, JobsLearned, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.ports import Clock, Engine
@@ -92,7 +92,7 @@ class EndCompletion:
             iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
-            progress=None if fresh or not newest else self._heard(ended),
+            progress=None if fresh or not newest else await self._last_words(ended, row),
             busy=None if row is None else self._learner.seen.busy(id_of(row)),
             seen=None if row is None else self._seen(ended, row),
             changed=changed,
@@ -100,6 +100,8 @@ class EndCompletion:
         others = self._others(ended, row)
         if whole.verdict is not None and to_blame(whole, whole.verdict, others):
             return blamed(whole, whole.verdict.rule, others)
+        if server_to_blame(whole, whole.verdict, self._scheduler.jobs.get(ended.job)):
+            return replace(whole, mps_failed=True)
         if COMPANY in self._scheduler.blocked.get(ended.job, ()) and others and newest:
             return blamed(whole, HANG, others)
         return whole
@@ -109,7 +111,8 @@ class EndCompletion:
         found = self._learner.seen.sighting(id_of(row))
         if found is None or ended.memory_peak_gib is None:
             return found
-        return replace(found, memory_peak_gib=ended.memory_peak_gib)
+        peak_gib = max(ended.memory_peak_gib, found.memory_peak_gib or 0.0)
+        return replace(found, memory_peak_gib=peak_gib)
 
     def _others(self, ended: AttemptEnded, row: AttemptRow | None) -> tuple[JobId, ...]:
         """The jobs on its devices now or a moment ago; they are told that it was there."""
@@ -134,6 +137,17 @@ class EndCompletion:
             return 0.0, record.safe
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
 
+    async def _last_words(self, ended: AttemptEnded, row: AttemptRow | None) -> LastProgress | None:
+        """Its last progress. What it printed after the last look at it is read now."""
+        said = self._heard(ended)
+        if row is None or said is None or said.source != "log":
+            return said
+        data, _ = await output_tail(self._engine, id_of(row), 0, progress_lines.TAIL_BYTES)
+        seen = progress_lines.read(data.decode("utf-8", errors="replace"))
+        if seen is None or seen.total != said.total or seen.step < said.step:
+            return said  # Other lines than those that were followed.
+        return replace(said, step=seen.step, loss=seen.loss)
+
     def _heard(self, ended: AttemptEnded) -> LastProgress | None:
         """Its last progress. What was read only after the end was so at the end."""
         said = self._learner.progress(ended.job) if ended.attempt else None
@@ -150,8 +164,12 @@ class EndCompletion:
 
     def _iterations(self, job: JobId, earlier: Sequence[Event | RecordFact]) -> float:
         """The work of a job, as the scheduler will count it when it takes the end."""
-        changed = [fact.spec for fact in earlier if isinstance(fact, JobUpdated)]
-        specs = [spec.iterations for spec in changed if spec.id == job]
+        specs = []
+        for fact in earlier:
+            if isinstance(fact, JobUpdated) and fact.spec.id == job:
+                specs.append(fact.spec.iterations)
+            elif isinstance(fact, JobsLearned) and job in fact.jobs:
+                specs.append(fact.iterations)
         row = self._scheduler.jobs.get(job)
         known = [] if row is None else [row.spec.iterations]
         return [0.0, *known, *specs][-1]

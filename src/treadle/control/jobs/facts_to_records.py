@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
-from treadle.control.jobs.company_faults import OUT_OF_MEMORY
+from treadle.control.jobs.company_faults import why_alone
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
     Attempted,
     JobLearner,
+    Question,
     keys_of,
     numbers_of,
     of_end,
@@ -30,6 +31,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobProgressed,
+    JobsLearned,
     JobStarted,
     JobStopped,
     JobSubmitted,
@@ -70,6 +72,7 @@ class Reducer:
 
         now: the run's own clock. at: seconds since 1970.
         """
+        self._learner.profiles.advance(now)
         ends = self._ending_facts(facts)
         for place, fact in enumerate(facts):
             # What came after the end changes nothing, except what is said of the code that ran.
@@ -81,6 +84,7 @@ class Reducer:
         self._learner.seen.forget(self._scheduler.ended)
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
+            self._learner.profiles.forget(record.id)
             self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
             self._ordered(action, now)
@@ -111,6 +115,8 @@ class Reducer:
     def _happened(self, fact: Fact, *, now: float, at: float) -> None:
         if isinstance(fact, ControllerBegan):
             self._jobs.run = fact.run
+            # What was kept in memory is gone, live as in a replay.
+            self._learner.profiles.forget_all()
             return
         if isinstance(fact, JobAccepted):
             self._accepted(fact)
@@ -169,6 +175,25 @@ class Reducer:
         self._changed_live(record, attempt, now)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
+        self._watch_ranges(record, size, now)
+
+    def _watch_ranges(self, record: JobRecord, size: int, now: float) -> None:
+        """Compare the ranges of a job that begins; not of one that had another size or shares.
+
+        Such a job is slower or faster than its ranges said, and that is no fault of theirs.
+        """
+        profiles, job = self._learner.profiles, self._scheduler.jobs.get(record.id)
+        devices = () if job is None or job.allocation is None else job.allocation.devices
+        tenants = self._scheduler.tenancy.tenants
+        beside = {other for device in devices for other in tenants[device].values()} - {record.id}
+        for other in beside:
+            profiles.forget(other)
+        if beside or record.resizes:
+            profiles.forget(record.id)
+            return
+        question = Question(_keys(record), size, numbers=numbers_of(record.command))
+        ran_s = record.ran_s if record.resumable else 0.0
+        profiles.begin(record.id, question, now=now, age_s=ran_s)
 
     def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""
@@ -202,7 +227,7 @@ class Reducer:
             row = self._jobs.open.get(ordered)
             attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-        retried = failed or bool(fact.beside)
+        retried = failed or bool(fact.beside) or fact.mps_failed
         view = _failure(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))
@@ -221,13 +246,13 @@ class Reducer:
         if fact.attempt and self._jobs.overtaken(key):
             return
         record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
-        self._learner.end(record.id)
+        self._learner.end(record.id, now)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown
             record.safe = fact.safe
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
-        record.alone_because = _parted(fact) or record.alone_because
+        record.alone_because = why_alone(fact) or record.alone_because
         if failed:
             record.failures += 1
             record.failure = view
@@ -246,7 +271,7 @@ class Reducer:
             over=record.id in self._scheduler.ended,
             numbers=numbers_of(record.command),
         )
-        self._learner.learn(_keys(record), of_end(fact, attempted))
+        self._learner.learn(_keys(record), of_end(fact, attempted), job=record.id)
 
     def _learn_running(self, record: JobRecord, fact: JobProgressed) -> None:
         """What a job taught that still runs: its speed at this size, and what it uses."""
@@ -254,11 +279,7 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            tenants = self._scheduler.tenancy.tenants
-            shared = any(len(tenants.get(device, ())) > 1 for device in row.allocation.devices)
-            pace = of_pace(
-                fact.progress, row.size, shared=shared, numbers=numbers_of(record.command)
-            )
+            pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
@@ -270,8 +291,10 @@ class Reducer:
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0
-            if record.progress is not None and record.progress.total:
-                record.progress = replace(record.progress, step=record.progress.total)
+            said = record.progress
+            if said is not None and said.total and said.step != said.total:
+                # The loss was of an earlier step.
+                record.progress = replace(said, step=said.total, loss=None)
         elif phase is Phase.FAILED:
             record.state = State.TIMEOUT if record.how == "time-limit" else State.FAILED
         else:
@@ -373,6 +396,11 @@ def job_of(fact: Fact) -> JobId:
     return getattr(fact, "job", "")
 
 
+def jobs_of(fact: Fact) -> tuple[JobId, ...]:
+    """All jobs that a fact changes."""
+    return fact.jobs if isinstance(fact, JobsLearned) else (job_of(fact),)
+
+
 def core_facts(facts: Iterable[Fact]) -> list[Event]:
     """Those that the scheduler takes."""
     return [fact for fact in facts if not isinstance(fact, RecordFact)]
@@ -382,17 +410,6 @@ def _moment_of(fact: Fact | None, at: float) -> float:
     """When it happened, which may be long before the controller heard of it, at `at`."""
     told = fact.ended_at if isinstance(fact, AttemptEnded) else None
     return at if told is None else told
-
-
-def _parted(fact: AttemptEnded) -> str:
-    """Why it does not share its devices any more; empty if it may."""
-    if not fact.beside:
-        return ""
-    if fact.verdict is None:
-        return f"it made no progress beside job {' and job '.join(fact.beside)}"
-    rule = fact.verdict.rule
-    did = "ran out of GPU memory" if rule in OUT_OF_MEMORY else f"failed ({rule})"
-    return f"it {did} beside job {' and job '.join(fact.beside)}"
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

@@ -12,7 +12,7 @@ from itertools import islice
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import CLOSE, Expectation, JobLearner, Question
-from treadle.core.events import Event, JobProgressed, JobUpdated
+from treadle.core.events import Event, JobProgressed, JobsLearned, JobUpdated
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
@@ -75,13 +75,24 @@ class Respec:
         return bool(news)
 
     def _facts(self, now: float, limit: int) -> list[Event]:
+        """What has changed; of jobs that wait, all of one kind in one fact."""
         found: list[Event] = []
+        alike: dict[tuple[float, Profile], list[JobId]] = {}
         for identity in list(islice(self._due, limit)):
             del self._due[identity]
             row, record = self._scheduler.jobs.get(identity), self._jobs.records.get(identity)
-            if row is not None and record is not None:
-                found += self._news(record, row, now)
-        return found
+            if row is None or record is None or row.phase not in (Phase.WAITING, Phase.RUNNING):
+                continue  # It is on its way; the next lesson will find it.
+            before = self._spec(row)
+            after = self._news(record, row, before, now)
+            if after == before:
+                continue
+            if row.phase is Phase.WAITING:
+                alike.setdefault((after.iterations, after.profile), []).append(identity)
+            else:
+                found += self._changed(row, before, after, now)
+        lessons = [JobsLearned(tuple(jobs), *learned) for learned, jobs in alike.items()]
+        return [*found, *lessons]
 
     def _overdue(self, rows: Iterable[Job], now: float) -> list[Event]:
         """Longer lengths of running jobs that have nearly used theirs up and say nothing."""
@@ -97,10 +108,8 @@ class Respec:
                 found += self._changed(row, spec, longer, now)
         return found
 
-    def _news(self, record: JobRecord, row: Job, now: float) -> list[Event]:
-        if row.phase not in (Phase.WAITING, Phase.RUNNING):
-            return []  # It is on its way; the next lesson will find it.
-        spec = self._spec(row)
+    def _news(self, record: JobRecord, row: Job, spec: JobSpec, now: float) -> JobSpec:
+        """The spec with what is known of the job now."""
         expected = self._learner.profiles.ask(question_about(record, spec))
         profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
         iterations = spec.iterations
@@ -112,7 +121,7 @@ class Respec:
                 wanted = _resuming(expected, row)
             if abs(wanted / iterations - 1.0) > DRIFT:
                 iterations = wanted
-        return self._changed(row, spec, replace(spec, profile=profile, iterations=iterations), now)
+        return replace(spec, profile=profile, iterations=iterations)
 
     def _changed(self, row: Job, before: JobSpec, after: JobSpec, now: float) -> list[Event]:
         if after == before:
@@ -166,6 +175,7 @@ def _alike(one: Profile, other: Profile) -> bool:
         (one.restart_s, other.restart_s),
         (one.busy, other.busy),
         (one.memory_busy, other.memory_busy),
+        (one.cores, other.cores),
     ]
     return all(_close(a, b) for a, b in pairs)
 

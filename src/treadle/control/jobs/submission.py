@@ -13,7 +13,8 @@ from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
-from treadle.core.wording import gib_text
+from treadle.core.wording import from_to, gib_text, short_span
+from treadle.models.learning.expectation import remaining
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
     CPUS_MAX,
@@ -36,6 +37,7 @@ AFTER_MAX = 1000
 PRIORITY_MAX = 1_000_000
 SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
+PROBABLY = 0.5  # a limit that more runs than this exceed is warned of
 RETRIES_MAX = 100
 RETRIES = 3  # of transient failures, if the user does not say
 CODE_FILES_MAX = 64
@@ -102,7 +104,7 @@ def prepare(
     first.nonce = nonce
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
-        return Submission(first.id, (first,), (spec,), known, _notes(request, sizes))
+        return Submission(first.id, (first,), (spec,), known, _notes(request, sizes, known))
     records, specs = [], []
     for member in members.numbers:
         record = replace(
@@ -116,7 +118,7 @@ def prepare(
         )
         records.append(record)
         specs.append(replace(spec, id=record.id))
-    return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes))
+    return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes, known))
 
 
 def check_fits(
@@ -362,8 +364,17 @@ def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, .
     return (note + "can; jobs are still placed by what they ask for",)
 
 
-def _notes(request: JobRequest, sizes: Sequence[int]) -> tuple[str, ...]:
+def _notes(request: JobRequest, sizes: Sequence[int], known: Expectation) -> tuple[str, ...]:
+    notes = []
     if len(sizes) > 1 and not request.resumable:
         note = "its size is chosen when it starts and stays: only a job that can resume "
-        return (note + "(--resumable) is resized while it runs",)
-    return ()
+        notes.append(note + "(--resumable) is resized while it runs")
+    limit_s = request.time_limit_s
+    if limit_s is not None and known.known and known.learned.length.survival(limit_s) > PROBABLY:
+        left = remaining(known.learned, 0.0)
+        takes = from_to(left.span.low_s, left.span.high_s)
+        notes.append(
+            f"its time limit of {short_span(limit_s)} will probably end it: it is expected to take "
+            f"{takes} ({left.because})"
+        )
+    return tuple(notes)

@@ -1,5 +1,6 @@
 """What is learned from jobs that run: profiles by kind, progress, metering."""
 
+from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
 from treadle.control.learning.learned_lengths import (
     CLOSE,
@@ -10,7 +11,7 @@ from treadle.control.learning.learned_lengths import (
     keys_of,
     numbers_of,
 )
-from treadle.control.learning.load_history import History, Point, unpacked
+from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
@@ -34,5 +35,7 @@ __all__ = [
     "of_pace",
     "of_sight",
     "output_tail",
+    "progress_lines",
+    "so_far_in",
     "unpacked",
 ]

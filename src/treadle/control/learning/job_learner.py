@@ -40,7 +40,12 @@ class JobLearner:
         """Rows to write of attempts that have ended, each once; or of all that run."""
         found = self.seen.running() if running else self.seen.over()
         return [
-            HistoryRow(attempt.job, attempt.number, history.started_at, packed(history.points()))
+            HistoryRow(
+                attempt.job,
+                attempt.number,
+                history.started_at,
+                packed(history.points(), self.seen.so_far(attempt)),
+            )
             for attempt, history in found
         ]
 
@@ -53,9 +58,10 @@ class JobLearner:
         self.meter.begin(job, action, size, share, now)
         self.seen.began(job, now)
 
-    def end(self, job: JobId) -> None:
+    def end(self, job: JobId, now: float) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""
         self.meter.end(job)
+        self.profiles.pause(job, now)
         self._heard.pop(job, None)
         self._paced.pop(job, None)
 
@@ -66,10 +72,10 @@ class JobLearner:
         """What was seen from outside of an attempt that runs; None if nothing is measured."""
         return self.seen.sighting(attempt)
 
-    def learn(self, keys: Sequence[Kind], outcome: Outcome | None) -> None:
-        """Take in what an attempt taught; None if it taught nothing."""
+    def learn(self, keys: Sequence[Kind], outcome: Outcome | None, *, job: JobId = "") -> None:
+        """Take in what an attempt taught; None if it taught nothing. `job`: whose, at its end."""
         if outcome is not None:
-            self.profiles.observe(keys, outcome)
+            self.profiles.observe(keys, outcome, job=job)
             self._news.update(dict.fromkeys(keys))
 
     def pace(self, job: JobId, action: int, keys: Sequence[Kind], outcome: Outcome | None) -> None:

@@ -18,7 +18,6 @@ from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
-from treadle.models.lengths.distribution import Lengths
 from treadle.store.rows import ProfileRow
 
 PROFILES_MAX = KINDS_MAX
@@ -35,10 +34,6 @@ _SHOWN = {
 }
 CLOSER = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE)  # than what its user says of it
 CLOSE = (*CLOSER, Source.SAME_SCRIPT)
-# Where only the user's own estimate is known: factors on it, and how likely each is.
-_USERS_DOUBT = ((0.5, 0.2), (0.75, 0.15), (1.0, 0.3), (1.5, 0.15), (2.0, 0.2))
-
-
 logger = logging.getLogger("treadle")
 
 
@@ -116,11 +111,44 @@ class Profiles:
         """The same of a job with these keys and sizes, and no time limit."""
         return self.ask(Question(tuple(keys), asked, tuple(sizes), model, estimate_s))
 
-    def observe(self, keys: Sequence[str], outcome: Outcome) -> None:
-        """Take in what an attempt taught."""
+    def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> None:
+        """Take in what an attempt taught; `job`: whose, if its ranges are to be compared."""
         with self._lock:
             self._answers.clear()
-            self.knowledge.observe(keys, outcome)
+            self.knowledge.observe(keys, outcome, name=job)
+
+    def begin(self, job: str, question: Question, *, now: float, age_s: float) -> None:
+        """A job runs from now on, and had run for so long before: its ranges are compared."""
+        with self._lock:
+            self.knowledge.begin(
+                job,
+                question.keys,
+                question.asked,
+                now=now,
+                age_s=age_s,
+                numbers=question.numbers,
+            )
+
+    def pause(self, job: str, now: float) -> None:
+        """An attempt of the job is over, and the job is not."""
+        with self._lock:
+            self.knowledge.pause(job, now=now)
+
+    def forget(self, job: str) -> None:
+        """The job is over, and not because its work was done."""
+        with self._lock:
+            self.knowledge.forget(job)
+
+    def forget_all(self) -> None:
+        """The controller began anew: what ran before is not watched any more."""
+        with self._lock:
+            self.knowledge.forget_all()
+
+    def advance(self, now: float) -> None:
+        """It is so late: ranges that jobs have outlived count as missed."""
+        with self._lock:
+            if self.knowledge.advance(now):
+                self._answers.clear()
 
     def learn(self, keys: Sequence[str], size: int, length_s: float) -> None:
         """The whole job took that long at that size, or would have."""
@@ -156,8 +184,7 @@ class Profiles:
         """The answer with what its user says of the job."""
         if question.estimate_s is not None and learned.source not in CLOSER:
             # What its user says of it is closer than what other jobs did.
-            doubt = [(question.estimate_s * factor, mass) for factor, mass in _USERS_DOUBT]
-            learned = replace(learned, source=Source.ITS_USER, length=Lengths.of(doubt))
+            learned = learned.by_user(question.estimate_s)
         elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:
             # The Philly prior weighs more than what was seen here.
             learned = replace(learned, known=False)

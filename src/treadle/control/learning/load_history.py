@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from treadle.control.learning.so_far import SoFar
 from treadle.core.sighting import Load
 
 LEVELS = ((2.0, 60), (30.0, 120), (300.0, 48), (3600.0, 168))  # seconds of a point, points
@@ -126,12 +127,18 @@ class _Body(msgspec.Struct, array_like=True):
 
     names: tuple[str, ...]
     points: list[tuple[float, float, list[float | None], list[float | None], bool]]
+    so_far: SoFar | None = None  # only while the attempt runs
 
 
-def packed(points: Iterable[Point]) -> bytes:
+def packed(points: Iterable[Point], so_far: SoFar | None = None) -> bytes:
     """Points as the store keeps them."""
     rows = [(p.at, p.span_s, list(p.mean), list(p.most), p.alone) for p in points]
-    return zlib.compress(msgspec.json.encode(_Body(Load._fields, rows)), 6)
+    return zlib.compress(msgspec.json.encode(_Body(Load._fields, rows, so_far)), 6)
+
+
+def so_far_in(body: bytes) -> SoFar | None:
+    """What else was stored of an attempt that ran; None in rows of earlier versions."""
+    return msgspec.json.decode(zlib.decompress(body), type=_Body).so_far
 
 
 def unpacked(body: bytes) -> tuple[Point, ...]:

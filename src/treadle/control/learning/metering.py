@@ -25,6 +25,7 @@ class Gauge:
     seen_share: float
     steps: float = 0.0
     total: float | None = None
+    company: tuple[JobId, ...] = ()  # the other jobs on its devices while it was measured
 
     @property
     def measured_s(self) -> float:
@@ -51,8 +52,18 @@ class Meter:
         """An attempt begins; `share` of the work was done before."""
         self._gauges[job] = Gauge(action, size, now, share, now, share)
 
-    def see(self, job: JobId, step: float, total: float, now: float) -> Gauge | None:
-        """A job reports its progress; None if the report says nothing."""
+    def see(
+        self,
+        job: JobId,
+        step: float,
+        total: float,
+        now: float,
+        company: tuple[JobId, ...] = (),
+    ) -> Gauge | None:
+        """A job reports its progress; None if the report says nothing.
+
+        company: the other jobs on its devices. A speed is measured in one company only.
+        """
         gauge = self._gauges.get(job)
         if gauge is None or not total > 0:
             return None
@@ -61,13 +72,14 @@ class Meter:
             # The same steps are another share of the work: the total was revised.
             gauge.from_share *= gauge.total / total
             gauge.seen_share *= gauge.total / total
-        if gauge.total is None or share < gauge.seen_share:
-            # The first report of this attempt, or it started over: measure from here.
+        if gauge.total is None or share < gauge.seen_share or company != gauge.company:
+            # The first report of this attempt or in this company, or it started over: measure from
+            # here.
             gauge.from_at, gauge.from_share = now, share
         elif now - gauge.from_at > FORGET_S:
             gauge.from_at, gauge.from_share = gauge.seen_at, gauge.seen_share
         gauge.seen_at, gauge.seen_share = now, share
-        gauge.steps, gauge.total = step, total
+        gauge.steps, gauge.total, gauge.company = step, total, company
         return gauge
 
     def gauge(self, job: JobId) -> Gauge | None:

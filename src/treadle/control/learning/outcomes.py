@@ -33,19 +33,17 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
         whole=done and attempted.alone,
         cut_off=attempted.over and not done and attempted.alone,
         total=None if said is None else _total(said),
-        step_s=None if said is None else step_s(said),
+        step_s=_step_alone_s(said, ended.seen),
         shared=_shared(ended.seen),
         numbers=attempted.numbers,
         seen=ended.seen,
     )
 
 
-def of_pace(
-    said: LastProgress, size: int, *, shared: bool, numbers: tuple[float, ...]
-) -> Outcome | None:
-    """How fast a running job goes at this size; None if it has not said enough."""
+def of_pace(said: LastProgress, size: int, *, numbers: tuple[float, ...]) -> Outcome | None:
+    """How fast a running job goes alone at this size; None if it has not said enough."""
     pace = step_s(said)
-    if pace is None or shared:
+    if pace is None or not said.alone:
         return None
     return Outcome(size, 0.0, total=_total(said), step_s=pace, numbers=numbers)
 
@@ -60,6 +58,13 @@ def step_s(said: LastProgress) -> float | None:
     if not said.per_s or said.measured_s < MEASURED_MIN_S:
         return None
     return 1.0 / said.per_s
+
+
+def _step_alone_s(said: LastProgress | None, seen: Sighting | None) -> float | None:
+    """Seconds a step while it had its devices to itself."""
+    if seen is not None and seen.shared_s > 0:
+        return seen.step_s
+    return step_s(said) if said is not None and said.alone else None
 
 
 def _total(said: LastProgress) -> float | None:

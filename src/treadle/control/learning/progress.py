@@ -120,12 +120,13 @@ class ProgressWatch:
             self._losses.see(row.id, step, loss)
         # What is shown needs a total that the job said. What policies go by may be predicted.
         whole = total or self._losses.end(row.id)
-        gauge = self._learner.meter.see(row.id, step, whole, now) if whole else None
+        company = _company(self._scheduler, row)
+        gauge = self._learner.meter.see(row.id, step, whole, now, company) if whole else None
         share_per_s = None if gauge is None else gauge.share_per_s()
         before = self._learner.progress(row.id)
         per_s = share_per_s * whole if share_per_s is not None and whole else None
         if before is not None:
-            if per_s is None and before.total == total:
+            if per_s is None and before.total == total and before.alone is not bool(company):
                 per_s = before.per_s
             checkpoint = before.checkpoint if checkpoint is None else checkpoint
         said = LastProgress(step, total, per_s, loss, source, checkpoint=checkpoint)
@@ -135,6 +136,7 @@ class ProgressWatch:
                 share=gauge.seen_share,
                 share_per_s=share_per_s,
                 measured_s=gauge.seen_at - gauge.from_at,
+                alone=not company,
             )
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
@@ -158,3 +160,11 @@ class ProgressWatch:
         if gauge is not None:
             done = gauge.seen_share * spec.iterations
         self._tell(JobProgressed(row.id, row.action, done, speed, said))
+
+
+def _company(scheduler: Scheduler, row: Job) -> tuple[JobId, ...]:
+    """The other jobs on its devices."""
+    tenants = scheduler.tenancy.tenants
+    held = () if row.allocation is None else row.allocation.devices
+    names = {name for device in held for name in tenants.get(device, {}).values()}
+    return tuple(sorted(names - {row.id}))

@@ -40,9 +40,10 @@ _EPOCH = re.compile(
     r"\b(?:epoch(?:\(train\))?[\s:\[(]{0,4}|train(?:ing)?:\s{0,2})(\d{1,6})(?=\s{0,4}[\]:\[,|])",
     re.IGNORECASE,
 )
-# "{'loss': 0.53, 'learning_rate': 2e-05}", "lm loss: 6.5E+00", "loss 0.53"
+# "{'loss': 0.53, 'learning_rate': 2e-05}", "lm loss: 6.5E+00", "loss 0.53"; not "val_loss: 0.6"
 _LOSS = re.compile(
-    r"(?<![a-z])(?:train[_ ]?)?loss['\"]?\s{0,4}[:= ]\s{0,4}"
+    r"(?<![a-z])(?<!val[_ /])(?<!eval[_ /])(?<!test[_ /])(?<!valid[_ /])(?<!validation[_ /])"
+    r"(?:train[_ ]?)?loss['\"]?\s{0,4}[:= ]\s{0,4}"
     r"(-?\d{1,15}(?:\.\d{0,20})?(?:e[-+]?\d{1,3})?)",
     re.IGNORECASE,
 )
@@ -73,11 +74,13 @@ def read(tail: str) -> Seen | None:
     """The newest progress in the end of a log; None if there is none."""
     segments = [part[:_SEGMENT_MAX] for part in re.split(r"[\r\n]+", tail) if part.strip()]
     segments.reverse()
-    loss = next((found for part in segments if (found := _loss(part)) is not None), None)
     counted = _steps(segments)
     if counted is None:
-        return _without_steps(segments, loss)
+        return _without_steps(segments, _newest_loss(segments))
     count, place = counted
+    # A line that has both a step and a loss is of one moment.
+    loss = _loss(segments[place])
+    loss = _newest_loss(segments) if loss is None else loss
     within = _count(_EPOCH_OF.search(segments[place]))
     if within is None and _EPOCH.search(segments[place]):
         epoch = float(_EPOCH.search(segments[place])[1])  # type: ignore[index]
@@ -156,6 +159,10 @@ def _made(step: float | None, total: float | None) -> _Count | None:
     if step is None or total is None or not 0 < total < 1e15 or not 0 <= step <= total:
         return None
     return _Count(step, total)
+
+
+def _newest_loss(segments: list[str]) -> float | None:
+    return next((found for part in segments if (found := _loss(part)) is not None), None)
 
 
 def _loss(part: str) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from treadle.control.learning.load_history import History
+from treadle.control.learning.so_far import SoFar, Spell, Tally
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId
 from treadle.core.machine import Measurement
@@ -35,6 +36,19 @@ class _Mean:
             if value is not None:
                 self._sums[place] += value * passed_s
                 self._seconds[place] += passed_s
+
+    def stored(self) -> dict[str, Tally]:
+        figures = zip(Load._fields, self._sums, self._seconds, strict=True)
+        return {name: Tally(total, seconds) for name, total, seconds in figures if seconds > 0}
+
+    @classmethod
+    def restored(cls, tallies: Mapping[str, Tally]) -> "_Mean":
+        mean = cls()
+        for place, name in enumerate(Load._fields):
+            if name in tallies:
+                mean._sums[place] = tallies[name].total
+                mean._seconds[place] = tallies[name].seconds
+        return mean
 
     def load(self) -> Load:
         pairs = zip(self._sums, self._seconds, strict=True)
@@ -64,6 +78,7 @@ class _Watch:
     device_memory_peak_gib: float | None = None
     memory_peak_gib: float | None = None
     energy_j: float | None = None
+    energy_before_j: float = 0.0  # an engine counts from when it began to watch
     busy: tuple[float, int] = (0.0, 0)  # sum and count of what was measured
     at: float | None = None  # of the last measurement
     step: float | None = None  # at that moment
@@ -114,9 +129,17 @@ class Sightings:
             watch = self._watches.setdefault(measured.attempt, _Watch())
             _add(watch, measured, others, steps.get(measured.job), wall_at)
 
-    def restore(self, attempt: AttemptId, history: History) -> None:
-        """Go on with the history of an attempt that an earlier controller watched."""
-        self._watches.setdefault(attempt, _Watch()).history = history
+    def restore(self, attempt: AttemptId, history: History, so_far: SoFar | None = None) -> None:
+        """Go on with what an earlier controller saw of an attempt that still runs."""
+        watch = self._watches.setdefault(attempt, _Watch())
+        watch.history = history
+        if so_far is not None:
+            _restore(watch, so_far)
+
+    def so_far(self, attempt: AttemptId) -> SoFar | None:
+        """What the next controller needs to go on."""
+        watch = self._watches.get(attempt)
+        return None if watch is None else _stored(watch)
 
     def meet(self, job: JobId, others: Iterable[JobId], now: float) -> None:
         """These jobs are on its devices now."""
@@ -207,6 +230,7 @@ class Sightings:
                 Company(jobs, round(spell.seconds, 1), spell.mps, _relative(spell, alone))
                 for jobs, spell in with_others.items()
             ),
+            step_s=None if (per_s := alone.per_s()) is None else round(1.0 / per_s, 6),
         )
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
@@ -283,7 +307,8 @@ def _add(
         watch.busy = (watch.busy[0] + measured.busy, watch.busy[1] + 1)
     watch.device_memory_peak_gib = _most(watch.device_memory_peak_gib, load.device_memory_gib)
     watch.memory_peak_gib = _most(watch.memory_peak_gib, load.memory_gib)
-    watch.energy_j = measured.energy_j
+    if measured.energy_j is not None:
+        watch.energy_j = watch.energy_before_j + measured.energy_j
     passed_s = 0.0 if watch.at is None else measured.at - watch.at
     if watch.at is not None and passed_s <= 0:
         return  # The engine has not measured since the last look.
@@ -303,6 +328,33 @@ def _add(
         else:
             watch.starting.add(load, passed_s)
     watch.at, watch.step = measured.at, step
+
+
+def _stored(watch: _Watch) -> SoFar:
+    spells = watch.spells.items()
+    return SoFar(
+        spells=[Spell(others, one.seconds, one.steps, one.mps) for others, one in spells],
+        alone=watch.alone.stored(),
+        shared=watch.shared.stored(),
+        starting=watch.starting.stored(),
+        device_memory_peak_gib=watch.device_memory_peak_gib,
+        memory_peak_gib=watch.memory_peak_gib,
+        energy_j=watch.energy_j,
+        busy=watch.busy,
+        trains=watch.trains,
+        longest_s=watch.longest_s,
+    )
+
+
+def _restore(watch: _Watch, so_far: SoFar) -> None:
+    watch.spells = {one.others: _Spell(one.seconds, one.steps, one.mps) for one in so_far.spells}
+    watch.alone = _Mean.restored(so_far.alone)
+    watch.shared = _Mean.restored(so_far.shared)
+    watch.starting = _Mean.restored(so_far.starting)
+    watch.device_memory_peak_gib = so_far.device_memory_peak_gib
+    watch.memory_peak_gib = so_far.memory_peak_gib
+    watch.energy_j, watch.energy_before_j = so_far.energy_j, so_far.energy_j or 0.0
+    watch.busy, watch.trains, watch.longest_s = so_far.busy, so_far.trains, so_far.longest_s
 
 
 def _trains(watch: _Watch, measured: Measurement, step: float | None) -> bool:

@@ -24,6 +24,7 @@ from treadle.control.jobs import (
     Reducer,
     Respec,
     job_of,
+    jobs_of,
     parting,
     row_of,
     text_of,
@@ -157,7 +158,8 @@ class Commit:
         self._inbox.tell(*self.respec.at_once(now))
         self._state.gates.refusals.started(facts)
         batch.journal += self._lines(now, at, facts, actions)
-        self._add_jobs(batch, [*map(job_of, facts), *(action.job for action in actions)], at)
+        touched = [job for fact in facts for job in jobs_of(fact)]
+        self._add_jobs(batch, [*touched, *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)
         try:
             if batch:

@@ -1,18 +1,21 @@
 """The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.control.loop.clock import wall
 from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.core.wording import did_you_mean
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
-from treadle.policies.registry import parts, policy
+from treadle.policies.registry import factory, names, parameters, parts, policy
 from treadle.policies.wrappers.wrapper import Wrapper
 
 DEFAULT = "afs"
@@ -24,6 +27,7 @@ PLACEMENT = "consolidate"
 # running jobs, which `reserve` and `share` must see.
 AROUND = ("priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
 _SHARE_OFF = "share=off"
+_SHARE_ON = "share=on"
 
 
 @dataclass(slots=True)
@@ -77,7 +81,8 @@ def wrapped(text: str) -> str:
     """
     first, *wrappers = parts(text)
     name, _, query = first.partition("?")
-    own = [pair for pair in query.split("&") if pair and pair != _SHARE_OFF]
+    own = [pair for pair in query.split("&") if pair and pair not in (_SHARE_OFF, _SHARE_ON)]
+    _check_own(name, own)
     first = f"{name}?{'&'.join(own)}" if own else name
     named = {wrapper.partition("?")[0]: wrapper for wrapper in wrappers}
     if len(named) < len(wrappers):
@@ -85,6 +90,21 @@ def wrapped(text: str) -> str:
     others = [wrapper for name, wrapper in named.items() if name not in AROUND]
     around = [name for name in AROUND if name != "share" or _shares(text)]
     return "+".join([first, *others, *(named.get(name, name) for name in around)])
+
+
+def _check_own(name: str, own: Sequence[str]) -> None:
+    """Refuse parameters that neither the policy has nor every live policy, naming both."""
+    if not own or name not in names():
+        return  # An unknown policy is refused when it is made.
+    known = [*parameters(factory(name)), "share"]
+    for key in (pair.partition("=")[0] for pair in own):
+        if key == "share":
+            raise InvalidInputError(f"policy {name} parameter share takes on or off")
+        if key not in known:
+            raise InvalidInputError(
+                f"policy {name} has no parameter {key!r} (it takes {', '.join(known)})"
+                f"{did_you_mean(key, known)}"
+            )
 
 
 def _shares(text: str) -> bool:

@@ -96,7 +96,13 @@ class Observer:
         if not watched and not self._seen:
             return
         async with self._looking:
-            await asyncio.to_thread(self.look_now, watched, now)
+            look = asyncio.ensure_future(asyncio.to_thread(self.look_now, watched, now))
+            try:
+                await asyncio.shield(look)
+            except asyncio.CancelledError:
+                # The thread goes on, and reads files that `close` would close under it.
+                await asyncio.gather(look, return_exceptions=True)
+                raise
 
     async def _run(self) -> None:
         while True:

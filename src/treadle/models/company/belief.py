@@ -7,18 +7,29 @@ where devices say how much they have. Nothing is drawn or assumed.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
-from treadle.core.company import needed_gib, no_company, smallest_device_gib
+from treadle.core.company import (
+    cores_suffice,
+    needed_cores,
+    needed_gib,
+    no_company,
+    smallest_device_gib,
+)
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
 from treadle.models.learning.kinds import Source, by_command, by_model, closeness
+from treadle.models.speeds_together import SpeedsTogether
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
+SEEN_S = 20.0  # so long a job is watched alone
+UNSEEN = (
+    "its kind was not seen at work alone yet, which takes 20 s or a whole run that prints steps"
+)
+SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
 
 
@@ -35,7 +46,7 @@ def _needs_kind(owner: str, model: str, command: tuple[str, ...]) -> str:
     return next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
 
 
-class CompanyBelief:
+class CompanyBelief(SpeedsTogether):
     """Speeds alone as `base` says, speeds together by the predictor."""
 
     def __init__(
@@ -47,9 +58,10 @@ class CompanyBelief:
         mps: bool = False,
         allowed: bool = True,
     ) -> None:
-        self._base = base
+        super().__init__(base)
         self._cluster = cluster
         self._device_gib = smallest_device_gib(cluster)
+        self._cores = max((node.cores for node in cluster.nodes), default=0)
         self.record = CompanyRecord() if record is None else record
         self.mps = mps
         self._allowed = allowed
@@ -78,7 +90,7 @@ class CompanyBelief:
         if spec.exclusive:
             return "it is exclusive (--exclusive)"
         if spec.profile.busy is None:
-            return "it was not seen alone yet"
+            return SHORT if spec.iterations < SEEN_S else UNSEEN
         if self._device_gib and not needed_gib(spec):
             return "its GPU memory is not known: --gpu-memory says it"
         if self.record.faulty(kind_of(spec)):
@@ -100,8 +112,9 @@ class CompanyBelief:
         for spec in specs:
             wrong = self.may_share(spec)
             if wrong is not None:
-                return wrong if spec is specs[0] else f"of job {spec.id}: {wrong}"
+                return wrong if spec is specs[0] else f"job {spec.id} cannot share: {wrong}"
         wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
+        wrong = wrong or self._too_few_cores(specs)
         if wrong is not None:
             return wrong
         shares = self.relative(specs)
@@ -115,18 +128,27 @@ class CompanyBelief:
             )
         return None
 
+    def _too_few_cores(self, specs: Sequence[JobSpec]) -> str | None:
+        """That not even the largest node, with nothing else on it, has the cores for these jobs."""
+        cores = sum(needed_cores(spec, devices=1) for spec in specs)
+        if cores_suffice(cores, self._cores):
+            return None
+        return f"they use {cores:.3g} cores together, and no node has more than {self._cores}"
+
     # -- what became of it ----------------------------------------------------------------------
 
-    def measured(self, group: Mapping[JobId, tuple[JobSpec, float]], now: float) -> str | None:
-        """Jobs that share were seen to keep these shares of their speeds alone.
+    def measured(
+        self, group: Mapping[JobId, tuple[JobSpec, float]], now: float, *, mps: bool
+    ) -> str | None:
+        """Jobs that share were seen to keep these shares of their speeds alone, under MPS or not.
 
         Answers why they are to be parted, once they were worse than they may be for a while. That
         is remembered of their kinds. Call it every few seconds for every group whose speeds are
         known; what it learns is about company and says nothing of speeds alone.
         """
         specs = [spec for spec, _ in group.values()]
-        shares = dict(zip(group, self.relative(specs), strict=True))
-        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, self.mps)
+        shares = dict(zip(group, self._relative(specs, mps=mps), strict=True))
+        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, mps)
         wrong = self._watch.part(outcome, now)
         names = frozenset(group)
         if wrong is not None and names not in self._parting:
@@ -135,17 +157,22 @@ class CompanyBelief:
             # be good while one is below its floor; else they would be put together again.
             ratio = min(share / max(shares[job], 1e-9) for job, (_, share) in group.items())
             kinds = [kind_of(spec) for spec in specs]
-            self.record.observe(kinds, 1.0, ratio, mps=self.mps, weight=1.0)
+            self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0)
         return wrong
 
     def ended(
-        self, group: Mapping[JobId, tuple[JobSpec, float]], *, weight: float = WEIGHT
+        self,
+        group: Mapping[JobId, tuple[JobSpec, float]],
+        *,
+        mps: bool,
+        weight: float = WEIGHT,
     ) -> None:
         """The company is over, or is to be: learn from what each kept on average."""
         specs = [spec for spec, _ in group.values()]
         together = sum(share for _, share in group.values())
         kinds = [kind_of(spec) for spec in specs]
-        self.record.observe(kinds, sum(self.relative(specs)), together, mps=self.mps, weight=weight)
+        predicted = sum(self._relative(specs, mps=mps))
+        self.record.observe(kinds, predicted, together, mps=mps, weight=weight)
 
     def to_part(self, jobs: Iterable[JobId]) -> bool:
         """Whether these jobs share and are to be parted."""
@@ -168,10 +195,10 @@ class CompanyBelief:
         key = tuple(self.kind(spec) for spec in specs)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._relative(specs)
+            known = self._known[key] = self._relative(specs, mps=self.mps)
         return known
 
-    def _relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+    def _relative(self, specs: Sequence[JobSpec], *, mps: bool) -> tuple[float, ...]:
         if len(specs) > MEMBERS_MAX:
             return (1.0 / len(specs),) * len(specs)
         loads = [(s.profile.busy, s.profile.memory_busy, needed_gib(s)) for s in specs]
@@ -179,23 +206,12 @@ class CompanyBelief:
         return tuple(
             share
             * min(
-                self.record.factor(kinds[member], other, mps=self.mps)
+                self.record.factor(kinds[member], other, mps=mps)
                 for place, other in enumerate(kinds)
                 if place != member
             )
-            for member, share in enumerate(predict(loads, self.mps))
+            for member, share in enumerate(predict(loads, mps))
         )
-
-    def alone(self, spec: JobSpec, size: int) -> float:
-        return self._base.alone(spec, size)
-
-    def iterations_per_s(
-        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
-    ) -> float:
-        speed = self._base.iterations_per_s(spec, allocation, ring)
-        if not ring:
-            return speed
-        return speed * self.relative([spec, *(other for other, _ in ring)])[0]
 
     def kind(self, spec: JobSpec) -> Hashable:
         profile = spec.profile
@@ -204,17 +220,12 @@ class CompanyBelief:
             profile.busy,
             profile.memory_busy,
             needed_gib(spec),
+            needed_cores(spec, devices=1),
             spec.exclusive,
-        )
-
-    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        return tuple(
-            self._base.alone(spec, spec.asked) * share
-            for spec, share in zip(specs, self.relative(specs), strict=True)
         )
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """The sum of speeds relative to alone; 0 for jobs that are not to share."""
         if len(specs) > 1 and self.refuses(specs) is not None:
             return 0.0
-        return sum(self.relative(specs))
+        return super().efficiency(specs)

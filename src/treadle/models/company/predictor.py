@@ -15,9 +15,10 @@ waits that are hidden, and `capacity`, how much busy time of jobs alone fits int
 H200's table is fitted best by 0.5 and 0.9, and within a per cent as well by a capacity up to 1.1.
 The highest is taken: other GPUs get 1.0 to 1.3 done with two saturating jobs where the H200 gets
 0.93, and a model that expects 1.0 is known to be too cautious there. A busy device is not a full
-one. With MPS kernels of several processes run at the same time, which raises the capacity. Three
-groups measured beside the same jobs alone (benchmarks/gpu/batch.py) are fitted best by a share of
-0.45 to 0.7; five older ones by 1, whose figures alone were 5 to 20 % low that day.
+one. Tried unchanged on pairs that others measured on another GPU, the sum is 6.8 % off on average
+(docs/sharing.md). With MPS kernels of several processes run at the same time, which raises the
+capacity. Three groups measured beside the same jobs alone (benchmarks/gpu/batch.py) are fitted best
+by a share of 0.45 to 0.7; five older ones by 1, whose figures alone were 5 to 20 % low that day.
 """
 
 from collections.abc import Sequence

@@ -13,16 +13,17 @@ from treadle.core.events import Event, JobProgressed, JobStarted
 from treadle.core.job import Job, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
+from treadle.models.learning.curves import Curve
 from treadle.models.learning.kinds import Kinds, by_model
-from treadle.models.learning.learner import Learner
-from treadle.models.learning.observations import of_report
-from treadle.models.learning.rules import SIMULATED, Rules
+from treadle.models.learning.knowledge import Knowledge, Pace
+from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.scaling import speedup
 
 NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was seen
 
 
-class Learned:
+class Learned(LengthAware):
     """Speeds alone by what was observed; the model says how jobs go together, and only that."""
 
     def __init__(
@@ -30,38 +31,49 @@ class Learned:
         model: InterleavingModel,
         *,
         kinds: Kinds = by_model,
-        rules: Rules = SIMULATED,
+        serial: float = 0.0,
         nominal_per_s: float = NOMINAL_PER_S,
         gated: bool = True,
     ) -> None:
-        """`gated`: the model is asked about company only of jobs whose like was seen alone."""
-        self.learner = Learner(rules)
+        """`gated`: the model is asked about company only of jobs whose like was seen alone.
+
+        serial: share of the work that more devices do not speed up, of kinds never seen. None, as
+        in CoDDL (Hwang et al., NSDI'21): "overestimate first, re-adjust later".
+        """
+        self.knowledge = Knowledge()
+        self.kinds = kinds
         self._model = model
-        self._kinds = kinds
+        self._serial = serial
         self._nominal_per_s = nominal_per_s
         self._gated = gated
         self._seen_alone: set[str] = set()  # models, or jobs that name none
+        self.lengths = KnownLengths(self)  # what is known of lengths
 
     def observe(
         self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False
     ) -> None:
         """Take in that the job ran at that speed on so many devices."""
-        seen = of_report(size, iterations_per_s, shared=shared)
-        if seen is not None:
-            if not shared:
-                self._seen_alone.add(spec.profile.model or spec.id)
-            self.learner.observe(self._kinds(spec), seen)
+        if not iterations_per_s > 0:
+            return
+        if not shared:
+            self._seen_alone.add(spec.profile.model or spec.id)
+        seen = Outcome(size, 0.0, step_s=1.0 / iterations_per_s, shared=shared)
+        self.knowledge.observe(self.kinds(spec), seen)
 
     def basis(self, spec: JobSpec) -> int:
         """What the answers about a job rest on: they are equal while this is."""
-        known = self.learner.closest(self._kinds(spec))
-        return 0 if known is None else known.version
+        pace = self.knowledge.pace(self.kinds(spec))
+        return 0 if pace is None else pace.version
 
     def alone(self, spec: JobSpec, size: int) -> float:
-        known = self.learner.closest(self._kinds(spec))
-        if known is None:
-            return self._nominal_per_s * speedup(size, self.learner.rules.serial)
-        return 1.0 / known.speeds.curve.seconds(size, spec.asked)
+        pace = self.knowledge.pace(self.kinds(spec))
+        if pace is None:
+            return self._nominal_per_s * speedup(size, self._serial)
+        return 1.0 / self.curve(pace).seconds(size, spec.asked)
+
+    def curve(self, pace: Pace) -> Curve:
+        """What measured speeds say of other sizes."""
+        return pace.curve
 
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]

@@ -1,19 +1,24 @@
 """What is expected of a job: its length with its doubt, its work, its speed, and what it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
 from treadle.models.learning.kinds import Source
-from treadle.models.lengths.coverage import Correction, Made, stage
-from treadle.models.lengths.distribution import Lengths, Span
+from treadle.models.lengths.coverage import PLAIN, Level, stage
+from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span
 from treadle.models.lengths.gittins import gittins
 
 COVERAGE = 0.8
+EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
-MEASURED_S = 5.0  # the first moment at which a measured speed counts
+MEASURED_S = 2.0  # the first moment at which a measured speed counts
+
+
+# How far off users are: factors on what they say, and how likely each is. Half to twice holds 80 %.
+_USERS_DOUBT = ((0.5, 0.1), (0.7, 0.2), (1.0, 0.4), (1.4, 0.15), (2.0, 0.1), (4.0, 0.05))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,8 @@ class Expectation:
     source: Source
     runs: int  # observations of the closest kind that was seen
     length: Lengths  # seconds of the whole job at the asked size
-    corrections: tuple[Correction, ...]  # of ranges, by stage
     profile: Profile
+    levels: tuple[Level, ...] = PLAIN  # how much of the distribution a range spans, by stage
     work: float | None = None  # steps of the whole job
     step_s: float | None = None  # seconds a step at the asked size
     known: bool = True  # False: nothing was seen, the length is only a prior; show "unknown"
@@ -32,26 +37,24 @@ class Expectation:
     @property
     def span(self) -> Span:
         """The range to show, of the whole length."""
-        return self.made().printed
+        return self.left(0.0)
 
     def index(self, age_s: float = 0.0) -> float:
         """The Gittins index of a job of this age, for policies that order by it: higher first."""
         return gittins(self.length, age_s)
 
-    def made(self, age_s: float = 0.0) -> Made:
-        """The range of the whole length of a job that has run for so long.
+    def left(self, age_s: float) -> Span:
+        """The range to show of what is left of a job that has run for so long."""
+        share = self.levels[stage(age_s)].share
+        low_s, high_s, _ = self.length.given(age_s).span(share)
+        wider = 1.0 if self.source is Source.ITS_USER else EDGE
+        return Span(low_s / wider, min(LENGTH_MAX_S, high_s * wider), COVERAGE)
 
-        A job that runs and does not report may end any moment: its range begins now.
-        """
-        if age_s > 0:
-            left_s = self.length.given(age_s).quantile(COVERAGE)
-            base = Span(age_s, age_s + left_s, COVERAGE)
-        else:
-            base = self.length.span(COVERAGE)
-        at = stage(age_s)
-        low_s, high_s, coverage = self.corrections[at].applied(base)
-        low_s = age_s if age_s > 0 else low_s
-        return Made(at, base, Span(low_s, max(low_s, high_s), coverage))
+    def by_user(self, estimate_s: float) -> "Expectation":
+        """The same where what its user says of the length is all that is known."""
+        estimate_s = min(estimate_s, LENGTH_MAX_S)
+        length = Lengths.of((estimate_s * factor, mass) for factor, mass in _USERS_DOUBT)
+        return replace(self, source=Source.ITS_USER, length=length, levels=PLAIN, known=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,7 @@ def remaining(
     own = None if said is None else _by_steps(said)
     if own is None:
         lengths = expected.length.given(age_s)
-        low_s, high_s, coverage = expected.made(age_s).printed
-        span = Span(low_s - age_s, high_s - age_s, coverage)
+        span = expected.left(age_s)
         mean_s, known, because = lengths.mean(), expected.known, _because(expected)
         if left_limit_s is not None:
             mean_s = lengths.cut(left_limit_s).mean()
@@ -97,8 +99,10 @@ def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
     """By steps left over the speed that was measured; None if it has not said enough."""
     if said.total is None or not said.per_s or said.measured_s < MEASURED_S:
         return None
-    left_s = max(0.0, said.total - said.step) / said.per_s
-    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5)
+    left_s = min(LENGTH_MAX_S, max(0.0, said.total - said.step) / said.per_s)
+    # Steps are counted whole: of four that were seen, one more or less is a quarter.
+    steps = max(1.0, said.per_s * said.measured_s)
+    doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5, 1.0 / steps)
     return left_s, Span(left_s * (1.0 - doubt), left_s * (1.0 + doubt), COVERAGE)
 
 

@@ -1,15 +1,19 @@
 """What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, Outcome
-from treadle.models.lengths.coverage import AGES_S, Correction, Made
+from treadle.models.learning.speeds import REPEATS_MAX, put
+from treadle.models.lengths.coverage import PLAIN, Level
+from treadle.models.lengths.histogram import Histogram
 
 RUNS_MAX = 64  # of one kind
-REPEATS_MAX = 16  # measurements at one size
-SIZES_MAX = 64
+ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
+OWNERS_MAX = 256
+HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
+OWNERS_COUNTED = 512  # jobs, before owners' counts are halved
+WEIGHT_MAX = 3.0  # of one job, where its owner has run few
 
 
 @dataclass(slots=True)
@@ -28,9 +32,24 @@ class Needs:
 
     busy: float | None = None
     memory_busy: float | None = None
+    cores: float | None = None  # beside each device
     memory_gib: float | None = None  # of a device, the highest peak
     restart_s: float | None = None
     first_step_s: float | None = None
+
+    def filled(self, farther: "Needs", *, alike: bool) -> "Needs":
+        """These, and what a farther kind knows besides; alike: it also uses devices as these do.
+
+        Of alike kinds the higher peak counts: the closest may have run for a moment only.
+        """
+        filled = replace(self)
+        for name in fields(self):
+            if alike or name.name in {"restart_s", "first_step_s"}:
+                mine, other = getattr(self, name.name), getattr(farther, name.name)
+                setattr(filled, name.name, other if mine is None else mine)
+        if alike and farther.memory_gib is not None:
+            filled.memory_gib = max(farther.memory_gib, self.memory_gib or 0.0)
+        return filled
 
 
 @dataclass(slots=True)
@@ -43,8 +62,12 @@ class History:
     runs: list[Run] = field(default_factory=list)
     totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
     needs: Needs = field(default_factory=Needs)
-    corrections: list[Correction] = field(default_factory=list)  # by stage; none yet: empty
+    levels: list[Level] = field(default_factory=list)  # of ranges, by stage; none yet: empty
     ended: int = 0  # whole jobs ever seen
+    # Of kinds far from their jobs, in place of runs: lengths by how fast old ones fade.
+    histograms: list[Histogram] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)  # of forecasts, by their labels
+    owners: dict[str, float] = field(default_factory=dict)  # jobs that ended, of each owner
 
     def add(self, outcome: Outcome) -> bool:
         """Take an outcome in; whether that changed anything."""
@@ -55,48 +78,78 @@ class History:
             self.runs = [*self.runs, run][-RUNS_MAX:]
             if outcome.whole:
                 self.ended += 1
-                _put(self.by_size, outcome.size, seconds)
+                put(self.by_size, outcome.size, seconds)
             changed = True
         if outcome.paced and outcome.step_s is not None:
-            _put(self.steps, outcome.size, outcome.step_s)
+            put(self.steps, outcome.size, outcome.step_s)
             changed = True
         if outcome.total is not None and outcome.total > 0:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
         if outcome.seen is not None:
-            self._need(outcome.seen)
+            self._need(outcome.seen, outcome.size, whole=outcome.whole)
             changed = True
         return changed
 
-    def compare(self, ranges: Iterable[Made], seconds: float) -> None:
-        """Correct later ranges by what these should have held."""
-        if not self.corrections:
-            self.corrections = [Correction()] * (len(AGES_S) + 1)
-        for made in ranges:
-            self.corrections[made.stage] = self.corrections[made.stage].after(made, seconds)
+    def add_far(self, outcome: Outcome, owner: str) -> bool:
+        """Take in the length of a job that need have little in common; whether it has one.
+
+        Jobs of an owner with many count less, so that no single user defines what to expect of all.
+        """
+        if not outcome.timed:
+            return False
+        self.upgrade()
+        weight = self._weight(owner) if outcome.whole else 1.0
+        for histogram in self.histograms:
+            histogram.add(max(RAN_MIN_S, outcome.ran_s), whole=outcome.whole, weight=weight)
+        self.ended += outcome.whole
+        return True
+
+    def compare(self, at: int, *, held: bool) -> None:
+        """Take in whether a range of this stage held."""
+        if not self.levels:
+            self.levels = list(PLAIN)
+        self.levels[at] = self.levels[at].after(held=held)
+
+    def upgrade(self) -> None:
+        """Begin histograms of a kind that is far from its jobs: of runs that were stored before."""
+        if self.histograms:
+            return
+        self.histograms = [Histogram(half_life) for half_life in HALF_LIVES]
+        for run in self.runs:
+            for histogram in self.histograms:
+                histogram.add(run.seconds, whole=run.whole)
+        self.runs, self.by_size, self.totals = [], {}, []
+
+    def _weight(self, owner: str) -> float:
+        owners = self.owners
+        owners[owner] = owners.get(owner, 0.0) + 1.0
+        total = sum(owners.values())
+        weight = (total / len(owners) / owners[owner]) ** 0.5
+        if total > OWNERS_COUNTED:
+            self.owners = {name: count / 2 for name, count in owners.items() if count > 1.0}
+        while len(self.owners) > OWNERS_MAX:
+            del self.owners[min(self.owners, key=lambda name: self.owners[name])]
+        return float(min(WEIGHT_MAX, weight))
 
     def load_lengths(self, size: int, lengths: list[float]) -> None:
         """Runs of a row that was stored before runs were."""
         self.runs = [*self.runs, *(Run(size, seconds) for seconds in lengths)][-RUNS_MAX:]
         self.ended += len(lengths)
 
-    def _need(self, seen: Sighting) -> None:
+    def _need(self, seen: Sighting, size: int, *, whole: bool) -> None:
         needs, load = self.needs, seen.load
-        if seen.alone_s > 0:
+        # A run that was cut off after a moment says little of what it would have used.
+        if seen.alone_s >= ALONE_MIN_S or (whole and seen.alone_s > 0):
             needs.busy = _smooth(needs.busy, load.busy)
             needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
+            cores = None if load.cores is None else round(load.cores / size, 4)
+            needs.cores = _smooth(needs.cores, cores)
         if seen.device_memory_peak_gib is not None:
             # A peak that was reached once can be reached again.
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
         needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
-
-
-def _put(table: dict[int, list[float]], size: int, seconds: float) -> None:
-    kept = [*table.pop(size, []), seconds][-REPEATS_MAX:]
-    table[size] = kept
-    while len(table) > SIZES_MAX:
-        del table[next(iter(table))]
 
 
 def _smooth(known: float | None, seen: float | None) -> float | None:

@@ -57,6 +57,9 @@ class Source(StrEnum):
     NOTHING = "nothing"
 
 
+FAR = (Source.SAME_USER, Source.EVERYTHING)  # other jobs, which have only a user or nothing alike
+
+
 def by_model(spec: JobSpec) -> tuple[Kind, ...]:
     """Jobs of one model that ask for as many devices train alike.
 
@@ -89,9 +92,19 @@ def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ..
     return (same, needs, alike, script, f"{owner}/", EVERYTHING)
 
 
+def with_sizes(kinds: Sequence[Kind], size: int) -> tuple[Kind, ...]:
+    """The kinds, and before each that is far from the job the part of it with as many devices."""
+    found: list[Kind] = []
+    for kind in kinds:
+        if closeness(kind) in FAR:
+            found.append(f"{kind}#{size}")
+        found.append(kind)
+    return tuple(found)
+
+
 def closeness(kind: Kind) -> Source:
     """How close jobs of this kind are."""
-    if kind == EVERYTHING:
+    if kind == EVERYTHING or kind.startswith(f"{EVERYTHING}#"):
         return Source.EVERYTHING
     if kind.startswith("job "):
         return Source.SAME_COMMAND

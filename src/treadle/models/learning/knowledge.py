@@ -6,24 +6,34 @@ kind, which the live controller stores as one row each.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from treadle.core.job import Profile
+from treadle.models.fitted import Point
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
-from treadle.models.learning.kind_history import History, Needs, Run
-from treadle.models.learning.kinds import Kind, Source, closeness
+from treadle.models.learning.experts import WEIGHT_MIN, Blurred, Expert, rescored, weights
+from treadle.models.learning.kind_history import HALF_LIVES, History, Needs, Run
+from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
+from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import proportional, stated
-from treadle.models.lengths.coverage import AGES_S, Correction, Made
-from treadle.models.lengths.distribution import Lengths, mixture
+from treadle.models.learning.speeds import median
+from treadle.models.learning.speeds import points as measured_points
+from treadle.models.lengths.coverage import PLAIN, Level
+from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
 from treadle.models.lengths.prior import philly
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 KINDS_MAX = 20_000
-HALF_LIFE = 32.0  # jobs of a kind after which an older one counts half
+CLOSE_HALF_LIVES = HALF_LIVES[:2]
 TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
-COMPARED_MIN = 5  # outcomes before a kind's own correction is used
+COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
+ASKED_MAX = 64  # sizes and numbers for which the forecasts of one kind are kept
+SHARE_MIN = 0.02  # of any forecast, before scores
+NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
 # How many runs a kind needs until it counts as much as all farther kinds together.
 _DOUBT = {
@@ -36,7 +46,14 @@ _DOUBT = {
 }
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
-_FAR = (Source.SAME_USER, Source.EVERYTHING)
+
+
+class Pace(NamedTuple):
+    """Seconds of a step by size, of one kind."""
+
+    points: tuple[Point, ...]  # that were measured
+    curve: Curve
+    version: int  # above 0; changes with the answers, and no two kinds ever have the same
 
 
 class Knowledge:
@@ -46,29 +63,99 @@ class Knowledge:
         """`stored`: what an earlier one knew, the kind that changed last at the end."""
         self._known: dict[Kind, History] = {}  # the kind that changed last stands last
         for kind, history in stored:
+            if closeness(kind) in FAR:
+                history.upgrade()
             self._keep(kind, history)
         self._changed: dict[Kind, None] = {}
+        self._experts: dict[Kind, dict[_Asked, list[Expert]]] = {}  # until a kind changes
+        self._open = OpenRanges()
+        self._paces: dict[Kind, Pace] = {}
+        self._remeasured: set[Kind] = set()  # since their pace was asked for
+        self._versions = 0
 
-    def observe(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
-        """Take in what happened to a job of these kinds."""
-        if outcome.whole and outcome.timed:
-            self._compare(kinds, outcome)
-        for kind in kinds:
+    def begin(
+        self,
+        name: str,
+        kinds: Sequence[Kind],
+        asked: int,
+        *,
+        now: float,
+        age_s: float = 0.0,
+        numbers: tuple[float, ...] = (),
+    ) -> None:
+        """A job begins to run, or goes on after it has run for so long: watch its ranges."""
+        self.advance(now)
+        if name not in self._open:
+            expect = partial(self.expect, tuple(kinds), asked, numbers=numbers)
+            experts = tuple(self._forecasts(kinds, asked, numbers, self._curve(kinds)))
+            self._open.add(name, Watched(tuple(kinds), expect, experts))
+        self._open.begin(name, now=now, age_s=age_s)
+
+    def pause(self, name: str, *, now: float) -> None:
+        """The job stopped, and may go on later."""
+        self.advance(now)
+        self._open.pause(name)
+
+    def forget(self, name: str) -> None:
+        """The job will not end as its ranges said, and that is no fault of theirs."""
+        self._open.end(name)
+
+    def forget_all(self) -> None:
+        """Nothing that runs is watched any more."""
+        self._open = OpenRanges()
+
+    def advance(self, now: float) -> bool:
+        """Count the ranges that jobs have outlived by now; whether there were any.
+
+        One by one, in the order of time: the same whether this is called often or seldom.
+        """
+        any_missed = False
+        while (missed := self._open.next_missed(now)) is not None:
+            self._compare(missed.kinds, missed.stage, held=False)
+            any_missed = True
+        return any_missed
+
+    def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> None:
+        """Take in what happened to a job of these kinds; `name`: as it began."""
+        if outcome.timed:
+            watched = self._open.end(name)
+            if outcome.whole:
+                self._judge(kinds, outcome, watched)
+        owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
+        for kind in with_sizes(kinds, outcome.size):
             history = self._known.get(kind) or History()
-            if history.add(outcome):
+            far = closeness(kind) in FAR
+            if history.add_far(outcome, owner) if far else history.add(outcome):
                 self._keep(kind, history)
                 self._changed[kind] = None
+                self._experts.pop(kind, None)
+                if outcome.paced:
+                    self._remeasured.add(kind)
 
-    def overran(self, kinds: Sequence[Kind], made: Made, age_s: float) -> bool:
-        """Whether a job that still runs at this age is beyond the range it would be given now.
+    def pace(self, kinds: Sequence[Kind]) -> Pace | None:
+        """How fast jobs of the closest of these kinds are that was measured; None: none was."""
+        for kind in kinds:
+            history = self._known.get(kind)
+            if history is not None and history.steps:
+                return None if closeness(kind) in FAR else self._pace(kind, history)
+        return None
 
-        If it is, that counts as a miss now. To wait for the end would be to hear of the short jobs
-        first, and to make ranges too narrow until the long ones end.
+    def needs(self, kinds: Sequence[Kind]) -> Needs:
+        """What the closest kind was seen to need.
+
+        Start-up and restart times are those of the script. What it uses of a device may be another
+        with any other argument, so only jobs that differ in how long they run say it.
         """
-        if age_s <= self._corrections(kinds)[made.stage].applied(made.base).high_s:
-            return False
-        self._correct(kinds, (made,), age_s)
-        return True
+        close = Needs()
+        for kind in kinds:
+            history = self._known.get(kind)
+            if closeness(kind) in FAR:
+                break
+            if history is None or history.needs == Needs():
+                continue
+            alike = closeness(kind) in _NEEDING or kind.startswith("model ")
+            close = close.filled(history.needs, alike=alike)
+        return close
 
     def expect(
         self,
@@ -85,20 +172,21 @@ class Knowledge:
         profile = self._profile(kinds, asked, sizes=sizes, model=model, curve=curve)
         work, step_s = self._work(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length(kinds, asked, numbers, curve)
-        if source is Source.NOTHING and estimate_s is not None:
-            length, source = Lengths.exactly(estimate_s), Source.ITS_USER
         if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
             length = _around(work * step_s, length)
-        return Expectation(
+        expected = Expectation(
             source=source,
             runs=runs,
             length=length,
-            corrections=self._corrections(kinds),
+            levels=self._levels(kinds),
             profile=profile,
             work=work,
             step_s=step_s,
             known=source is not Source.NOTHING,
         )
+        if source is Source.NOTHING and estimate_s is not None:
+            return expected.by_user(estimate_s)
+        return expected
 
     def changes(self) -> list[tuple[Kind, History]]:
         """Kinds that changed since this was last asked, as they are now."""
@@ -118,61 +206,134 @@ class Knowledge:
         numbers: tuple[float, ...],
         curve: Curve | None,
     ) -> tuple[Lengths, Source, int]:
-        """The mixture of all kinds, closer ones first; the closest that was seen, and its runs."""
-        parts: list[tuple[Lengths, float]] = []
-        left, source, runs, most = 1.0, Source.NOTHING, 0, 0
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is None or not history.ended:
-                continue
-            seen = _seen(history, asked, numbers, curve)
-            close = closeness(kind)
-            lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
-            if lengths is None:
-                continue
-            if source is Source.NOTHING:
-                source, runs = close, history.ended
-            most = max(most, history.ended)
-            share = left * history.ended / (history.ended + _DOUBT[close])
-            parts.append((lengths, share))
-            left -= share
-            if left < 0.01:
-                break
-        if source is Source.NOTHING or (most < PRIOR_RUNS and source in _FAR):
-            parts.append((philly(asked), left))
-        elif parts:
-            lengths, share = parts[-1]
-            parts[-1] = (lengths, share + left)
+        """The mixture of all forecasts; the closest kind that was seen, and its runs."""
+        source, runs, most = self._closest(kinds)
+        forecasts = self._forecasts(kinds, asked, numbers, curve)
+        parts = [
+            (expert.lengths, weight)
+            for expert, weight in zip(forecasts, self._weights(kinds, forecasts), strict=True)
+            if weight >= WEIGHT_MIN
+        ]
+        if source is Source.NOTHING:
+            parts = [(philly(asked), 1.0)]
+        elif most < PRIOR_RUNS and source in FAR:
+            # So few jobs that what others saw elsewhere still counts.
+            parts.append((philly(asked), 1.0 / (1.0 + most)))
+        if not parts:  # All that is remembered was cut off.
+            parts = [(philly(asked), 1.0)]
         return (parts[0][0] if len(parts) == 1 else mixture(parts)), source, runs
 
-    def _compare(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
-        """Correct the ranges of these kinds by how well the ranges of this job held."""
-        ranges = outcome.expected
-        if ranges is None:
-            expected = self.expect(kinds, outcome.size, numbers=outcome.numbers)
-            if not expected.known:
-                return
-            ages = (0.0, *AGES_S)
-            ranges = tuple(expected.made(age_s) for age_s in ages if age_s < outcome.ran_s)
-        self._correct(kinds, ranges, outcome.ran_s)
-
-    def _correct(self, kinds: Sequence[Kind], ranges: Sequence[Made], seconds: float) -> None:
+    def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
+        """The closest kind of which jobs have ended, how many, and the most of any kind."""
+        source, runs, most = Source.NOTHING, 0, 0
         for kind in kinds:
             history = self._known.get(kind)
-            if history is not None and ranges:
-                history.compare(ranges, seconds)
+            if history is not None and history.ended:
+                if source is Source.NOTHING:
+                    source, runs = closeness(kind), history.ended
+                most = max(most, history.ended)
+        return source, runs, most
+
+    def _forecasts(
+        self,
+        kinds: Sequence[Kind],
+        asked: int,
+        numbers: tuple[float, ...],
+        curve: Curve | None,
+    ) -> list[Expert]:
+        """What each kind says by itself, with its share before scores: closer ones first."""
+        found: list[Expert] = []
+        left = 1.0
+        for kind in with_sizes(kinds, asked):
+            experts = self._experts_of(kind, asked, numbers, curve)
+            if experts:
+                ended = self._known[kind].ended
+                share = left * ended / (ended + _DOUBT[closeness(kind)])
+                left -= share
+                found += [one._replace(share=share / len(experts) + SHARE_MIN) for one in experts]
+        return found
+
+    def _experts_of(
+        self, kind: Kind, asked: int, numbers: tuple[float, ...], curve: Curve | None
+    ) -> list[Expert]:
+        history = self._known.get(kind)
+        if history is None or not history.ended:
+            return []
+        close = closeness(kind)
+        known = self._experts.setdefault(kind, {})
+        # What far kinds say depends on nothing else, and a curve changes with the kind.
+        points = curve.points if isinstance(curve, FittedCurve) else ()
+        asking: _Asked = (0, (), ()) if close in FAR else (asked, numbers, points)
+        found = known.get(asking)
+        if found is None:
+            if len(known) >= ASKED_MAX:
+                known.clear()
+            label = f"{close.value}{'#' if '#' in kind else ''}"
+            found = known[asking] = (
+                _far_experts(label, history)
+                if close in FAR
+                else _close_experts(label, history, asked, numbers, curve)
+            )
+        return found
+
+    def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
+        if not experts:
+            return []
+        return weights(experts, self._scores(kinds))
+
+    def _scores(self, kinds: Sequence[Kind]) -> dict[str, float]:
+        """Of the user's jobs; of everybody's, with more doubt, if none of the user's are known."""
+        for kind in kinds:
+            history = self._known.get(kind)
+            if history is not None and history.scores and closeness(kind) in FAR:
+                if closeness(kind) is Source.SAME_USER:
+                    return history.scores
+                return {key: NEWCOMERS_SHARE * one for key, one in history.scores.items()}
+        return {}
+
+    def _judge(self, kinds: Sequence[Kind], outcome: Outcome, watched: Watched | None) -> None:
+        """Compare the ranges of a job that has ended, and score the forecasts of its length."""
+        seconds = outcome.ran_s
+        if watched is None:
+            # No range was shown, so none is compared; forecasts are scored as they would be now.
+            asked, numbers = outcome.size, outcome.numbers
+            experts: Sequence[Expert] = self._forecasts(kinds, asked, numbers, self._curve(kinds))
+        else:
+            experts = watched.experts
+            for at, span in watched.ranges.items():
+                self._compare(kinds, at, held=span.low_s <= seconds <= span.high_s)
+        if not experts:
+            return
+        everybody = self._scores(kinds)
+        for kind in kinds:
+            if closeness(kind) in FAR:
+                history = self._known.get(kind) or History()
+                history.scores = rescored(history.scores or everybody, experts, seconds)
+                self._keep(kind, history)
                 self._changed[kind] = None
 
-    def _corrections(self, kinds: Sequence[Kind]) -> tuple[Correction, ...]:
-        """By stage, those of the closest kind of which enough ranges were compared."""
+    def _compare(self, kinds: Sequence[Kind], at: int, *, held: bool) -> None:
+        for kind in kinds:
+            history = self._known.get(kind)
+            if history is not None and closeness(kind) in FAR:
+                history.compare(at, held=held)
+                self._changed[kind] = None
+
+    def _levels(self, kinds: Sequence[Kind]) -> tuple[Level, ...]:
+        """By stage: those of its user, once enough ranges were compared, or of everybody.
+
+        Not those of closer kinds: a change in what a user does is seen sooner in all of it.
+        """
         known = [
-            history.corrections
+            history.levels
             for history in (self._known.get(kind) for kind in kinds)
-            if history is not None and history.corrections
+            if history is not None and history.levels
         ]
+        if not known:
+            return PLAIN
         return tuple(
-            next((each[at] for each in known if each[at].compared >= COMPARED_MIN), Correction())
-            for at in range(len(AGES_S) + 1)
+            next((each[at] for each in known if each[at].compared >= COMPARED_MIN), known[-1][at])
+            for at in range(len(PLAIN))
         )
 
     # -- speed, work, needs ---------------------------------------------------------------------
@@ -188,22 +349,28 @@ class Knowledge:
             if history is None:
                 continue
             close = closeness(kind)
-            if close in _FAR:
+            if close in FAR:
                 return None
             if history.steps:
-                return FittedCurve.through(_points(history.steps))
+                return self._pace(kind, history).curve
             if history.by_size and close is Source.SAME_COMMAND:
-                return FittedCurve.through(_points(history.by_size))
+                return FittedCurve.through(measured_points(history.by_size))
         return None
 
+    def _pace(self, kind: Kind, history: History) -> Pace:
+        known = self._paces.get(kind)
+        if known is not None and kind not in self._remeasured:
+            return known
+        self._remeasured.discard(kind)
+        points = measured_points(history.steps)
+        if known is None or known.points != points:
+            self._versions += 1
+            known = self._paces[kind] = Pace(points, FittedCurve.through(points), self._versions)
+        return known
+
     def _step_s(self, kinds: Sequence[Kind], asked: int) -> float | None:
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and history.steps:
-                if closeness(kind) in _FAR:
-                    return None
-                return FittedCurve.through(_points(history.steps)).seconds(asked, asked)
-        return None
+        pace = self.pace(kinds)
+        return None if pace is None else pace.curve.seconds(asked, asked)
 
     def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
         """Steps of the whole job: as they were, or in proportion to one of its numbers."""
@@ -218,9 +385,9 @@ class Knowledge:
             if position is None:
                 position = proportional(rows, numbers)
             if position is None:
-                return _median([total for total, _ in rows])
+                return median([total for total, _ in rows])
             ratios = [total / its[position] for total, its in rows if len(its) == len(numbers)]
-            return _median(ratios) * numbers[position]
+            return median(ratios) * numbers[position]
         return None
 
     def _profile(
@@ -232,7 +399,7 @@ class Knowledge:
         model: str,
         curve: Curve | None,
     ) -> Profile:
-        needs = self._needs(kinds)
+        needs = self.needs(kinds)
         carried = () if curve is None else curve.carried((asked, *sizes))
         return Profile(
             size=asked,
@@ -242,50 +409,60 @@ class Knowledge:
             measured=() if curve is None else curve.measured,
             busy=needs.busy,
             memory_busy=needs.memory_busy,
+            cores=needs.cores,
             memory_gib=needs.memory_gib or 0.0,
             restart_s=needs.restart_s or 0.0,
         )
-
-    def _needs(self, kinds: Sequence[Kind]) -> Needs:
-        """What the closest kind was seen to need.
-
-        Start-up and restart times are those of the script. What it uses of a device may be another
-        with any other argument, so only jobs that differ in how long they run say it.
-        """
-        close = Needs()
-        for kind in kinds:
-            history = self._known.get(kind)
-            if closeness(kind) in _FAR:
-                break
-            if history is None or history.needs == Needs():
-                continue
-            if closeness(kind) in _NEEDING or kind.startswith("model "):
-                return history.needs
-            close = Needs(
-                restart_s=close.restart_s or history.needs.restart_s,
-                first_step_s=close.first_step_s or history.needs.first_step_s,
-            )
-        return close
 
     def _keep(self, kind: Kind, history: History) -> None:
         self._known.pop(kind, None)
         self._known[kind] = history
         while len(self._known) > KINDS_MAX:
-            del self._known[next(iter(self._known))]
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._paces.pop(oldest, None)
+            self._experts.pop(oldest, None)
+            self._remeasured.discard(oldest)
 
 
-def _seen(
-    history: History, asked: int, numbers: tuple[float, ...], curve: Curve | None
-) -> list[Seen]:
+# A size, the numbers of a command line, and the speeds that lengths are converted by.
+_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
+
+
+def _far_experts(label: str, history: History) -> list[Expert]:
+    found: list[Expert] = []
+    for histogram in history.histograms:
+        lengths = histogram.lengths(TAIL_DOUBT)
+        if lengths is not None:
+            named = f"{label} {histogram.half_life:g}"
+            found.append(Expert(named, Blurred(lengths, histogram.runs)))
+    return found
+
+
+def _close_experts(
+    label: str,
+    history: History,
+    asked: int,
+    numbers: tuple[float, ...],
+    curve: Curve | None,
+) -> list[Expert]:
     """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
     rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
     position = proportional(rows, numbers)
-    age, found = 0, []
-    for run in reversed(history.runs):
-        factors = _factors(run, asked, numbers, curve, position)
-        weight = 0.5 ** (age / HALF_LIFE) / len(factors)
-        found += [Seen(run.seconds * factor, run.whole, weight) for factor in factors]
-        age += run.whole  # Only ends make others old, so that what was cut off shortens nothing.
+    factors = [_factors(run, asked, numbers, curve, position) for run in history.runs]
+    found: list[Expert] = []
+    for half_life in CLOSE_HALF_LIVES:
+        seen, runs, age = [], 0.0, 0
+        for run, each in zip(reversed(history.runs), reversed(factors), strict=True):
+            weight = 0.5 ** (age / half_life)
+            seen += [Seen(run.seconds * factor, run.whole, weight / len(each)) for factor in each]
+            age += (
+                run.whole
+            )  # Only ends make others old, so that what was cut off shortens nothing.
+            runs += weight * run.whole
+        lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
+        if lengths is not None:
+            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
     return found
 
 
@@ -308,19 +485,8 @@ def _factors(
     return factors
 
 
-def _points(by_size: dict[int, list[float]]) -> tuple[tuple[int, float], ...]:
-    return tuple((size, _median(by_size[size])) for size in sorted(by_size))
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return 0.5 * (ordered[middle - 1] + ordered[middle])
-
-
 def _around(seconds: float, lengths: Lengths) -> Lengths:
     """Steps times seconds a step, with the doubt of both, and some of what else is known."""
+    seconds = min(seconds, LENGTH_MAX_S)
     near = [(seconds * factor, mass) for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))]
     return mixture(((Lengths.of(near), 0.9), (lengths, 0.1)))

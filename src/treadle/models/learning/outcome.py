@@ -4,7 +4,6 @@ from math import inf
 
 from treadle.core.sighting import Sighting
 from treadle.core.value import value
-from treadle.models.lengths.coverage import Made
 
 RAN_MIN_S = 0.01  # clocks cannot tell shorter runs from none
 
@@ -22,9 +21,6 @@ class Outcome:
     shared: bool = False  # it had company, so its times are not its own
     numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
     seen: Sighting | None = None
-    # The ranges of its length that were made, and not yet counted as overrun; None: they were not
-    # kept, and are made again from what is known now.
-    expected: tuple[Made, ...] | None = None
 
     @property
     def timed(self) -> bool:

@@ -1,48 +1,56 @@
-"""What was measured of one kind of jobs."""
+"""What was measured of one job by size: the newest measurements, and their median.
 
-from collections.abc import Mapping, Sequence
+Measurements vary from one to the next, and one odd run must not move the estimate.
+"""
+
+from collections.abc import Sequence
 
 from treadle.models.fitted import Point
-from treadle.models.learning.curves import Curve
-from treadle.models.learning.rules import Rules
+from treadle.models.learning.curves import Curve, FittedCurve
+
+REPEATS_MAX = 16  # measurements at one size
+SIZES_MAX = 64
 
 
 class Speeds:
     """Seconds of one unit of work, by size."""
 
-    def __init__(self, rules: Rules, by_size: Mapping[int, Sequence[float]] | None = None) -> None:
-        """`by_size`: what another `Speeds` had measured, in its order."""
-        self._rules = rules
-        # What the rules keep of each size, the newest last; the size that changed last stands last.
-        self.by_size = {size: list(known) for size, known in (by_size or {}).items()}
+    def __init__(self) -> None:
+        self.by_size: dict[int, list[float]] = {}  # the size that changed last stands last
         self._curve: Curve | None = None  # of what is measured now; None until it is asked for
 
-    def add(self, size: int, seconds: float) -> bool:
-        """Take a measurement in; whether it changed anything."""
-        known = self.by_size.get(size, [])
-        kept = self._rules.repeats.with_new(known, seconds)
-        if kept is known:
-            return False
-        self.by_size.pop(size, None)
-        self.by_size[size] = kept
-        while len(self.by_size) > self._rules.sizes_max:
-            del self.by_size[next(iter(self.by_size))]
+    def add(self, size: int, seconds: float) -> None:
+        """Take a measurement in."""
+        put(self.by_size, size, seconds)
         self._curve = None
-        return True
-
-    @property
-    def points(self) -> tuple[Point, ...]:
-        """The estimate at each measured size, by ascending size."""
-        estimate = self._rules.repeats.estimate
-        return tuple((size, estimate(self.by_size[size])) for size in sorted(self.by_size))
 
     @property
     def curve(self) -> Curve:
         """What follows for all sizes; something must have been measured."""
         if self._curve is None:
-            self._curve = self._rules.curve(self.points)
+            self._curve = FittedCurve.through(points(self.by_size))
         return self._curve
 
     def seconds(self, size: int) -> float:
         """One unit of work on so many devices, of a job that asks for as many."""
         return self.curve.seconds(size, size)
+
+
+def put(table: dict[int, list[float]], size: int, seconds: float) -> None:
+    """Add a measurement; the oldest of its size, and the size that changed longest ago, go."""
+    table[size] = [*table.pop(size, []), seconds][-REPEATS_MAX:]
+    while len(table) > SIZES_MAX:
+        del table[next(iter(table))]
+
+
+def points(table: dict[int, list[float]]) -> tuple[Point, ...]:
+    """The median at each measured size, by ascending size."""
+    return tuple((size, median(table[size])) for size in sorted(table))
+
+
+def median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2.0

@@ -6,17 +6,19 @@ the longer it has run, the longer. The distribution of the seconds that remain a
 same form, so conditioning on an age twice is the same as conditioning on the sum once.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
+from math import exp, inf
 from typing import NamedTuple
 
 TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of time; its mean is 3 x
-SHORT_SHARE = 0.1  # of what a range leaves out, so much is below it and the rest above
+SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may be below it
+NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
+MIXED_TAIL = 1e-3  # beyond everything in a mixture
 LENGTH_MIN_S = 1e-3
-LENGTH_MAX_S = 1e9
+LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
 
 class Span(NamedTuple):
@@ -83,9 +85,9 @@ class Lengths:
     def quantile(self, share: float) -> float:
         """The seconds within which so large a share of jobs ends."""
         assert 0 <= share <= 1, "a share is between 0 and 1"
-        for point, mass in zip(self.points, self._masses, strict=True):
-            if mass >= share - 1e-12:
-                return point.seconds
+        at = bisect_left(self._masses, share - 1e-12)
+        if at < len(self.points):
+            return self.points[at].seconds
         left = max(1.0 - share, 0.0)
         if not self.tail:
             return self.points[-1].seconds
@@ -129,11 +131,38 @@ class Lengths:
         points = tuple(Point(at * factor, mass) for at, mass in self.points)
         return Lengths(points, self.tail, self.longest_s * factor, self.spent_s * factor)
 
+    def blurred(self, window: float) -> "Lengths":
+        """The same with every point spread over so many powers of e to both sides."""
+        apart = exp(window)
+        points: list[Point] = []
+        for at, mass in self.points:
+            sixth = mass / 6
+            points += (
+                Point(max(LENGTH_MIN_S, at / apart), sixth),
+                Point(at, 4 * sixth),
+                Point(min(LENGTH_MAX_S, at * apart), sixth),
+            )
+        points.sort()
+        longest_s = max(self.longest_s, points[-1].seconds) if points else self.longest_s
+        return Lengths(tuple(points), self.tail, longest_s)
+
     def span(self, coverage: float = 0.8) -> Span:
-        """The range between two quantiles, of which the lower leaves out less than the upper."""
+        """Almost the narrowest range with so much of the mass.
+
+        Lengths are skewed, so the narrowest leaves out more above than below. How much of what is
+        left out is below is chosen once for each distribution: larger ranges hold smaller ones.
+        """
+        _, below = min((self._width_s(share), share) for share in SHORT_SHARES)
+        low_s, high_s = self._between(coverage, below)
+        return Span(low_s, high_s, coverage)
+
+    def _width_s(self, below: float) -> float:
+        low_s, high_s = self._between(NARROWEST, below)
+        return high_s - low_s
+
+    def _between(self, coverage: float, below: float) -> tuple[float, float]:
         out = 1.0 - coverage
-        low_s = self.quantile(out * SHORT_SHARE)
-        return Span(low_s, self.quantile(1.0 - out * (1.0 - SHORT_SHARE)), coverage)
+        return self.quantile(out * below), self.quantile(1.0 - out * (1.0 - below))
 
     @property
     def _tail_from_s(self) -> float:
@@ -150,18 +179,19 @@ class Lengths:
 
 def mixture(parts: Iterable[tuple[Lengths, float]]) -> Lengths:
     """Several distributions with weights; they must be of whole lengths, not of remaining ones."""
-    points: list[tuple[float, float]] = []
-    tails: list[tuple[float, float]] = []
+    points: list[Point] = []
     for lengths, weight in parts:
         assert not lengths.spent_s, "a mixture is of whole lengths"
-        points += [(at, mass * weight) for at, mass in lengths.points]
+        points += [Point(at, mass * weight) for at, mass in lengths.points]
         if lengths.tail:
-            tails.append((lengths.longest_s, lengths.tail * weight))
-    # One tail cannot begin at several places: each becomes points at its own quantiles.
-    for start_s, weight in tails:
-        points += [(start_s * factor, weight / len(_TAIL_FACTORS)) for factor in _TAIL_FACTORS]
-    total = sum(weight for _, weight in points)
-    return Lengths.of(points, tail=total * 1e-3)
+            # One tail cannot begin at several places: each becomes points at its own quantiles.
+            mass = lengths.tail * weight / len(_TAIL_FACTORS)
+            start_s = lengths.longest_s
+            points += [Point(min(LENGTH_MAX_S, start_s * one), mass) for one in _TAIL_FACTORS]
+    points.sort()
+    total = sum(point.mass for point in points) * (1.0 + MIXED_TAIL)
+    scaled = tuple(Point(at, mass / total) for at, mass in points if mass > 0)
+    return Lengths(scaled, MIXED_TAIL / (1.0 + MIXED_TAIL), scaled[-1].seconds)
 
 
 # Where a tail's quantiles 1/10, 3/10 ... 9/10 lie, in multiples of its start.

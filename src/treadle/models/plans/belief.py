@@ -17,6 +17,7 @@ from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.wording import times
 from treadle.models.learning.belief import seen_alone
+from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.model_wrapper import ModelWrapper
 from treadle.models.noisy import log_normal
 from treadle.models.plans.fit import KNOBS, SEVEN, Run
@@ -25,7 +26,7 @@ from treadle.models.plans.refit import Refitting
 from treadle.models.plans.space import Planner, shape_of
 
 
-class PlanBelief(ModelWrapper):
+class PlanBelief(LengthAware, ModelWrapper):
     """A belief about plans; `model` answers everything else, with the same planner."""
 
     def __init__(
@@ -36,6 +37,7 @@ class PlanBelief(ModelWrapper):
         self.planner = planner
         self.version = 0  # number of refits
         self._refitting = refitting
+        self.lengths = KnownLengths(self)
 
     @property
     def learned(self) -> str:

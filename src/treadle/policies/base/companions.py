@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from treadle.core.cluster import Cluster, Device
-from treadle.core.company import no_company
+from treadle.core.company import cores_suffice, needed_cores, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 
@@ -42,6 +42,7 @@ class Companions:
         self._snapshot = snapshot
         self._belief = belief if isinstance(belief, SharingBelief) else None
         self._memory = {node.name: node.device_memory_gib for node in snapshot.cluster.nodes}
+        self._cores = {node.name: node.cores for node in snapshot.cluster.nodes}
         self._given: dict[Device, list[JobId]] = {}
         self._all_suit = (
             self._belief is None
@@ -65,6 +66,10 @@ class Companions:
         if not others:
             return True
         specs = [spec, *others]
-        if self._belief is not None and self._belief.refuses(specs) is not None:
-            return False
+        if self._belief is not None:
+            cores = sum(needed_cores(spec, devices=1) for spec in specs)
+            if not cores_suffice(cores, self._cores.get(device.node, 0)):
+                return False
+            if self._belief.refuses(specs) is not None:
+                return False
         return no_company(specs, self._memory.get(device.node, 0.0)) is None

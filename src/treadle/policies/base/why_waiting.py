@@ -30,8 +30,9 @@ def why_waiting(
         needs = "it needs at least" if smallest else "it asks for"
         return Reason(
             "devices",
-            f"{needs} {devices(size)} and {free_of(free, snapshot.cluster.device_count)}; "
-            f"{_waits_ahead(ahead)} of it",
+            f"{needs} {devices(size)} and {free_of(free, snapshot.cluster.device_count)}"
+            # Where jobs overtake, the rank is not the order of starts.
+            f"{f'; {_ranks_ahead(ahead)} of it' if in_order else ''}",
         )
     if placement.place(snapshot.free, size) is None:
         most = max(snapshot.free.count(p) for p in range(len(snapshot.free.capacity)))
@@ -89,5 +90,5 @@ def _ahead(snapshot: Snapshot, identity: JobId) -> int:
     return len(snapshot.ranking.queue)
 
 
-def _waits_ahead(count: int) -> str:
-    return jobs(count, "waits ahead", "wait ahead") if count else "no job waits ahead"
+def _ranks_ahead(count: int) -> str:
+    return jobs(count, "ranks ahead", "rank ahead") if count else "no job ranks ahead"

@@ -20,6 +20,7 @@ from treadle.core.wording import named_jobs, span
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.wrapper import Wrapper
 
+UNKNOWN_S = 10.0  # what a restart is taken to cost of a job that was never seen to restart
 ROUNDS_MAX = 8  # decisions that are taken again because one of their changes does not pay
 PROBE_S = 300.0  # a job that has run so long at a new size and said nothing is on probe no more
 ENDING = 2.0  # a job that ends within so many restarts is left alone
@@ -31,7 +32,7 @@ def pays(
     placement: Placement,  # noqa: ARG001
     belief: PerformanceModel,
     *,
-    unknown_s: float = 10.0,
+    unknown_s: float = UNKNOWN_S,
 ) -> "Pays":
     """Running jobs are stopped or resized only if that pays before they end.
 

@@ -2,9 +2,10 @@
 
 Policies that pass over jobs that do not fit keep devices busy, and small jobs then take every
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
-most so many jobs that arrived later, or waits at most so long. Then it is promised devices, those
-that are expected to be free together first, and the moment at which they are. Neither is put off
-again, so that wrong guesses cannot keep it waiting:
+most so many jobs that arrived later, or waits at most so long. Jobs that join others (`share`) take
+no free device and are not counted. Then it is promised devices, those that are expected to be free
+together first, and the moment at which they are. Neither is put off again, so that wrong guesses
+cannot keep it waiting:
 
 - up to that moment only jobs that are expected to end before it start on them, or that can resume
   and run for five minutes at least;
@@ -92,11 +93,24 @@ class Lines(NamedTuple):
 
 def reservations(memory: object) -> tuple[Reservation, ...]:
     """Those in the memory of a decision, however it is wrapped."""
+    return _lines_in(memory).reserved
+
+
+def until_reserved(policy: Policy, snapshot: Snapshot, job: JobId) -> str:
+    """When a waiting job gets a reservation under a policy; empty if it needs none."""
+    while isinstance(policy, Wrapper):
+        if isinstance(policy, Reserve):
+            return policy.until_reserved(snapshot, job, _lines_in(snapshot.memory))
+        policy = policy.inner
+    return ""
+
+
+def _lines_in(memory: object) -> Lines:
     while isinstance(memory, Note):
         if isinstance(memory.own, Lines):
-            return memory.own.reserved
+            return memory.own
         memory = memory.inner
-    return ()
+    return Lines()
 
 
 class Reserve(Remembering):
@@ -172,6 +186,21 @@ class Reserve(Remembering):
             f"which needs {len(head.devices)} and was overtaken "
             f"{times(lines.overtaken.get(head.job, 0))}; {may if left_s > 0 else 'it'} "
             f"is expected to take {span(takes_s)}",
+        )
+
+    def until_reserved(self, snapshot: Snapshot, job: JobId, lines: Lines) -> str:
+        """When a gang gets a reservation, and how often it was overtaken; empty if it is none."""
+        row = snapshot.jobs[job]
+        if row.allocation is not None or job not in lines.overtaken:
+            return ""
+        if any(entry.job == job for entry in lines.reserved):
+            return ""  # It has one: `why` says so.
+        count, most = lines.overtaken[job], max(self._most(snapshot), 1)
+        left_s = self._waits_until(row, snapshot.now) - snapshot.now
+        others = "later job has" if most == 1 else "later jobs have"
+        return (
+            f"it was overtaken {times(count) if count else '0 times'} so far; devices are kept for "
+            f"it once {most} {others} overtaken it, or in {span(left_s)}"
         )
 
     # -- one decision ---------------------------------------------------------------------------

@@ -8,27 +8,28 @@ stops and restarts no job and needs nothing of them. All of this must hold:
   together they get at least `sum` done and that no one keeps less than `floor` of its speed alone;
 - none is exclusive, and their device memories fit with a margin;
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
-- no gang has a reservation, and no gang that came before it has waited for ten minutes: a join
-  keeps devices taken for longer, and a chain of them would keep a gang waiting without end;
-- the node has a core for each job on it (the wrapper `host` sees to what jobs ask for beyond that).
+- no gang has a reservation, and no job that came before it and can join none, of no lower priority,
+  has waited for ten minutes: a join keeps devices taken for longer, and a chain of them would keep
+  a gang, an exclusive job or a large one waiting without end;
+- the node has the cores that its jobs were measured to use or ask for, or else one for each.
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
 stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
 itself sees no jobs that share; if a job of higher priority waits, it sees the first of each group.
 
-Waiting jobs choose in the policy's order, each the company that gains most, so a job never loses
-its place to one behind it. A member keeps at least `floor` of its speed, so a job that waits for
-the devices of one waits at most 1 / `floor` times as long.
+Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
+from treadle.core.company import cores_suffice, needed_cores
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
@@ -40,7 +41,7 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 TURNS = 8
 GROUP_MAX = 4
-GANG_S = 600.0  # a gang that has waited so long is passed by no more joins
+PASSED_S = 600.0  # a job that has waited so long is passed by no more joins
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -101,6 +102,8 @@ class Share(Wrapper):
         shown, guests = (snapshot, {}) if self.inner.shares else _apart(snapshot)
         schedule = self.inner.decide(shown)
         changes = dict(schedule.changes)
+        if self.inner.shares:
+            changes = _within_cores(snapshot, changes)
         for host, others in guests.items():
             if host in changes:
                 changes |= dict.fromkeys(others)
@@ -122,7 +125,15 @@ class Share(Wrapper):
         if reservations(snapshot.memory):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
-        reasons = [wrong for group in groups if (wrong := self._against(snapshot, job, group))]
+        cores = _Cores(snapshot, {})
+        for other in self._passed(snapshot, {}, groups, cores):
+            if _goes_before(other, job):
+                return f"job {other.id} came before it, has waited for long and can join none"
+        reasons = [
+            wrong
+            for group in groups
+            if (wrong := self._against(snapshot, job, group) or cores.lack(job.spec, group.devices))
+        ]
         if len(reasons) < len(groups):
             return None
         return reasons[0] if reasons else "no job runs that it could join"
@@ -141,27 +152,45 @@ class Share(Wrapper):
     def _joins(self, snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
         waiting = (job for job in snapshot.waiting() if changes.get(job.id) is None)
         able = [job for job in islice(waiting, _LOOKED_AT) if self._able(snapshot, job)]
-        able = _before_gangs(snapshot, able)
         if not able:
             return {}
         groups = {group.devices: group for group in _groups(snapshot, changes)}
-        used = _jobs_by_node(snapshot, changes)
-        cores = {node.name: node.cores for node in snapshot.cluster.nodes}
+        cores = _Cores(snapshot, changes)
+        passed = self._passed(snapshot, changes, groups.values(), cores)
         joins: dict[JobId, Allocation] = {}
         for job in able:
-            group = self._best(snapshot, job, groups.values())
+            if any(_goes_before(other, job) for other in passed):
+                continue
+            fits = (group for group in groups.values() if cores.suffice(job.spec, group.devices))
+            group = self._best(snapshot, job, fits)
             if group is None:
                 continue
-            nodes = list(dict.fromkeys(device.node for device in group.devices))
-            if any(cores.get(node) and used[node] + 1 > cores[node] for node in nodes):
-                continue
-            for node in nodes:
-                used[node] += 1
+            cores.take(job.spec, group.devices)
             turn = group.free_turn()
             joins[job.id] = Allocation(group.devices, turn=turn)
             members = {**group.members, turn: job}
             groups[group.devices] = _Group(group.devices, members)
         return joins
+
+    def _passed(
+        self, snapshot: Snapshot, changes: Changes, groups: Collection[_Group], cores: "_Cores"
+    ) -> list[Job]:
+        """Jobs that have waited for long and need devices to themselves; none goes past them."""
+        found: list[Job] = []
+        tried = 0
+        for job in snapshot.waiting():
+            late = snapshot.now - job.since_at >= PASSED_S and job.ready_at <= snapshot.now
+            if not late or changes.get(job.id) is not None:
+                continue
+            if any(_goes_before(other, job) for other in found):
+                continue  # What it keeps others from, that one does.
+            if self._able(snapshot, job) and tried < _LOOKED_AT:
+                tried += 1
+                fits = (group for group in groups if cores.suffice(job.spec, group.devices))
+                if self._best(snapshot, job, fits) is not None:
+                    continue
+            found.append(job)
+        return found
 
     def _able(self, snapshot: Snapshot, job: Job) -> bool:
         late = job.ready_at > snapshot.now or bool(job.avoid)
@@ -199,14 +228,8 @@ class Share(Wrapper):
         )
 
 
-def _before_gangs(snapshot: Snapshot, able: list[Job]) -> list[Job]:
-    """Those that came before every job of several devices that has waited for long."""
-    if not able:
-        return able
-    gangs = (job for job in snapshot.waiting() if job.spec.sizes[0] > 1)
-    long = (job.sequence for job in gangs if snapshot.now - job.submitted_at >= GANG_S)
-    first = min(long, default=None)
-    return able if first is None else [job for job in able if job.sequence < first]
+def _goes_before(one: Job, other: Job) -> bool:
+    return one.sequence < other.sequence and one.spec.priority >= other.spec.priority
 
 
 def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
@@ -283,11 +306,60 @@ def _stays(job: Job, devices: tuple[Device, ...]) -> bool:
     return runs and job.allocation is not None and job.allocation.devices == devices
 
 
-def _jobs_by_node(snapshot: Snapshot, changes: Changes) -> dict[str, int]:
-    """How many jobs are on each node once the changes are made."""
-    found = {node.name: 0 for node in snapshot.cluster.nodes}
-    for identity, job in snapshot.jobs.items():
-        allocation = changes.get(identity, job.allocation)
-        for node in () if allocation is None else allocation.nodes():
-            found[node] = found.get(node, 0) + 1
+class _Cores:
+    """The cores of each node that jobs use, once the changes are made."""
+
+    def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
+        self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
+        self._used: dict[str, float] = {}
+        for identity, job in snapshot.jobs.items():
+            allocation = changes.get(identity, job.allocation)
+            if allocation is not None:
+                self.take(job.spec, allocation.devices)
+
+    def take(self, spec: JobSpec, devices: Iterable[Device]) -> None:
+        for node, cores in _cores_of(spec, devices).items():
+            self._used[node] = self._used.get(node, 0.0) + cores
+
+    def suffice(self, spec: JobSpec, devices: Iterable[Device]) -> bool:
+        return self.lack(spec, devices) is None
+
+    def lack(self, spec: JobSpec, devices: Iterable[Device]) -> str | None:
+        """Why there are too few cores for the job beside these devices, or None."""
+        for node, cores in _cores_of(spec, devices).items():
+            used, most = self._used.get(node, 0.0), self._all.get(node, 0)
+            if not cores_suffice(used + cores, most):
+                return (
+                    f"it would use {cores:.3g} cores, and {used:.3g} of {most} cores of {node} "
+                    "are in use"
+                )
+        return None
+
+
+def _within_cores(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation | None]:
+    """The changes less those starts beside other jobs for which a node has too few cores.
+
+    A policy that forms groups itself looks at the cores of a group, and not at those of a node.
+    """
+    rows = snapshot.jobs
+    begun = {i: new for i, new in changes.items() if new is not None and not rows[i].allocation}
+    if not begun:
+        return dict(changes)
+    others = {**changes, **dict.fromkeys(begun)}
+    held = [others.get(name, row.allocation) for name, row in rows.items()]
+    taken = {device for old in held if old is not None for device in old.devices}
+    cores = _Cores(snapshot, others)
+    found = dict(changes)
+    for identity, new in sorted(begun.items(), key=lambda each: each[1].turn):
+        spec = rows[identity].spec
+        if not taken.isdisjoint(new.devices) and not cores.suffice(spec, new.devices):
+            del found[identity]
+        else:
+            cores.take(spec, new.devices)
+            taken.update(new.devices)
     return found
+
+
+def _cores_of(spec: JobSpec, devices: Iterable[Device]) -> dict[str, float]:
+    counts = Counter(device.node for device in devices)
+    return {node: needed_cores(spec, count) for node, count in counts.items()}

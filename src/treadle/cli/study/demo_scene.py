@@ -1,0 +1,44 @@
+"""The stage of `treadle demo`: a daemon of its own, and lines with the time in front."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from treadle.cli.live.daemon_start import start_daemon
+from treadle.cli.live.session import Session
+
+LOOK_S = 0.5
+
+
+class Scene(NamedTuple):
+    here: Session
+    begun_s: float
+    every_s: float = LOOK_S  # how often to look
+
+    @property
+    def passed_s(self) -> float:
+        return self.here.stopwatch() - self.begun_s
+
+    def say(self, text: str) -> None:
+        click.echo(f"{self.passed_s:6.1f} s  {text}")
+
+
+@contextmanager
+def own_daemon(words: Sequence[str]) -> Iterator[Scene]:
+    """A daemon in a temporary folder, with these options of `treadle up`."""
+    with tempfile.TemporaryDirectory(prefix="treadle-demo-", ignore_cleanup_errors=True) as folder:
+        os.environ["TREADLE_SOCKET"] = str(Path(folder) / "s")
+        os.environ.pop("TREADLE_URL", None)
+        os.environ.pop("TREADLE_CONTEXT", None)
+        here = Session()  # Not the command's: each part has a daemon of its own.
+        start_daemon(here, [*words, "--state", folder], state=Path(folder))
+        try:
+            yield Scene(here, here.stopwatch())
+        finally:
+            here.client.shut_down("cancel")
+            here.close()

@@ -1,0 +1,40 @@
+"""What every model of sharing derives from one answer: what each job of a group keeps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import JobSpec
+from treadle.core.ports import PerformanceModel
+
+
+class SpeedsTogether(ABC):
+    """Speeds alone as `base` says; together each job keeps a share of its own."""
+
+    def __init__(self, base: PerformanceModel) -> None:
+        self._base = base
+
+    @abstractmethod
+    def relative(self, specs: Sequence[JobSpec]) -> Sequence[float]:
+        """The share of its speed alone that each of these jobs keeps."""
+
+    def alone(self, spec: JobSpec, size: int) -> float:
+        return self._base.alone(spec, size)
+
+    def iterations_per_s(
+        self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
+    ) -> float:
+        speed = self._base.iterations_per_s(spec, allocation, ring)
+        if not ring:
+            return speed
+        return speed * self.relative([spec, *(other for other, _ in ring)])[0]
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        return tuple(
+            self._base.alone(spec, spec.asked) * share
+            for spec, share in zip(specs, self.relative(specs), strict=True)
+        )
+
+    def efficiency(self, specs: Sequence[JobSpec]) -> float:
+        """The sum of speeds relative to alone; above 1, sharing beats running in sequence."""
+        return sum(self.relative(specs))

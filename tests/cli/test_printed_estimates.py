@@ -1,0 +1,146 @@
+"""What `submit`, `ps` and `why` print is what docs/estimates.md shows, to the letter."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.cli.printed import Transcript, check_page
+from tests.control.daemons import Daemon, daemon, until
+
+from treadle.wire.jobs import JobRequest, State
+
+PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
+LOGS = "  treadle logs"
+
+# Little work and much waiting, as a job that waits for its data.
+TRAIN = """
+import sys, time
+steps = int(sys.argv[sys.argv.index("--steps") + 1])
+for step in range(steps):
+    time.sleep(0.1)
+    print(f"step {step + 1}/{steps} loss {1 / (step + 1):.4f}", flush=True)
+"""
+
+
+def sleeping(seconds: float, **fields: object) -> JobRequest:
+    return JobRequest(command=("sleep", f"{seconds:g}"), grace_s=1.0, **fields)  # type: ignore[arg-type]
+
+
+def submitted(said: Transcript, *words: str) -> None:
+    said.run(f"treadle submit {' '.join(words)}", "submit", *words, upto=LOGS)
+
+
+def asked(said: Transcript, *words: str) -> str:
+    return said.run(f"treadle {' '.join(words)}", *words)
+
+
+def test_u4_a_fresh_install_says_unknown_and_no_number() -> None:
+    with daemon("--devices", "1") as here:
+        said = Transcript(here)
+        submitted(said, "--", "sleep", "600")
+        here.reached(State.RUNNING, "1")
+        submitted(said, "--", "sleep", "600")
+        asked(said, "ps")
+        asked(said, "why", "1")
+        asked(said, "why", "2")
+        check_page(PAGE, "a fresh install", str(said))
+        assert not re.search(r"80%", str(said)), "no range is claimed"
+
+
+def test_u4_a_known_job_has_a_range_wherever_it_is_shown() -> None:
+    with daemon("--devices", "3") as here:
+        here.ended(*(here.client.submit(sleeping(15)).id for _ in range(3)))
+        here.client.submit(sleeping(15, devices="2"))
+        here.reached(State.RUNNING, "4")
+        said = Transcript(here)
+        submitted(said, "--", "sleep", "15")
+        here.reached(State.RUNNING, "5")
+        submitted(said, "--", "sleep", "15")
+        asked(said, "ps")
+        asked(said, "why", "5")
+        asked(said, "why", "6")
+        submitted(said, "-t", "2s", "--", "sleep", "15")
+        check_page(PAGE, "a known job", str(said))
+
+
+def test_u4_a_time_limit_is_a_bound_and_no_estimate() -> None:
+    with daemon("--devices", "1") as here:
+        said = Transcript(here)
+        submitted(said, "-t", "20m", "--", "sleep", "600")
+        here.reached(State.RUNNING, "1")
+        submitted(said, "-t", "20s", "--", "sleep", "601")
+        asked(said, "ps")
+        asked(said, "why", "1")
+        asked(said, "why", "2")
+        check_page(PAGE, "only a time limit", str(said))
+
+
+def _known(here: Daemon, script: Path) -> None:
+    """One of its kind ran alone."""
+    command = (sys.executable, str(script), "--steps", "60")
+    here.ended(here.client.submit(JobRequest(command=command, grace_s=1.0)).id)
+
+
+@pytest.mark.slow
+def test_u10_sharing_is_shown_at_submission_in_lists_and_afterwards(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    with daemon("--devices", "1") as here:
+        _known(here, script)
+        said = Transcript(here)
+        for job, steps in (("2", "6000"), ("3", "5000")):
+            words = ("submit", "--grace", "1s", "--", sys.executable, str(script), "--steps", steps)
+            line = f"treadle submit -- python train.py --steps {steps}"
+            said.run(line, *words, upto=LOGS)
+            until(partial(_speaks, here, job))
+        until(lambda: all(_paced(here, job) for job in ("2", "3")))
+        asked(said, "ps")
+        asked(said, "why", "3")
+        exclusive = ("submit", "--exclusive", "--", sys.executable, str(script), "--steps", "10")
+        said.run("treadle submit --exclusive -- python train.py --steps 10", *exclusive, upto=LOGS)
+        asked(said, "why", "4")
+        until(lambda: _shared(here))
+        said.run("treadle cancel 3", "cancel", "3", show=False)
+        here.ended("3")
+        described = said.run("treadle describe 3", "describe", "3", show=False)
+        check_page(PAGE, "a sharing job", str(said))
+        assert re.search(r"^  sharing    with job 2", described, re.MULTILINE)
+
+
+def _speaks(here: Daemon, job: str) -> bool:
+    return here.view(job).progress is not None
+
+
+def _paced(here: Daemon, job: str) -> bool:
+    end = here.view(job).end
+    return end is not None and end.because == "steps left at the present speed"
+
+
+def _shared(here: Daemon) -> bool:
+    """Whether it was measured in company."""
+    history = here.client.job_history("3").attempts
+    return bool(history) and len(history[-1].points) >= 6
+
+
+def test_u12_a_gang_says_when_devices_are_kept_for_it_and_that_they_are() -> None:
+    """1. One of two slots is taken. 2. Jobs that are said to be long overtake a gang, up to four.
+    3. Then devices are kept for it."""
+    with daemon("--devices", "2") as here:
+        here.client.submit(sleeping(600))
+        here.reached(State.RUNNING, "1")
+        said = Transcript(here)
+        submitted(said, "-d", "2", "--", "sleep", "60")
+        asked(said, "why", "2")
+        for number in range(8):  # Each is another command, so that what its user says counts.
+            command = ("true", "x" * (number + 1))
+            here.client.submit(JobRequest(command=command, estimate_s=3600.0))
+        until(lambda: "kept for it" in here.client.why("2").because)
+        until(lambda: "1 of 2 is free" in here.client.why("2").because)
+        asked(said, "why", "2")
+        pending = here.client.job_page(states=("PENDING",)).jobs[-1].id
+        last = said.run("treadle why 10", "why", pending)
+        assert "is kept for job 2" in last
+        asked(said, "ps")
+        check_page(PAGE, "a reserved gang", str(said))

@@ -1,0 +1,53 @@
+"""What becomes of company: each group is judged by how its own members run."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from treadle.control.jobs.company_judge import CompanyJudge
+from treadle.control.loop import belief_on
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.job import Job, JobId, JobSpec, Profile
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.core.machine import Measurement
+from treadle.models.company.belief import kind_of
+
+CLUSTER = Cluster((Node("n0", 2, device_memory_gib=80.0),))
+
+
+class Kept:
+    """Speeds in company, as if they had been measured."""
+
+    def __init__(self, shares: Mapping[JobId, float]) -> None:
+        self._shares = shares
+
+    def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float:
+        del others, alone_per_s
+        return self._shares[job]
+
+
+def row(name: str, device: int, turn: int) -> Job:
+    spec = JobSpec(name, 100.0, profile=Profile(busy=0.5, memory_gib=2.0, model=name))
+    allocation = Allocation((Device("n0", device),), turn=turn)
+    return Job(spec, 0, Phase.RUNNING, 0.0, 0.0, allocation)
+
+
+def test_groups_with_and_without_mps_are_remembered_apart() -> None:
+    """1. Jobs a and b share under MPS, c and d without. 2. Both groups end."""
+    belief = belief_on(CLUSTER)
+    rows = [row("a", 0, 0), row("b", 0, 1), row("c", 1, 0), row("d", 1, 1)]
+    seen = Kept({"a": 0.7, "b": 0.7, "c": 0.7, "d": 0.7})
+    # Only what the judge asks of them.
+    jobs = cast("Any", SimpleNamespace(records={}))
+    learner = cast("Any", SimpleNamespace(seen=seen))
+    judge = CompanyJudge(belief, jobs, learner)
+    measured = [Measurement(AttemptId(r.id, 1), mps=r.id in "ab") for r in rows]
+    assert judge.look(rows, measured, 10.0) == []
+    judge.look([], [], 20.0)
+    a, b, c, d = (kind_of(each.spec) for each in rows)
+    factor = belief.record.factor
+    assert factor(a, b, mps=True) != 1.0
+    assert factor(c, d, mps=False) != 1.0
+    assert factor(a, b, mps=False) == factor(c, d, mps=True) == 1.0

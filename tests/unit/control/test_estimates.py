@@ -1,0 +1,168 @@
+"""Starts, ends and reasons as people read them: they agree with one another."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play
+from treadle.control.learning import keys_of
+from treadle.core.attempt import LastProgress
+from treadle.wire.jobs import State
+
+
+def teach(here: Bench, model: str, *lengths: float) -> None:
+    """Whole runs of jobs of a model on one device."""
+    for length_s in lengths:
+        here.live.context.learner.profiles.learn(keys_of(ME.user, model, ("forever",)), 1, length_s)
+
+
+def test_u4_a_start_is_as_doubtful_as_the_end_that_it_waits_for(tmp_path: Path) -> None:
+    """One run is known, so the range of the end is widened. The job behind it knows no more."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "", 1000.0)
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        second = await here.submit("forever")
+        await here.settle()
+        end = (await here.live.why(first)).end
+        start = (await here.live.why(second)).estimate
+        assert end is not None
+        assert start is not None
+        assert end.low_s is not None
+        assert end.high_s is not None
+        assert start.earliest_s is not None
+        assert start.latest_s is not None
+        assert start.earliest_s <= end.low_s + 0.1 * 1000.0
+        assert start.latest_s >= 0.95 * end.high_s
+        assert start.coverage == end.coverage == 0.8
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u4_the_position_is_the_order_of_starts_and_not_the_rank(tmp_path: Path) -> None:
+    """1. Jobs of 1000 s and 100 s run on two devices. 2. A gang of two is first in the policy's
+    order, and a job of 50 s behind it will start first."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "long", *[1000.0] * 5)
+        teach(here, "short", *[100.0] * 5)
+        teach(here, "small", *[50.0] * 5)
+        for model in ("long", "short"):
+            await here.reached(await here.submit("forever", model=model), State.RUNNING)
+        gang = await here.submit("forever", model="small", devices="2")
+        small = await here.submit("forever", model="small")
+        await here.settle()
+        behind, ahead = await here.live.why(gang), await here.live.why(small)
+        assert (behind.position, ahead.position) == (2, 1)
+        assert behind.waiting == ahead.waiting == 2
+        assert ahead.estimate is not None
+        assert behind.estimate is not None
+        assert ahead.estimate.latest_s is not None
+        assert behind.estimate.latest_s is not None
+        assert ahead.estimate.latest_s < behind.estimate.latest_s
+
+    play(story, tmp_path, devices=2)
+
+
+def test_u4_the_list_gives_the_reason_that_why_gives(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
+        wait = [await here.submit("forever", devices="2"), await here.submit("x", devices="1..2")]
+        wait.append(await here.submit("forever", priority=-1))
+        await here.settle()
+        listed = {view.id: (view.cause, view.because) for view in (await here.live.jobs()).jobs}
+        for job in wait:
+            why = await here.live.why(job)
+            assert listed[job] == (why.cause, why.because)
+        assert "higher priority" in listed[wait[-1]][1]
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_u12_why_says_when_a_gang_gets_a_reservation(tmp_path: Path) -> None:
+    """It is overtaken once, of the four times that two devices allow."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        gang = await here.submit("forever", devices="2")
+        await here.settle()
+        assert (await here.live.why(gang)).reservation == (
+            "it was overtaken 0 times so far; devices are kept for it once 4 later jobs have "
+            "overtaken it, or in 6 h"
+        )
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.settle()
+        found = (await here.live.why(gang)).reservation
+        assert found.startswith("it was overtaken once so far; devices are kept for it once 4")
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+@pytest.mark.parametrize(
+    ("resumable", "reason"),
+    [
+        (False, "its size stays as it started, since it cannot resume (--resumable)"),
+        (True, "2 devices are its next size, and all 2 are taken"),
+    ],
+)
+def test_an_elastic_job_says_why_it_stays_small(
+    resumable: bool, reason: str, tmp_path: Path
+) -> None:
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        small = await here.submit("forever", devices="1..2", resumable=resumable)
+        await here.reached(small, State.RUNNING)
+        because = (await here.live.why(small)).because
+        assert because.endswith(f"and could use up to 2: {reason}")
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_u5_a_jobs_own_steps_count_from_two_seconds_on(tmp_path: Path) -> None:
+    """Ten steps in two seconds: 5 a second, give or take a third."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        said = LastProgress(10.0, 110.0, 5.0, measured_s=2.0)
+        here.live.context.learner.hear(job, said)
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.because == "steps left at the present speed"
+        assert end.low_s is not None
+        assert end.high_s is not None
+        assert 12.0 < end.low_s < 20.0 < end.high_s < 28.0
+
+    play(story, tmp_path)
+
+
+def test_a_start_names_the_jobs_whose_length_is_not_known(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for _ in range(2):
+            await here.reached(await here.submit("forever"), State.RUNNING)
+        start = (await here.live.why(await here.submit("forever", devices="2"))).estimate
+        assert start is not None
+        assert start.sentence == "how long jobs 1, 2 will run is not known"
+
+    play(story, tmp_path, devices=2)
+
+
+def test_u5_an_end_counts_the_time_since_the_last_look(tmp_path: Path) -> None:
+    """At step 10 of 20, one step a second, and two seconds ago: eight are left."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        context = here.live.context
+        now = context.clock.now()
+        context.learner.meter.see(job, 0, 20, now - 12.0)
+        context.learner.meter.see(job, 10, 20, now - 2.0)
+        context.learner.hear(job, LastProgress(10.0, 20.0, 1.0, measured_s=10.0))
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.low_s is not None
+        assert end.high_s is not None
+        assert 7.4 < (end.low_s + end.high_s) / 2 <= 8.0
+
+    play(story, tmp_path)
