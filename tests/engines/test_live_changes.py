@@ -1,5 +1,6 @@
 """Running attempts change: they grow, shrink and move while their processes go on."""
 
+import json
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.bench import Story, on, tell
+from tests.engines.warm import WarmStory
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.attempt import How
@@ -273,5 +275,23 @@ def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
         assert (await job.change(1, 0, 1)).attempt == 2
         (ended,) = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
         assert ended.how is How.REPLACED
+
+    tell(tmp_path, story)
+
+
+def test_newcomers_come_from_the_warm_interpreter(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        await WarmStory(bench).warm_up("import json, socket")
+        bench.jobs.facts.clear()
+        job = Flexible(bench)
+        bench.jobs.numbers.clear()
+        await bench.order(Start(10, "a", on(0)))
+        await bench.until(lambda: any(fact.changes for fact in job.starts(10)))
+        await job.change(11, 0, 1)
+        assert "m1 is rank 1 of 2" in job.log(1)
+        await bench.order(Stop(12, "a"))
+        await bench.until(lambda: bench.ends)
+        status = json.loads((bench.folder("a") / "status.json").read_bytes())
+        assert (status["warm"], status["cold"]) == (2, "")
 
     tell(tmp_path, story)
