@@ -60,6 +60,11 @@ class Flexible:
         await self.bench.until(lambda: self.starts(action))
         return self.starts(action)[0]
 
+    async def trains(self, member: int) -> None:
+        """Wait until this member is one of two."""
+        await self.bench.until(lambda: f"m{member}" in self.pids())
+        await self.bench.until(lambda: "of 2" in self.log(member))
+
     def held(self) -> set[int]:
         return self.bench.engine._holders.numbers()
 
@@ -200,8 +205,7 @@ def test_members_that_are_killed_again_and_again_end_the_attempt(tmp_path: Path)
         job = Flexible(bench)
         await job.start(0, 1)
         for number in range(1, 5):
-            await bench.until(lambda number=number: f"m{number}" in job.pids())
-            await bench.until(lambda number=number: "of 2" in job.log(number))
+            await job.trains(number)
             os.kill(job.pids()[f"m{number}"], signal.SIGKILL)
         await bench.until(lambda: bench.ends)
         assert (bench.ends[0].how, bench.ends[0].code) == (How.EXITED, 137)
