@@ -1,5 +1,6 @@
 """Running attempts change: they grow, shrink and move while their processes go on."""
 
+import json
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.bench import Story, on, tell
+from tests.engines.warm import WarmStory
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.attempt import How
@@ -57,6 +59,11 @@ class Flexible:
     async def reached(self, action: int) -> JobStarted:
         await self.bench.until(lambda: self.starts(action))
         return self.starts(action)[0]
+
+    async def trains(self, member: int) -> None:
+        """Wait until this member is one of two."""
+        await self.bench.until(lambda: f"m{member}" in self.pids())
+        await self.bench.until(lambda: "of 2" in self.log(member))
 
     def held(self) -> set[int]:
         return self.bench.engine._holders.numbers()
@@ -198,8 +205,7 @@ def test_members_that_are_killed_again_and_again_end_the_attempt(tmp_path: Path)
         job = Flexible(bench)
         await job.start(0, 1)
         for number in range(1, 5):
-            await bench.until(lambda number=number: f"m{number}" in job.pids())
-            await bench.until(lambda number=number: "of 2" in job.log(number))
+            await job.trains(number)
             os.kill(job.pids()[f"m{number}"], signal.SIGKILL)
         await bench.until(lambda: bench.ends)
         assert (bench.ends[0].how, bench.ends[0].code) == (How.EXITED, 137)
@@ -273,5 +279,23 @@ def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
         assert (await job.change(1, 0, 1)).attempt == 2
         (ended,) = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
         assert ended.how is How.REPLACED
+
+    tell(tmp_path, story)
+
+
+def test_newcomers_come_from_the_warm_interpreter(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        await WarmStory(bench).warm_up("import json, socket")
+        bench.jobs.facts.clear()
+        job = Flexible(bench)
+        bench.jobs.numbers.clear()
+        await bench.order(Start(10, "a", on(0)))
+        await bench.until(lambda: any(fact.changes for fact in job.starts(10)))
+        await job.change(11, 0, 1)
+        assert "m1 is rank 1 of 2" in job.log(1)
+        await bench.order(Stop(12, "a"))
+        await bench.until(lambda: bench.ends)
+        status = json.loads((bench.folder("a") / "status.json").read_bytes())
+        assert (status["warm"], status["cold"]) == (2, "")
 
     tell(tmp_path, story)

@@ -39,7 +39,11 @@ def main() -> None:
                 samples += batch.indices
                 if run.step_count == before:
                     continue
-                row = {"step": run.step_count, "rank": run.rank, "size": run.size}
+                row: dict[str, object] = {
+                    "step": run.step_count,
+                    "rank": run.rank,
+                    "size": run.size,
+                }
                 row |= {"loss": run.loss, "pid": os.getpid(), "samples": samples}
                 rows.write(json.dumps(row) + "\n")
                 rows.flush()

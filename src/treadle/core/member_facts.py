@@ -116,7 +116,7 @@ Output = Launch | Dismiss | Send | Changed | Refused | Lost | Ended
 class Limits:
     """How long the machine waits, and how much it bears."""
 
-    ready_s: float = 120.0  # for a newcomer to become ready
+    ready_s: float = 120.0  # for a newcomer to become ready; at the start there is no limit
     answer_s: float = 20.0  # for the answer to `Prepare`, which a thread of the library gives
     leave_s: float = 20.0  # for a process that was told to leave to end
     least: int = 1  # members below which the attempt fails

@@ -99,16 +99,6 @@ class Membership:
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
-    def busy(self) -> bool:
-        """Whether a change is in flight or owed."""
-        return self._switch is not None or self._queued is not None or not self._reported
-
-    def leaves(self, member: Member) -> bool:
-        """Whether it was told to leave, or may: its end is no loss."""
-        row = self._rows.get(member)
-        return row is None or row.leaving
-
-    @property
     def members(self) -> dict[Member, Place]:
         return {member: row.place for member, row in self._rows.items()}
 
@@ -159,7 +149,6 @@ class Membership:
     def _launch(self, place: Place, now: float) -> None:
         member = f"m{self._count}"
         self._count += 1
-        # At the start nothing waits for it, and a large model may take long to build.
         self._rows[member] = Row(place, until=now + self._limits.ready_s if self.group else None)
         self._wanted.append(member)
         self._out.append(Launch(member, place, joins=bool(self.group)))

@@ -48,9 +48,9 @@ _PLACES = ("socket", "state")
 @click.option("--gpus", metavar="0,2", help="Use only these GPUs; numbers or UUIDs.")
 @click.option("--avoid", metavar="3", help="Use all GPUs except these.")
 @click.option(
-    "--warm/--no-warm",
-    default=True,
-    help="Whether Python jobs may start from interpreters with their modules imported.",
+    "--no-warm",
+    is_flag=True,
+    help="Start no Python job from an interpreter that has its modules imported.",
 )
 @click.option(
     "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
@@ -267,7 +267,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         devices=options["devices"],
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),
-        warm=options["warm"],
+        warm=not options["no_warm"],
         policy=options["policy"],
         placement=options["placement"],
         store=options["store"],

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treadle.core.member_facts import Changed, Ended, Limits, Lost, Place, Refused, Target
+from treadle.core.member_facts import Changed, Ended, Limits, Lost, Phase, Place, Refused, Target
 from treadle.core.member_messages import Member
 from treadle.engines.node.members import Fact, Members, environment
 from treadle.engines.node.members_files import REACHED, TARGET
@@ -70,6 +70,7 @@ class MemberRanks:
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
         self._places: tuple[Place, ...] = ()
         self._aims = 0
+        self._open = False  # the newest aim was neither reached nor refused
         self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
         self._replaced = 0
         self._lost: int | None = None  # the rank that was killed last
@@ -109,7 +110,7 @@ class MemberRanks:
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
             return bool(rank.code)
-        wanted = member not in self._dismissed and not self.members.machine.leaves(member)
+        wanted = member not in self._dismissed and self._is_wanted(member)
         if wanted and rank.code and rank.code <= KILLED_BY_SIGNAL:
             return True
         if wanted:
@@ -127,7 +128,7 @@ class MemberRanks:
             self.members.tick(now)
         self._announce()
         machine = self.members.machine
-        if machine.group and not machine.busy and self._devices_of(machine.group) != self._wanted:
+        if self._is_settled() and self._devices_of(machine.group) != self._wanted:
             self._replace(now)
 
     @property
@@ -177,6 +178,7 @@ class MemberRanks:
 
     def _aim(self, action: int, devices: list[str], now: float) -> None:
         self._aims += 1
+        self._open = True
         self._actions[self._aims] = action
         self._places = tuple((device,) for device in devices)
         self.members.order(Target(self._aims, self._places), now)
@@ -207,6 +209,7 @@ class MemberRanks:
                 self._reached |= {"devices": sorted(group), "why": fact.why}
                 if fact.stall_s or fact.why != "order":
                     self._reached["stall_s"] = fact.stall_s
+                self._open = self._open and fact.order is None
                 if fact.order is not None and group == self._wanted:
                     self._reached |= {"action": self._actions[fact.order], "refused": None}
                 self._save_holds()
@@ -220,10 +223,21 @@ class MemberRanks:
 
     def _refuse(self, action: int, why: str) -> None:
         """The group stays as it is."""
+        self._open = False
         self._places = tuple((str(number),) for number in self._reached["devices"])
         self._reached["refused"] = {"action": action, "why": why}
         self._save_holds()
         self._write()
+
+    def _is_settled(self) -> bool:
+        """Whether no change is in flight or owed."""
+        return not self._open and self.members.machine.phase is Phase.RUNNING
+
+    def _is_wanted(self, member: Member) -> bool:
+        """Whether its end is a loss: it should go on training on its device."""
+        machine = self.members.machine
+        ends = machine.phase in (Phase.DRAINING, Phase.ENDED)
+        return not ends and bool(self._devices_of([member]) & self._wanted)
 
     @property
     def _wanted(self) -> set[int]:
@@ -243,7 +257,7 @@ class MemberRanks:
         """Devices with a live member on them, and those of the newest order."""
         alive = (int(place[0]) for place in self.members.machine.members.values())
         holds = sorted({*alive, *(int(place[0]) for place in self._places)})
-        if not self.members.machine.busy and holds != self._reached["holds"]:
+        if self._is_settled() and holds != self._reached["holds"]:
             self._reached["holds"] = holds
             self._write()
 
