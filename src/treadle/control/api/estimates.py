@@ -66,13 +66,16 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     sentence = f"{len(answers)} simulations under {policy}, assuming no new jobs"
     if ahead.limited:
         sentence += "; some jobs are known only by their time limits"
+    if ahead.endless:
+        # They are taken not to end, so it starts by then at the latest, perhaps at once.
+        sentence += "; earlier if jobs of unknown length end before"
     whole = len(known) == len(answers)
     return StartEstimate(
-        earliest_s=_quantile(known, 0.1),
+        earliest_s=0.0 if ahead.endless else _quantile(known, 0.1),
         latest_s=_quantile(known, 0.9) if whole else None,
         runs=len(answers),
         sentence=sentence,
-        coverage=COVERAGE if whole and not ahead.limited else None,
+        coverage=COVERAGE if whole and not (ahead.limited or ahead.endless) else None,
         order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
     )
 

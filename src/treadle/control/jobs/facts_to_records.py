@@ -72,7 +72,10 @@ class Reducer:
 
         now: the run's own clock. at: seconds since 1970.
         """
-        self._learner.profiles.advance(now)
+        if any(isinstance(fact, ControllerBegan) for fact in facts):
+            self._learner.profiles.forget_all()  # Memory is gone, live as in a replay.
+        if facts:  # Lines without any are not all replayed.
+            self._learner.profiles.advance(now)
         ends = self._ending_facts(facts)
         for place, fact in enumerate(facts):
             # What came after the end changes nothing, except what is said of the code that ran.
@@ -115,8 +118,6 @@ class Reducer:
     def _happened(self, fact: Fact, *, now: float, at: float) -> None:
         if isinstance(fact, ControllerBegan):
             self._jobs.run = fact.run
-            # What was kept in memory is gone, live as in a replay.
-            self._learner.profiles.forget_all()
             return
         if isinstance(fact, JobAccepted):
             self._accepted(fact)

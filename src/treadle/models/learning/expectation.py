@@ -14,6 +14,7 @@ EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
+OUTLIVED = 0.1  # of jobs like it, so few ran longer
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
@@ -46,9 +47,19 @@ class Expectation:
     def left(self, age_s: float) -> Span:
         """The range to show of what is left of a job that has run for so long."""
         share = self.levels[stage(age_s)].share
-        low_s, high_s, _ = self.length.given(age_s).span(share)
+        low_s, high_s, _ = self.after(age_s).span(share)
         wider = 1.0 if self.source is Source.ITS_USER else EDGE
         return Span(low_s / wider, min(LENGTH_MAX_S, high_s * wider), COVERAGE)
+
+    def after(self, age_s: float) -> Lengths:
+        """What is left of a job of this age.
+
+        One that has outlived nearly all of its like is another sort of job: what little was seen
+        beyond its age says nothing, and it is expected to run for about as long again.
+        """
+        if age_s > 0 and self.length.survival(age_s) < OUTLIVED:
+            return Lengths((), 1.0, age_s, age_s)
+        return self.length.given(age_s)
 
     def by_user(self, estimate_s: float) -> "Expectation":
         """The same where what its user says of the length is all that is known."""
@@ -81,7 +92,7 @@ def remaining(
     left_limit_s = None if limit_s is None else max(0.0, limit_s - age_s)
     own = None if said is None else _by_steps(said)
     if own is None:
-        lengths = expected.length.given(age_s)
+        lengths = expected.after(age_s)
         span = expected.left(age_s)
         mean_s, known, because = lengths.mean(), expected.known, _because(expected)
         if left_limit_s is not None:

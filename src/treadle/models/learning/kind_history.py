@@ -9,6 +9,7 @@ from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.histogram import Histogram
 
 RUNS_MAX = 64  # of one kind
+TOTAL_MIN, TOTAL_MAX = 1e-6, 1e15  # steps of a whole job
 ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
 OWNERS_MAX = 256
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
@@ -83,7 +84,7 @@ class History:
         if outcome.paced and outcome.step_s is not None:
             put(self.steps, outcome.size, outcome.step_s)
             changed = True
-        if outcome.total is not None and outcome.total > 0:
+        if outcome.total is not None and TOTAL_MIN < outcome.total < TOTAL_MAX:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
         if outcome.seen is not None:
@@ -99,7 +100,7 @@ class History:
         if not outcome.timed:
             return False
         self.upgrade()
-        weight = self._weight(owner) if outcome.whole else 1.0
+        weight = self._weight(owner)
         for histogram in self.histograms:
             histogram.add(max(RAN_MIN_S, outcome.ran_s), whole=outcome.whole, weight=weight)
         self.ended += outcome.whole

@@ -76,20 +76,26 @@ def by_job(spec: JobSpec) -> tuple[Kind, ...]:
 
 def by_spec(spec: JobSpec) -> tuple[Kind, ...]:
     """Jobs of a trace: the same command if it has one, or model; the same user; everything."""
-    owner = spec.owner or spec.tenant
     if spec.command:
-        return by_command(owner, spec.profile.model, spec.command)
-    close = (f"{owner}/{spec.profile.model}/~{spec.asked}",) if spec.profile.model else ()
+        return by_command(spec.owner or spec.tenant, spec.profile.model, spec.command)
+    owner, model = _part(spec.owner or spec.tenant), _part(spec.profile.model)
+    close = (f"{owner}/{model}/~{spec.asked}",) if model else ()
     return (*close, f"{owner}/", EVERYTHING)
 
 
 def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
     """The kinds of a command line that a user submits, and names a model or not."""
+    owner, model = _part(owner), _part(model)
     same = f"{owner}/{model}/={_digest(command)}"
     alike = f"{owner}/{model}/~{_digest([_pattern(word) for word in command])}"
     needs = f"{owner}/{model}/^{_digest(_needing(command))}"
     script = f"{owner}/{model}/{_program(command)}"
     return (same, needs, alike, script, f"{owner}/", EVERYTHING)
+
+
+def _part(name: str) -> str:
+    """A name as a part of a kind: models of some hubs have a slash, which separates parts here."""
+    return name.replace("/", "|")
 
 
 def with_sizes(kinds: Sequence[Kind], size: int) -> tuple[Kind, ...]:

@@ -7,6 +7,7 @@ kind, which the live controller stores as one row each.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Profile
@@ -31,7 +32,8 @@ CLOSE_HALF_LIVES = HALF_LIVES[:2]
 TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
-ASKED_MAX = 64  # sizes and numbers for which the forecasts of one kind are kept
+EXPERT_POINTS, MIXED_POINTS = 48, 256  # of a forecast, and of all together
+ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
 SHARE_MIN = 0.02  # of any forecast, before scores
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
@@ -44,6 +46,8 @@ _DOUBT = {
     Source.SAME_USER: 8.0,
     Source.EVERYTHING: 1.0,
 }
+OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
+_OWN = Source.SAME_COMMAND.value  # how labels of such forecasts begin
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 
@@ -221,7 +225,8 @@ class Knowledge:
             parts.append((philly(asked), 1.0 / (1.0 + most)))
         if not parts:  # All that is remembered was cut off.
             parts = [(philly(asked), 1.0)]
-        return (parts[0][0] if len(parts) == 1 else mixture(parts)), source, runs
+        mixed = parts[0][0] if len(parts) == 1 else mixture(parts)
+        return mixed.thinned(MIXED_POINTS), source, runs
 
     def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
         """The closest kind of which jobs have ended, how many, and the most of any kind."""
@@ -277,9 +282,32 @@ class Knowledge:
         return found
 
     def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
+        """By scores; but the job's own command, once it ran a few times, counts for half at least.
+
+        Otherwise others could change what is expected of it: while all jobs are alike, the forecast
+        of everything scores as well as its own.
+        """
         if not experts:
             return []
-        return weights(experts, self._scores(kinds))
+        found = weights(experts, self._scores(kinds))
+        own = [expert.label.startswith(_OWN) for expert in experts]
+        share = sum(weight for weight, mine in zip(found, own, strict=True) if mine)
+        if not self._runs_of_its_own(kinds) or share >= OWN_SHARE_MIN:
+            return found
+        prior = sum(expert.share for expert, mine in zip(experts, own, strict=True) if mine)
+        return [
+            OWN_SHARE_MIN * expert.share / prior
+            if mine
+            else weight * (1.0 - OWN_SHARE_MIN) / (1.0 - share)
+            for expert, weight, mine in zip(experts, found, own, strict=True)
+        ]
+
+    def _runs_of_its_own(self, kinds: Sequence[Kind]) -> bool:
+        return any(
+            history.ended >= OWN_RUNS_MIN
+            for kind in kinds
+            if closeness(kind) is Source.SAME_COMMAND and (history := self._known.get(kind))
+        )
 
     def _scores(self, kinds: Sequence[Kind]) -> dict[str, float]:
         """Of the user's jobs; of everybody's, with more doubt, if none of the user's are known."""
@@ -462,6 +490,7 @@ def _close_experts(
             runs += weight * run.whole
         lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
         if lengths is not None:
+            lengths = lengths.thinned(EXPERT_POINTS)
             found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
     return found
 
@@ -473,6 +502,7 @@ def _factors(
     factors: tuple[float, ...] = (1.0,)
     if curve is not None and run.size != asked:
         faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
+        faster = faster if 0 < faster < inf else 1.0
         # At a size that was never measured, it may as well gain nothing.
         factors = (faster,) if asked in curve.measured else (1.0, faster)
     if len(run.numbers) != len(numbers) or run.numbers == numbers:

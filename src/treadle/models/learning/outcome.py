@@ -5,6 +5,7 @@ from math import inf
 from treadle.core.sighting import Sighting
 from treadle.core.value import value
 
+STEP_MIN_S, STEP_MAX_S = 1e-9, 1e8  # steps beyond these are no steps
 RAN_MIN_S = 0.01  # clocks cannot tell shorter runs from none
 
 
@@ -30,4 +31,6 @@ class Outcome:
     @property
     def paced(self) -> bool:
         """Whether its steps say how fast it runs at this size."""
-        return not self.shared and self.step_s is not None and 0 < self.step_s < inf
+        return (
+            not self.shared and self.step_s is not None and STEP_MIN_S < self.step_s < STEP_MAX_S
+        )

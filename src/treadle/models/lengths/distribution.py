@@ -146,6 +146,22 @@ class Lengths:
         longest_s = max(self.longest_s, points[-1].seconds) if points else self.longest_s
         return Lengths(tuple(points), self.tail, longest_s)
 
+    def thinned(self, count: int) -> "Lengths":
+        """The same with at most so many points: neighbours are put together at their mean."""
+        if len(self.points) <= count:
+            return self
+        share = (1.0 - self.tail) / count
+        found: list[Point] = []
+        mass = moment = 0.0
+        for seconds, each in self.points:
+            mass, moment = mass + each, moment + each * seconds
+            if mass >= share:
+                found.append(Point(moment / mass, mass))
+                mass = moment = 0.0
+        if mass > 0:
+            found.append(Point(moment / mass, mass))
+        return Lengths(tuple(found), self.tail, self.longest_s, self.spent_s)
+
     def span(self, coverage: float = 0.8) -> Span:
         """Almost the narrowest range with so much of the mass.
 

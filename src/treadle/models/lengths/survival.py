@@ -6,6 +6,7 @@ them as ends would as well. They count among the jobs at risk up to where they w
 """
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from treadle.models.lengths.distribution import Lengths
@@ -25,7 +26,8 @@ def kaplan_meier(seen: Iterable[Seen], *, doubt: float = 1.0) -> Lengths | None:
     The next job may be longer than all of them. With a doubt of 1, that is as likely as that one
     of one more than were seen whole is the longest; to it comes what cut off jobs leave open.
     """
-    ordered = sorted((one for one in seen if one.weight > 0), key=lambda one: (one.seconds,))
+    counted = (one for one in seen if one.weight > 0 and 0 <= one.seconds < inf)
+    ordered = sorted(counted, key=lambda one: (one.seconds,))
     whole = sum(one.weight for one in ordered if one.whole)
     if not whole:
         return None
