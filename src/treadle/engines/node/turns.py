@@ -4,7 +4,7 @@ A job asks for a turn before a stage that keeps a resource busy, and says when t
 Resources are names: a device ("gpu:0"), or something of the whole machine ("cpu", "storage").
 Each has one turn. There are three ways:
 
-    free     nobody asks: the hardware shares as it does by itself
+    free     no job asks: the hardware shares as it does by itself
     turns    one turn for each resource; who used the least for their weight is next
     strict   Muri's order: everybody advances one stage in each round, on different resources
 
