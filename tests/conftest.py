@@ -32,6 +32,7 @@ KINDS = {
     "server/test_tls_daemon.py": "engine",
     "simulation/": "slow",
     "store/test_store_crash.py": "engine",
+    "train/": "engine",
     "store/test_store_postgresql.py": "engine",
 }
 # A test module that uses something from one of these runs jobs as processes.

@@ -46,6 +46,7 @@ memory: 16G
 cpus: 4
 gpu_memory: 20GiB
 exclusive: true
+warm: false
 grace: 120s
 stop_signal: usr1
 retries: 5
@@ -85,6 +86,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         cpus=4.0,
         gpu_memory_gib=20.0,
         exclusive=True,
+        warm=False,
         grace_s=120.0,
         stop_signal="SIGUSR1",
         retries=5,

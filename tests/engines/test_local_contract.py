@@ -1,6 +1,7 @@
 """The local engine keeps the contract of engines, with real processes."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +22,6 @@ UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
 
 class LocalBench(EngineBench):
     cannot: ClassVar = {
-        "changes while it runs": "no program announces changes yet",
         "drains": "the only node is not drained",
         "node loss": "the engine ends with its only node",
         "progress": "the controller fills in how far a job is",
@@ -41,6 +41,7 @@ class LocalBench(EngineBench):
                 str(root / "talker"),
             ),
             "flood": ("sh", "-c", "printf %8192s"),
+            "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
             "missing": ("/no/such/program",),
         }
         super().__init__(commands)

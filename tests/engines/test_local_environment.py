@@ -34,6 +34,8 @@ def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
             "RANK",
             "LOCAL_RANK",
             "ROLE_RANK",
+            "TREADLE_MEMBER",
+            "TREADLE_CHANNEL",
         }
         assert int(second.pop("MASTER_PORT")) > 1023
         wanted = {
@@ -244,11 +246,14 @@ def test_programs_find_signals_as_they_should_be(tmp_path: Path):
 
 def test_no_file_of_the_supervisor_is_open_in_a_rank(tmp_path: Path):
     async def story(bench: Story) -> None:
-        code = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])"
+        code = (
+            "import os; line = os.environ['TREADLE_CHANNEL']; names = os.listdir('/proc/self/fd');"
+            "print(sorted(int(n) for n in names if n != line)[:-1], line in names)"
+        )
         bench.job("a", sys.executable, "-S", "-c", code)
         await bench.order(Start(0, "a", on(0)))
         await bench.ended()
-        assert bench.log("a") == "[0, 1, 2]\n"
+        assert bench.log("a") == "[0, 1, 2] True\n"
 
     tell(tmp_path, story)
 

@@ -49,6 +49,7 @@ class JobFields(TypedDict, total=False):
     cpus: float | str | None
     gpu_memory: str | float | None  # "20G", or GiB
     exclusive: bool
+    warm: bool
     grace: Seconds
     stop_signal: str
     retries: int | None

@@ -355,6 +355,7 @@ _READERS: dict[str, _Reader] = {
     "cpus": _field("cpus", "a number of cores", values.cpus),
     "gpu_memory": _field("gpu_memory_gib", "an amount such as 20G", values.memory),
     "exclusive": _field("exclusive", "true or false", _flag),
+    "warm": _field("warm", "true or false", _flag),
     "grace": _field("grace_s", _LENGTH, values.duration),
     "stop_signal": _field("stop_signal", "a signal such as SIGTERM", values.stop_signal),
     "retries": _field("retries", "a whole number", _retries),

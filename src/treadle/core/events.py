@@ -72,6 +72,8 @@ class JobStarted:
     changes: tuple[str, ...] = ()
     attempt: int = 0  # which attempt runs; 0 in engines that do not number them (the simulator)
     started_at: float | None = None  # seconds since 1970; None: when the fact is taken
+    # For a change without a restart: for how long the processes that went on stood still.
+    stall_s: float | None = None
 
 
 @value

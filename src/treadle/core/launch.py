@@ -45,6 +45,7 @@ class Launch:
     device_memory_gib: float | None = None  # of each device, as its user says
     may_share: bool = False  # other jobs may be put on its devices while it runs
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
+    warm: bool = True  # it may be forked from an interpreter that has its modules imported
     resumed: bool = False  # an earlier attempt has run
     # What the controller believes; an engine that does not measure puts it into JobStarted.
     iterations_done: float = 0.0

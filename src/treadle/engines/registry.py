@@ -32,6 +32,7 @@ class EngineOptions:
     devices: int | None = None  # CPU slots, in place of GPUs
     gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()  # use all but these
+    warm: bool = True  # Python jobs may start from warm interpreters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class DaemonSettings:
     devices: int | None = None  # slots of the CPU, in place of GPUs
     gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()
+    warm: bool = True
     policy: str | None = None
     placement: str | None = None
     store: str | None = None
@@ -141,7 +142,12 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
         root=settings.state,
         engine=engine_factory(settings.engine),
         engine_name=settings.engine,
-        options=EngineOptions(devices=settings.devices, gpus=settings.gpus, avoid=settings.avoid),
+        options=EngineOptions(
+            devices=settings.devices,
+            gpus=settings.gpus,
+            avoid=settings.avoid,
+            warm=settings.warm,
+        ),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),
         keep_logs=settings.keep_logs or "",

@@ -46,7 +46,7 @@ class Recorder:
     nonce: str = ""  # of every attempt that is launched from now on
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:  # noqa: ARG002
+    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         earlier = sum(1 for name, _ in self.attempts if name == job)
         return Launch(
             job=job,
@@ -55,7 +55,7 @@ class Recorder:
             submission=self.nonce,
             command=self.commands[job],
             workdir="/",
-            ranks=2 if job == "talker" else 1,
+            ranks=allocation.size if job == "flexible" else 2 if job == "talker" else 1,
             uid=os.geteuid(),
             # `slow` does not end by this signal.
             stop_signal="SIGCONT" if job == "slow" else "SIGTERM",
@@ -166,6 +166,18 @@ class EngineBench(ABC):
         """The answer to a Start or a Change."""
         fact = await self.fact(
             lambda fact: isinstance(fact, JobStarted) and (fact.job, fact.action) == (name, action)
+        )
+        assert isinstance(fact, JobStarted)
+        return fact
+
+    async def announced(self, name: JobId, action: int) -> JobStarted:
+        """A start that says what the attempt can change; an engine may report it a second time."""
+        fact = await self.fact(
+            lambda fact: (
+                isinstance(fact, JobStarted)
+                and (fact.job, fact.action) == (name, action)
+                and bool(fact.changes)
+            )
         )
         assert isinstance(fact, JobStarted)
         return fact

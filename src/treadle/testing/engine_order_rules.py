@@ -251,7 +251,7 @@ class OrderRules(BenchTests):
     def test_4_a_change_that_was_announced_keeps_the_attempt(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "flexible", HERE))
-            assert (await bench.started("flexible", 0)).changes == ("size",)
+            assert (await bench.announced("flexible", 0)).changes == ("size",)
             await bench.order(Change(1, "flexible", BOTH))
             assert (await bench.started("flexible", 1)).attempt == 1
             assert bench.ends("flexible") == []
@@ -264,7 +264,7 @@ class OrderRules(BenchTests):
     def test_4_what_was_not_announced_is_not_changed_while_it_runs(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "flexible", HERE))
-            await bench.started("flexible", 0)
+            await bench.announced("flexible", 0)
             await bench.order(Change(1, "flexible", THERE))  # other devices, the same size
             await bench.started("flexible", 1)
             assert [end.how for end in bench.ends("flexible")] == [How.REPLACED]

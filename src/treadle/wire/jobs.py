@@ -72,6 +72,7 @@ class JobRequest:
     cpus: float | None = None  # cores of the whole job on a node; None: no limit
     gpu_memory_gib: float | None = None  # memory of each GPU that it needs; None: it does not say
     exclusive: bool = False  # it shares its devices with no other job
+    warm: bool = True  # it may start from an interpreter that has imported what it imports
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
     # At most; failures that would repeat are never retried. None: 3, of transient failures only.
@@ -245,6 +246,8 @@ class JobDetail:
     alone_because: str = ""
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
     retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
+    changes: tuple[str, ...] = ()  # what the running attempt can change without a restart
+    stall_s: float | None = None  # how long it stood still for the last such change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,7 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         ("host", _host(detail, peak=peak)),
         ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
         ("sharing", _sharing(detail)),
+        ("resizing", _resizing(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -207,6 +208,13 @@ def _shared(spell: CompanyView) -> str:
     if spell.relative is not None:
         text += f", at {share(spell.relative)} of its speed alone"
     return text
+
+
+def _resizing(detail: JobDetail) -> str:
+    if not detail.changes:
+        return ""
+    last = "" if detail.stall_s is None else f", stall {detail.stall_s:.2f} s last time"
+    return f"without a restart{last}"
 
 
 def _code(detail: JobDetail) -> str:

@@ -91,6 +91,11 @@ _OPTIONS = (
         default=None,
         help="Whether the job has its devices for itself.",
     ),
+    click.option(
+        "--warm/--no-warm",
+        default=None,
+        help="Whether it may start from an interpreter that has its modules imported.",
+    ),
     click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
     click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
     click.option(
@@ -281,6 +286,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "cpus": ("cpus", values.cpus),
     "gpu_memory": ("gpu_memory_gib", values.memory),
     "exclusive": ("exclusive", _kept),
+    "warm": ("warm", _kept),
     "grace": ("grace_s", values.duration),
     "stop_signal": ("stop_signal", values.stop_signal),
     "retries": ("retries", _retries),

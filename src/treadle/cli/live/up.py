@@ -48,6 +48,11 @@ _PLACES = ("socket", "state")
 @click.option("--gpus", metavar="0,2", help="Use only these GPUs; numbers or UUIDs.")
 @click.option("--avoid", metavar="3", help="Use all GPUs except these.")
 @click.option(
+    "--no-warm",
+    is_flag=True,
+    help="Start no Python job from an interpreter that has its modules imported.",
+)
+@click.option(
     "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
 )
 @click.option("--placement", metavar="PLACEMENT", help="How devices are chosen.")
@@ -262,6 +267,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         devices=options["devices"],
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),
+        warm=not options["no_warm"],
         policy=options["policy"],
         placement=options["placement"],
         store=options["store"],

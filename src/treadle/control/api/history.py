@@ -180,6 +180,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
             return _end_sentence(job, body)
         code = "; ".join(map(str, changed))
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
+    if kind == "JobStarted" and isinstance(stall_s := body.get("stall_s"), int | float):
+        return f"job {job} was resized without a restart, stall {stall_s:.2f} s"
     words = _SENTENCES.get(kind)
     if words is None:
         return kind

@@ -161,4 +161,6 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         exclusive=record.exclusive,
         alone_because=record.alone_because,
         enforced=enforced_limits(context),
+        changes=record.changes,
+        stall_s=record.stall_s,
     )

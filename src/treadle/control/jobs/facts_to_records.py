@@ -156,6 +156,9 @@ class Reducer:
         if attempt is None:
             return
         record.changes, record.running, record.resizing = fact.changes, number, False
+        if fact.stall_s is not None:
+            record.stall_s = fact.stall_s
+            self._learner.seen.changed(record.id, fact.stall_s)
         for row in self._jobs.open_of(record.id):
             # Ordered for a change that this attempt made itself.
             if row.number > number and row.started_at is None and row.action <= fact.action:

@@ -91,6 +91,7 @@ class Launcher:
             cpus=record.cpus,
             device_memory_gib=record.gpu_memory_gib,
             may_share=self._scheduler.policy.shares and not spec.exclusive,
+            warm=record.warm,
             resumed=record.starts > 0 or ended is not None,
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),

@@ -45,6 +45,7 @@ class JobRecord:
     cpus: float | None = None
     gpu_memory_gib: float | None = None  # of each GPU
     exclusive: bool = False  # its user said that it shares its devices with no other job
+    warm: bool = True  # it may start from a warm interpreter
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()
@@ -68,6 +69,7 @@ class JobRecord:
     running: int = 0  # the attempt that runs now; 0: none
     launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
+    stall_s: float | None = None  # how long the newest attempt stood still for its last change
     size: int = 0  # devices of the newest attempt
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size

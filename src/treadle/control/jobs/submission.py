@@ -187,6 +187,7 @@ def _record(
         cpus=request.cpus,
         gpu_memory_gib=request.gpu_memory_gib,
         exclusive=request.exclusive,
+        warm=request.warm,
         grace_s=request.grace_s,
         stop_signal=stop_signal(request.stop_signal),
         after=request.after,

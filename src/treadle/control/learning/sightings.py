@@ -99,6 +99,7 @@ class _Restart:
     launch_ordered_at: float | None = None
     began_at: float | None = None
     first_step_at: float | None = None
+    stall_s: float | None = None  # of the last change without a restart
 
 
 class Sightings:
@@ -185,6 +186,10 @@ class Sightings:
         if restart is not None and restart.first_step_at is None and restart.began_at is not None:
             restart.first_step_at = now
 
+    def changed(self, job: JobId, stall_s: float) -> None:
+        """It was changed without a restart: that is what a change of it costs."""
+        self._restarts.setdefault(job, _Restart()).stall_s = stall_s
+
     # -- what is asked --------------------------------------------------------------------------
 
     def history(self, attempt: AttemptId) -> History | None:
@@ -211,6 +216,7 @@ class Sightings:
             if restart.stop_s is not None and restart.launch_ordered_at is not None:
                 # Without the time in the queue between the two.
                 restart_s = restart.stop_s + restart.first_step_at - restart.launch_ordered_at
+        restart_s = restart_s if restart.stall_s is None else restart.stall_s
         return Sighting(
             alone_s=round(alone.seconds, 1),
             shared_s=round(sum(spell.seconds for spell in with_others.values()), 1),

@@ -24,6 +24,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus, Supervisor
+from treadle.engines.node.members_files import read_members
 from treadle.files import is_folder
 
 _HELD = frozenset({Phase.STARTING, Phase.RUNNING})
@@ -39,6 +40,7 @@ class Found(NamedTuple):
     supervisor: Supervisor | None
     status: AttemptStatus | None
     ordered: int | None = None  # the order it was launched for, until its end is seen
+    changed: int = -1  # the newest order that it carried out while it ran
 
     @property
     def job(self) -> JobId:
@@ -50,9 +52,12 @@ class Found(NamedTuple):
 
     @property
     def action(self) -> int:
-        """The order it was launched for; a supervisor that just begins has not written it down."""
+        """The order it was launched for, or changed for since.
+
+        A supervisor that just begins has not written it down.
+        """
         if self.supervisor is not None:
-            return self.supervisor.action
+            return max(self.supervisor.action, self.changed)
         return -1 if self.ordered is None else self.ordered
 
     @property
@@ -94,13 +99,19 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
             alive = not free
     # Read after the lock: a supervisor writes its files before it releases the lock.
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
-    return Found(attempt, folder, alive, supervisor, status, places.ordered_by(*attempt))
+    ordered, changed = places.ordered_by(*attempt), _changed(folder)
+    return Found(attempt, folder, alive, supervisor, status, ordered, changed)
+
+
+def _changed(folder: Path) -> int:
+    members = read_members(folder)
+    return -1 if members is None else int(members["action"])
 
 
 def left_by(attempt: AttemptId, folder: Path) -> Found:
     """What an attempt has left whose supervisor is gone."""
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
-    return Found(attempt, folder, False, supervisor, status)
+    return Found(attempt, folder, False, supervisor, status, None, _changed(folder))
 
 
 def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[AttemptId]) -> "Plan":

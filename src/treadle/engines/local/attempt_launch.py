@@ -7,15 +7,17 @@ all of it is one piece of work in a thread, and the event loop goes on.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from treadle.core.actions import Change, Start
 from treadle.core.allocation import Allocation
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
 from treadle.engines.local.attempt_groups import AttemptGroups
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.machine_pause import TROUBLE
+from treadle.engines.local.warm_pool import WarmPool, Wish
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.fork_client import ForkServer, Sent
@@ -30,6 +32,7 @@ class Launched(NamedTuple):
     scope: Scope
     document: Mapping[str, Any]
     sent: Sent
+    wish: Wish | None  # the warm interpreter that it could use
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class AttemptLaunch:
     uuids: Sequence[str]  # of the devices of the machine
     around: Surroundings
     mps: Mps
+    warm: WarmPool
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""
@@ -65,11 +69,13 @@ class AttemptLaunch:
         """Have a supervisor started; it reports when the ranks run."""
         work = asyncio.get_running_loop().run_in_executor(None, self._launched, live)
         try:
-            live.scope, live.document, sent = await asyncio.shield(work)
+            live.scope, live.document, sent, wish = await asyncio.shield(work)
         except asyncio.CancelledError:  # A thread cannot be cancelled, and may launch it yet.
             work.add_done_callback(_close_report)
             raise
         live.listen(sent)
+        if wish is not None:
+            self.warm.prepare_later(wish, live)
 
     def _launched(self, live: LiveAttempt) -> Launched:
         launch, allocation = live.launch, live.allocation
@@ -89,7 +95,8 @@ class AttemptLaunch:
                     around=self.around,
                 )
                 document["env"] |= self.mps.join(launch, allocation, live.folder)
-                return Launched(scope, document, self.fork_server.launch(document))
+                wish = self.warm.wish(launch, document)
+                return Launched(scope, document, self._sent(document, wish), wish)
             except (*TROUBLE, EngineError):
                 self.mps.leave(live.id)
                 scope.remove()
@@ -97,6 +104,29 @@ class AttemptLaunch:
         except (*TROUBLE, EngineError):
             self.folders.forget(*live.id)
             raise
+
+    def target(self, live: LiveAttempt, launch: Launch, order: Start | Change) -> dict[str, Any]:
+        """What the supervisor of a running attempt must know to change it; without secrets."""
+        own = replace(launch, attempt=live.number, nonce=live.nonce)
+        document = order_document(
+            own,
+            order.allocation,
+            action=order.id,
+            tag=live.tag,
+            paths=Paths(live.folder, self.checkpoints.make(own), live.scope),
+            uuids=self.uuids,
+            around=self.around,
+        )
+        common = {n: v for n, v in document["env"].items() if n not in launch.secrets}
+        ranks = [{**rank, "env": {**common, **rank["env"]}} for rank in document["ranks"]]
+        return {"action": order.id, "devices": document["devices"], "ranks": ranks}
+
+    def _sent(self, document: Mapping[str, Any], wish: Wish | None) -> Sent:
+        warm = None if wish is None else self.warm.find(wish)
+        if warm is None:
+            return self.fork_server.launch(document)
+        with warm:
+            return self.fork_server.launch(document, warm.fileno())
 
 
 def _close_report(work: "asyncio.Future[Launched]") -> None:

@@ -1,6 +1,6 @@
 """Which attempt holds which turn of which device of the node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from treadle.core.allocation import Allocation
@@ -29,6 +29,12 @@ class DeviceHolders:
     def hold(self, live: LiveAttempt) -> None:
         for slot in live.slots:
             _add(self._holders, slot, live)
+
+    def drop(self, live: LiveAttempt, slots: Iterable[Slot]) -> None:
+        """Release some of what a running attempt holds."""
+        for slot in slots:
+            _remove(self._holders, slot, live)
+        self._wake()
 
     def free(self, live: LiveAttempt) -> None:
         live.released = True

@@ -31,10 +31,12 @@ from treadle.engines.local.end_facts import NewestEnds, ended_of
 from treadle.engines.local.engine_views import node_view, watched
 from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.live_changes import LiveChanges
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
 from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
+from treadle.engines.local.warm_pool import WarmPool
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
@@ -107,15 +109,12 @@ class LocalEngine:
         around = around or Surroundings.here()
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
-        self._launch = AttemptLaunch(
-            self.folders,
-            self.groups,
-            self._checkpoints,
-            self.fork_server,
-            devices.uuids,
-            around,
-            self.mps,
+        self.warm = WarmPool(
+            self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
+        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm)
+        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
+        self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
         self._runners: dict[JobId, JobRunner] = {}
@@ -149,6 +148,7 @@ class LocalEngine:
         self.device_watch.begin()
         self.observer.begin()
         self._keep(self.mps.watch(self._clock))
+        self._keep(self.warm.clear())
         plan = await self._plan(list(jobs), attempts)
         for found in plan.over:
             self.tell(ended_of(found, how=How.REPLACED))
@@ -218,6 +218,7 @@ class LocalEngine:
         await self.machine.close()
         await self.device_watch.close()
         await self.observer.close()
+        await self.warm.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
@@ -306,7 +307,10 @@ class LocalEngine:
         live.watch(None if supervisor is None else supervisor.process)
         if not live.gone.done():
             await asyncio.to_thread(self.mps.adopt, live.id, live.folder)
+            await self.changes.look(live)
+            live.hold_members()
             self._holders.hold(live)
+            self._keep(self.changes.watch(live))
             self._keep(self._make_ready(live))
             self._guard(live)
         return live
@@ -386,7 +390,7 @@ class LocalEngine:
         )
         if ended.how is How.MACHINE_ERROR:
             await self.suspect()
-        ended = live.told(ended, unsaid=unsaid)
+        ended = live.as_told(ended, unsaid=unsaid)
         if unsaid:
             await clear_group(live, self.deadlines)
             if not await asyncio.to_thread(end_facts.seal, live.folder, ended):

@@ -3,6 +3,8 @@
 A runner is a small loop that does the next thing that is due. A newer order replaces an older one,
 so there is no separate case for each pair of orders:
 
+    an attempt runs and can carry out   -> have it change while it runs
+      the order itself
     an attempt runs and an order came   -> stop the attempt, wait for its end
     an attempt runs                     -> wait for its end or for an order
     an order to stop                    -> answer it
@@ -14,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
@@ -23,6 +25,7 @@ from treadle.core.events import AttemptEnded, Event, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.live_changes import CHANGE_WITHIN_S, LiveChanges
 from treadle.engines.local.machine_pause import TROUBLE, is_lack
 from treadle.engines.node.machine_probe import sentence
 
@@ -54,6 +57,9 @@ class Machine(Protocol):
     async def release(self, live: LiveAttempt) -> None: ...
     def retire(self, runner: "JobRunner") -> None: ...
 
+    # Changes of attempts that run.
+    changes: LiveChanges
+
 
 class JobRunner:
     """The newest orders about one job, and the attempt of it that runs."""
@@ -67,6 +73,9 @@ class JobRunner:
         self._launch: Launching | None = None
         self._newest = -1  # id of the newest order
         self._behind: list[LiveAttempt] = []  # they must release their devices before the launch
+        self._asked: Launching | None = None  # the running attempt was given this order
+        self._asked_launch: Launch | None = None
+        self._announced: tuple[str, ...] = ()  # what was reported of what it can change
         self._waiting = False  # for other attempts to release devices
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -142,6 +151,9 @@ class JobRunner:
 
     async def _next(self) -> None:
         live = self.live
+        order = self._launch
+        if live is not None and order is not None and self._may_change(live, order):
+            return await self._change(live, order)
         if live is not None:
             if self._stop is not None or self._launch is not None or live.stray:
                 live.stop()
@@ -152,6 +164,81 @@ class JobRunner:
             self._nothing_runs(stop)
         elif self._launch is not None:
             await self._begin(self._launch)
+        return None
+
+    # -- changes while it runs ------------------------------------------------------------------
+
+    def _may_change(self, live: LiveAttempt, order: Launching) -> bool:
+        waits = self._stop is None and not live.stray
+        return waits and self._machine.changes.possible(live, order)
+
+    async def _change(self, live: LiveAttempt, order: Launching) -> None:
+        """Have the attempt carry out the order, up to the next thing that happens."""
+        if any(other is not live for other in self._blockers(order)):
+            if self._machine.is_stuck(order):
+                live.refused = order.id
+                return
+            self._waiting = True
+            if await self._either(live.gone):
+                await self._finish(live)
+            self._waiting = False
+            return
+        self._behind = []
+        if self._asked is not order:
+            await self._ask_for_change(live, order)
+            return
+        if not _is_answered(live, order):
+            await self._wait_for_answer(live, order)
+        if live.gone.done():
+            await self._finish(live)
+        elif self._launch is order and live.members.get("action") == order.id:
+            self._changed(live, order)
+
+    async def _wait_for_answer(self, live: LiveAttempt, order: Launching) -> None:
+        """Until it answers, is gone, or an order comes; for too long means no."""
+        live.told.clear()
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._woken.wait()),
+            asyncio.ensure_future(self._machine.changes.answer(live)),
+        ]
+        try:
+            done, _ = await asyncio.wait(
+                {*tasks, live.gone}, timeout=CHANGE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in tasks:
+                task.cancel()
+        if not done:
+            live.refused = order.id
+
+    async def _ask_for_change(self, live: LiveAttempt, order: Launching) -> None:
+        try:
+            launch = self._machine.ask(order)
+            objection = await self._machine.objection(order)
+            if objection or launch.ranks != order.allocation.size:
+                live.refused = order.id  # It is stopped, and the order is carried out as usual.
+            elif self._launch is order:
+                await self._machine.changes.order(live, order, launch)
+                self._asked, self._asked_launch = order, launch
+        except (EngineError, *TROUBLE):
+            live.refused = order.id
+
+    def _changed(self, live: LiveAttempt, order: Launching) -> None:
+        """It was carried out: the attempt goes on under that order."""
+        launch = self._asked_launch
+        assert launch is not None
+        self._launch = self._asked = self._asked_launch = None
+        self._machine.changes.reached(live, order)
+        if live.launch is not None:
+            live.launch = replace(launch, attempt=live.number, nonce=live.nonce)
+        self._tell_started(live, launch, stall_s=live.members.get("stall_s"))
+
+    def announced(self, live: LiveAttempt) -> None:
+        """It said what it can change, or what became of a change."""
+        self._machine.changes.free_dropped(live)
+        waits = self._stop is not None or self._launch is not None
+        if live is self.live and live.changes != self._announced and live.launch and not waits:
+            self._tell_started(live, live.launch)
 
     async def _either(self, wanted: Awaitable[object]) -> bool:
         """Wait for it or for an order; whether it came."""
@@ -166,7 +253,7 @@ class JobRunner:
     # -- launching ------------------------------------------------------------------------------
 
     async def _begin(self, order: Launching) -> None:
-        if any(not other.released for other in self._behind) or self._machine.in_the_way(order):
+        if self._blockers(order):
             await self._wait_for_devices(order)
             return
         self._behind = []
@@ -197,6 +284,14 @@ class JobRunner:
             self._launch = None
         self.announce(live)
 
+    def _blockers(self, order: Launching) -> list[LiveAttempt]:
+        """The attempts that must release devices before the order can be carried out.
+
+        One that changes while it runs releases some and keeps others: only the devices count.
+        """
+        behind = [other for other in self._behind if not other.released and not other.changes]
+        return behind + self._machine.in_the_way(order)
+
     async def _wait_for_devices(self, order: Launching) -> None:
         if self._machine.is_stuck(order):  # Back to the queue: other devices may be free.
             self._launch, self._behind = None, []
@@ -215,7 +310,8 @@ class JobRunner:
         return live
 
     def announce(self, live: LiveAttempt) -> None:
-        """Report its start as soon as its ranks run."""
+        """Report its start as soon as its ranks run, and later what it can change."""
+        live.on_members = self.announced
         live.ready.add_done_callback(lambda _: self._started(live))
 
     def _started(self, live: LiveAttempt) -> None:
@@ -226,15 +322,22 @@ class JobRunner:
         if live.launch is None:  # An earlier engine launched it: ask again.
             assert live.allocation is not None, "only an attempt of a known order is announced"
             live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
-        launch = live.launch
+        self._tell_started(live, live.launch)
+
+    def _tell_started(
+        self, live: LiveAttempt, launch: Launch, stall_s: float | None = None
+    ) -> None:
+        self._announced = live.changes
         self._machine.tell(
             JobStarted(
                 self.job,
                 live.action,
                 launch.iterations_done,
                 launch.iterations_per_s,
+                live.changes,
                 attempt=live.number,
                 started_at=live.started_at,
+                stall_s=stall_s,
             )
         )
 
@@ -298,3 +401,7 @@ class JobRunner:
     def _nothing_runs(self, action: int) -> None:
         """Answer an order after which nothing runs of the job."""
         self._machine.tell(AttemptEnded(self.job, action, 0, How.STOPPED))
+
+
+def _is_answered(live: LiveAttempt, order: Launching) -> bool:
+    return live.members.get("action") == order.id or live.refused >= order.id

@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
+from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
@@ -23,6 +24,11 @@ from treadle.engines.node.scope import Scope
 REPORT_BYTES = 4096
 KILLED = 128 + signal.SIGKILL
 AGAIN_S = 0.5  # after the process ran out of file descriptors
+
+
+def slots_of(allocation: Allocation) -> tuple[tuple[int, int], ...]:
+    """The devices by number, each with the turn."""
+    return tuple((device.number, allocation.turn) for device in allocation.devices)
 
 
 class LiveAttempt:
@@ -58,6 +64,14 @@ class LiveAttempt:
         self.started_at: float | None = None  # since when, as its supervisor says
         self.process: ProcessId | None = None  # the supervisor
         self.stop_wanted = False
+        # What it can change while it runs, as it announced, and what it said last of that
+        # (engines/node/member_ranks.py).
+        self.changes: tuple[str, ...] = ()
+        self.members: Mapping[str, Any] = {}
+        self.told = asyncio.Event()  # it said something of its members
+        self.on_members: Callable[[LiveAttempt], None] = lambda _: None
+        self.more: frozenset[tuple[int, int]] = frozenset()  # held beside the allocation's
+        self.refused = -1  # the newest order that it could not carry out while it runs
         self.over = False  # it has ended, though its devices may not be clean yet
         self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
@@ -91,6 +105,11 @@ class LiveAttempt:
         return AttemptId(self.job, self.number, self.nonce)
 
     @property
+    def listens(self) -> bool:
+        """Whether its supervisor's pipe is ours; an earlier engine's cannot be had again."""
+        return self._report is not None
+
+    @property
     def ranks(self) -> int:
         """How many were launched; 0 if that is not known."""
         return 0 if self.launch is None else self.launch.ranks
@@ -100,7 +119,8 @@ class LiveAttempt:
         """What it holds: (number of the device, turn)."""
         if self.allocation is None:
             return ()
-        return tuple((device.number, self.allocation.turn) for device in self.allocation.devices)
+        own = slots_of(self.allocation)
+        return (*own, *sorted(self.more - set(own)))
 
     # -- listening ------------------------------------------------------------------------------
 
@@ -174,6 +194,8 @@ class LiveAttempt:
                     self.stop()
             case {"running": at}:
                 self.set_ready(running=True, started_at=at)
+            case {"members": dict(members)}:
+                self.hear_members(members)
             case {"taken": _}:
                 self.taken = True
             case {"failed": sentence}:
@@ -183,6 +205,31 @@ class LiveAttempt:
                 pass
         if not self.met.done():
             self.met.set_result(True)
+
+    def hear_members(self, members: Mapping[str, Any]) -> None:
+        """Take what its supervisor said of its members."""
+        self.members, self.changes = members, tuple(members["can"])
+        if members["refused"] is not None:
+            self.refused = max(self.refused, members["refused"]["action"])
+        self.told.set()
+        self.on_members(self)
+
+    def hold_members(self) -> None:
+        """After an adoption: its members say which devices it has now."""
+        if self.allocation is None or not self.members:
+            return
+        node, turn = self.allocation.devices[0].node, self.allocation.turn
+        self.more = frozenset((number, turn) for number in self.members["holds"])
+        if self.members["action"] >= self.action:
+            devices = tuple(Device(node, number) for number in self.members["devices"])
+            self.action = self.members["action"]
+            self.allocation = replace(self.allocation, devices=devices)
+
+    def ask_to_look(self) -> None:
+        """Have the supervisor read its newest target."""
+        if self.process is not None and not self.gone.done():
+            processes.send(self.process, signal.SIGUSR1)
+            self.wake()
 
     def _meet(self, process: ProcessId) -> None:
         self.process = process
@@ -197,7 +244,7 @@ class LiveAttempt:
         if not self.gone.done():
             self.gone.set_result(None)
 
-    def told(self, ended: AttemptEnded, *, unsaid: bool) -> AttemptEnded:
+    def as_told(self, ended: AttemptEnded, *, unsaid: bool) -> AttemptEnded:
         """The end as what it was, where the engine had to act in the supervisor's place.
 
         unsaid: the supervisor did not say how it ended.

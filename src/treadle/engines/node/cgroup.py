@@ -157,6 +157,14 @@ class Containment:
                 if tag.startswith(prefix) and tag not in keep:
                     self._cgroups.named(tag).remove()
 
+    def kill(self, prefix: str) -> None:
+        """Kill what is in groups whose tags begin so, and remove those."""
+        if self._cgroups is not None:
+            for tag in self._cgroups.tags():
+                if tag.startswith(prefix):
+                    self._cgroups.named(tag).kill()
+                    self._cgroups.named(tag).remove()
+
     def named(self, tag: str, folder: Path) -> Scope:
         """The group of an attempt whose supervisor wrote nothing down."""
         if self._cgroups is None:

@@ -69,18 +69,21 @@ class ForkServer:
         self._number += 1
         return ours
 
-    def launch(self, order: Mapping[str, Any]) -> Sent:
-        """Have an attempt launched; a server that takes no orders is replaced."""
-        with self._lock:
-            return self._launch(order)
+    def launch(self, order: Mapping[str, Any], more: int | None = None) -> Sent:
+        """Have an attempt launched; a server that takes no orders is replaced.
 
-    def _launch(self, order: Mapping[str, Any]) -> Sent:
+        more: a file that goes with the order.
+        """
+        with self._lock:
+            return self._launch(order, [] if more is None else [more])
+
+    def _launch(self, order: Mapping[str, Any], more: list[int]) -> Sent:
         document = _nameless_file(json.dumps(order).encode())
         try:
             report, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(report, False)
             try:
-                self._send([document, theirs])
+                self._send([document, theirs, *more])
             except OSError:
                 os.close(report)
                 raise

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-PAIR = 2  # files sent with an order: the order itself, and the pipe for reports
+# Files sent with an order: the order itself, the pipe for reports, perhaps a third for the order.
+FILES_MIN, FILES_MAX = 2, 3
 
 
 def main(number: int) -> None:
@@ -24,13 +25,13 @@ def main(number: int) -> None:
     treadle = ModuleType("treadle")
     treadle.__path__ = [str(Path(__file__).parents[2])]
     sys.modules["treadle"] = treadle
-    supervisor = import_module("treadle.engines.node.supervisor")
+    supervisor = import_module("treadle.engines.node.supervise")
     serve(socket.socket(fileno=number), supervisor.supervise, supervisor.tell)
 
 
 def serve(
     engine: socket.socket,
-    supervise: Callable[[int, int], None],
+    supervise: Callable[..., None],
     tell: Callable[[int, dict[str, object]], None],
 ) -> None:
     """Fork a supervisor for every order, until the engine is gone."""
@@ -40,12 +41,12 @@ def serve(
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     while True:
-        message, files, _, _ = socket.recv_fds(engine, 16, PAIR)
+        message, files, _, _ = socket.recv_fds(engine, 16, FILES_MAX)
         for file in files:
             os.set_inheritable(file, False)  # Files from a socket are inheritable by default.
         if not message:
             return
-        if len(files) == PAIR:
+        if len(files) >= FILES_MIN:
             try:
                 pid = os.fork()
             except OSError as error:
@@ -61,7 +62,7 @@ def serve(
 
 def _leave(
     files: list[int],
-    supervise: Callable[[int, int], None],
+    supervise: Callable[..., None],
     tell: Callable[[int, dict[str, object]], None],
 ) -> NoReturn:
     """In the new process: supervise one attempt in a session of its own, and end."""

@@ -17,6 +17,8 @@ from treadle.engines.node.host_shares import shares
 from treadle.engines.node.processes import boot_id
 from treadle.engines.node.scope import Limits, RecordedScope, Scope
 
+NEWCOMER_READY_S = 120.0  # a newcomer that takes longer is given up, and the change with it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -93,6 +95,9 @@ def order_document(
         "log_bytes_max": launch.log_bytes_max,
         "scope": (paths.scope or RecordedScope(paths.folder / RECORD)).document(),
         "memory_bytes": limits_of(launch).memory_bytes,
+        # A rank for each device can be a member that joins and leaves.
+        "members": launch.ranks == allocation.size and not launch.launcher,
+        "ready_s": NEWCOMER_READY_S,
     }
 
 

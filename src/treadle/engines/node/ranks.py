@@ -7,7 +7,7 @@ import ctypes
 import errno
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -37,6 +37,7 @@ class Rank:
         self.log = log
         self.mask = mask
         self.code: int | None = None  # as shells write it, once it ended
+        self.channel: int | None = None  # on which its end is heard of; None: it is our child
 
     def ended_now(self) -> bool:
         """Whether it has ended since the last call; it stays a zombie until the attempt ends."""
@@ -80,38 +81,36 @@ class Rank:
 
 
 def become_rank(
-    order: Mapping[str, Any], extra: Mapping[str, Any], output: int, said: int
+    order: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    output: int,
+    said: int,
+    channel: int | None = None,
 ) -> NoReturn:
     """In the new process: set everything up and execute the program; it does not return."""
     complaint, code, ours = "it could not be launched", NOT_ALLOWED, False
     try:
         os.setpgid(0, 0)
-        nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        os.dup2(nothing, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        if extra.get("cpus"):
-            with suppress(OSError):
-                os.sched_setaffinity(0, extra["cpus"])
+        set_up(output, extra.get("cpus"))
         # Before anything of the user's runs, so that nothing of it can be outside.
         complaint, ours = "the rank could not enter the group of its attempt", True
         scope_of(order["scope"]).join()
         ours = False
         complaint = f"this machine does not let us run as user {order.get('uid')}"
-        _become_user(order)
+        become_user(order)
         # After the change of user, which resets it.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != order["supervisor"]:
             os._exit(1)
         complaint = f"the working directory {order['workdir']} cannot be entered"
         os.chdir(order["workdir"])
-        for number in (*IGNORED_BY_PYTHON, *IGNORED_BY_SUPERVISOR):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        reset_signals()
+        if channel is not None:
+            os.set_inheritable(channel, True)
         command = order["command"]
         complaint, code = f"the command {command[0]} cannot be executed", NOTHING_FOUND
         os.write(said, BEGINS)
-        _execute(command, {**order["env"], **extra["env"]})
+        execute(command, {**order["env"], **extra["env"]})
     except OSError as error:
         code = NOT_ALLOWED if error.errno != errno.ENOENT else code
         if error.errno == errno.EAGAIN and order.get("uid"):
@@ -120,6 +119,23 @@ def become_rank(
     except BaseException as error:  # nothing may unwind into the supervisor's own code
         _complain(said, error, f"{complaint}: {error}", ours=ours)
     os._exit(code)
+
+
+def set_up(output: int, cpus: Sequence[int] | None) -> None:
+    """Connect the standard descriptors, and pin the process to cores."""
+    nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    if cpus:
+        with suppress(OSError):
+            os.sched_setaffinity(0, cpus)
+
+
+def reset_signals() -> None:
+    for number in (*IGNORED_BY_PYTHON, *IGNORED_BY_SUPERVISOR):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _complain(said: int, error: BaseException, sentence: str, *, ours: bool) -> None:
@@ -134,7 +150,7 @@ def _complain(said: int, error: BaseException, sentence: str, *, ours: bool) -> 
         os.write(said, f"{number} {sentence}".encode())
 
 
-def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
+def execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(command[0], command, env)
     except PermissionError:
@@ -145,7 +161,7 @@ def _execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
         raise
 
 
-def _become_user(order: Mapping[str, Any]) -> None:
+def become_user(order: Mapping[str, Any]) -> None:
     """Change to the order's user; fails closed: without a user, root launches nothing."""
     uid = order.get("uid")
     if uid is None and os.geteuid() == 0:

@@ -58,9 +58,12 @@ class ProcessRecord:
         self._path = path
         self._written: frozenset[ProcessId] = frozenset()
 
-    def look(self) -> None:
-        """Write the descendants that there are now, if one is new."""
-        seen = frozenset(descendants([os.getpid()]))
+    def look(self, keepers: Iterable[int] = ()) -> None:
+        """Write the descendants that there are now, if one is new.
+
+        keepers: processes that are no descendants and belong to the attempt, with theirs.
+        """
+        seen = frozenset(descendants([os.getpid(), *keepers]) | _started(keepers))
         if seen <= self._written:
             return
         record = sorted(seen)[:RECORDED_MAX]
@@ -70,3 +73,8 @@ class ProcessRecord:
             through.write_text(json.dumps(record))
             through.rename(self._path)
             self._written = seen
+
+
+def _started(pids: Iterable[int]) -> set[ProcessId]:
+    found = ((pid, stat_of(pid)) for pid in pids)
+    return {ProcessId(pid, int(fields[_START])) for pid, fields in found if fields is not None}

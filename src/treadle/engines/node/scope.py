@@ -55,6 +55,14 @@ class Scope(Protocol):
         """Move this process into the group. Raises OSError if it cannot."""
         ...
 
+    def take(self, pid: int) -> None:
+        """Move another process into the group. Raises OSError if it cannot."""
+        ...
+
+    def give_back(self, pid: int) -> None:
+        """Move a process that is not the attempt's out of the group again."""
+        ...
+
     def limit(self, limits: Limits) -> frozenset[str]:
         """Set limits; which of "memory" and "cpus" are in force now."""
         ...
@@ -97,6 +105,12 @@ class UnifiedScope:
 
     def join(self) -> None:
         _join(self._folder)
+
+    def take(self, pid: int) -> None:
+        _join(self._folder, pid)
+
+    def give_back(self, pid: int) -> None:
+        _leave(self._folder, pid)
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
@@ -148,6 +162,14 @@ class ControllerScope:
     def join(self) -> None:
         for folder in self._folders.values():
             _join(folder)
+
+    def take(self, pid: int) -> None:
+        for folder in self._folders.values():
+            _join(folder, pid)
+
+    def give_back(self, pid: int) -> None:
+        for folder in self._folders.values():
+            _leave(folder, pid)
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
@@ -207,6 +229,12 @@ class RecordedScope:
     def join(self) -> None:
         pass
 
+    def take(self, pid: int) -> None:
+        pass  # The supervisor writes it down.
+
+    def give_back(self, pid: int) -> None:
+        pass
+
     def limit(self, limits: Limits) -> frozenset[str]:  # noqa: ARG002  # None is in force.
         return frozenset()
 
@@ -246,8 +274,17 @@ def scope_of(document: Mapping[str, Any]) -> Scope:
 # -- cgroup files ---------------------------------------------------------------------------------
 
 
-def _join(folder: Path) -> None:
-    (folder / "cgroup.procs").write_text("0")
+def _join(folder: Path, pid: int = 0) -> None:
+    """Move a process into the group; 0: this one."""
+    (folder / "cgroup.procs").write_text(str(pid))
+
+
+def _leave(folder: Path, pid: int) -> None:
+    """Move a process to the group above, or beside if that one may hold none."""
+    beside = sorted(folder.parent.glob("*.daemon"))
+    for other in (folder.parent, *beside):
+        if _write(other / "cgroup.procs", str(pid)):
+            return
 
 
 def _pids(folder: Path) -> list[int]:

@@ -20,33 +20,36 @@ Rules of this file
 """
 
 import errno
-import fcntl
 import json
 import os
 import select
 import signal
+import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from treadle.engines.node import machine_probe
-from treadle.engines.node.output_capture import Log, Mask, open_new
+from treadle.engines.node.member_ranks import MemberRanks
+from treadle.engines.node.rank_start import RankStart
 from treadle.engines.node.ranks import (
     BEGINS,
     IGNORED_BY_SUPERVISOR,
     NOT_ALLOWED,
     Rank,
-    become_rank,
-    libc,
 )
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
+from treadle.engines.node.supervisor_files import (
+    children_of_this,
+    oom_kills,
+    write_status,
+)
+from treadle.engines.node.warm_rank import WarmRank
 
-PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
-SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 KILLED = 128 + signal.SIGKILL
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
@@ -62,12 +65,18 @@ LOOK_FIRST_S, LOOK_LAST_S = 0.1, 5.0
 class Attempt:
     """One attempt from launch to end."""
 
-    def __init__(self, order: Mapping[str, Any], report: int) -> None:
+    def __init__(
+        self, order: Mapping[str, Any], report: int, warm: socket.socket | None = None
+    ) -> None:
         self.order = order
         self.report = report
         self.folder = Path(order["folder"])
         self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
+        self._starts = RankStart(order, self.scope, warm)
+        self._members: MemberRanks | None = None
+        if order.get("members"):
+            self._members = MemberRanks(order, tell=self._tell, dismiss=self._dismiss)
         self.cause = ""
         self.error = ""
         self.first: int | None = None  # the rank that failed first
@@ -76,8 +85,9 @@ class Attempt:
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
         self._stop_asked = False
+        self._target_asked = False
         self._signalled = True  # a signal came: look at the children
-        self._oom_kills = _oom_kills()
+        self._oom_kills = oom_kills()
         self._peak_bytes: int | None = None
         # Only where the kernel keeps no group.
         self._record: ProcessRecord | None = None
@@ -90,6 +100,7 @@ class Attempt:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGUSR1, self._on_target)
         for number in IGNORED_BY_SUPERVISOR:
             signal.signal(number, signal.SIG_IGN)
 
@@ -120,34 +131,50 @@ class Attempt:
 
     def _launch(self) -> bool:
         """Start all ranks; False if one could not be started or all have to stop."""
-        for number, extra in enumerate(self.order["ranks"]):
-            if self._must_stop():
-                # Without ranks there is nothing to watch, and it must not pass for a success.
-                self.cause = "stopped" if self._stop_asked else "time-limit"
-                return False
-            log = Log(self.folder, number, self.order["log_bytes_max"])
-            output, its_end = os.pipe2(os.O_CLOEXEC)
-            heard, said = os.pipe2(os.O_CLOEXEC)
-            pid = os.fork()
-            if pid == 0:
-                become_rank(self.order, extra, its_end, said)
-            os.close(its_end)
-            os.close(said)
-            os.set_blocking(output, False)
-            rank = Rank(number, pid, output, log, Mask(self.order["secrets"]))
-            self.ranks.append(rank)
-            self._poll.register(output, select.POLLIN)
-            complaint = self._hear(heard)
-            if complaint:
-                self.first = number
-                why, _, self.error = complaint.decode(errors="replace").partition(" ")
-                if int(why) in machine_probe.MACHINE_ERRORS:
-                    self.cause = "machine-error"
-            if complaint is None:
-                self.cause = "stopped" if self._stop_asked else "time-limit"
-            if complaint is None or complaint:
+        if self._members is not None:
+            self._members.begin(time.monotonic())
+            return self._launch_members(first=True)
+        return all(self._begin(extra) is not None for extra in self.order["ranks"])
+
+    def _launch_members(self, *, first: bool) -> bool:
+        """Start the members that are wanted. A newcomer that cannot be started is no failure."""
+        members = self._members
+        while members is not None and members.starting:
+            newcomer = members.starting.pop(0)
+            rank = self._begin(newcomer.extra, newcomer.channel, fails=first)
+            os.close(newcomer.channel)
+            members.started(newcomer.member, rank, time.monotonic())
+            if rank is None and first:
                 return False
         return True
+
+    def _begin(
+        self, extra: Mapping[str, Any], channel: int | None = None, *, fails: bool = True
+    ) -> Rank | None:
+        """Start one more rank; None if it could not be started, or all have to stop.
+
+        fails: the attempt has failed then.
+        """
+        number = len(self.ranks)
+        if self._must_stop():
+            # Without ranks there is nothing to watch, and it must not pass for a success.
+            self.cause = "stopped" if self._stop_asked else "time-limit"
+            return None
+        rank, heard = self._starts.start(number, extra, channel)
+        self.ranks.append(rank)
+        assert rank.output is not None
+        self._poll.register(rank.output, select.POLLIN)
+        complaint = self._hear(heard)
+        if rank.channel is not None:
+            self._poll.register(rank.channel, select.POLLIN)
+        if complaint and fails:
+            self.first = number
+            why, _, self.error = complaint.decode(errors="replace").partition(" ")
+            if int(why) in machine_probe.MACHINE_ERRORS:
+                self.cause = "machine-error"
+        if complaint is None:
+            self.cause = "stopped" if self._stop_asked else "time-limit"
+        return rank if complaint == b"" else None
 
     def _hear(self, heard: int) -> bytes | None:
         """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
@@ -190,9 +217,10 @@ class Attempt:
             if self._signalled:
                 self._signalled = False
                 self._look_at_ranks()
+            now = time.monotonic()
+            self._look_at_members(now)
             if all(rank.code is not None for rank in self.ranks):
                 return
-            now = time.monotonic()
             if self._stop_asked and self._kill_at is None:
                 self._stop("stopped", now)
             if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
@@ -203,34 +231,66 @@ class Attempt:
             self._look_at_descendants(now)
             self._wait(self._until_due(now))
 
+    def _look_at_members(self, now: float) -> None:
+        """What the ranks said to each other's coordinator, and what the engine ordered."""
+        if self._members is None:
+            return
+        if self._target_asked:
+            self._target_asked = False
+            self._members.take_target(now)
+        self._members.look(now)
+        if self._members.failed is not None and self.first is None:
+            self.first = self._members.failed
+            self._stop("", now)
+        if self._kill_at is None:
+            self._launch_members(first=False)
+
+    def _dismiss(self, rank: Rank, at_once: bool) -> None:
+        rank.signal(signal.SIGKILL if at_once else signal.SIGTERM)
+
     def _until_due(self, now: float) -> float | None:
         """Seconds until the next thing to do; None if only an event can bring one."""
         due = [self._limit_at if self._kill_at is None else self._kill_at]
         due += [] if self._record is None else [self._look_at]
+        due += [] if self._members is None else [self._members.due]
         moments = [moment for moment in due if moment is not None]
         return max(0.0, min(moments) - now) if moments else None
 
     def _look_at_descendants(self, now: float) -> None:
         """Write down what runs, where the kernel keeps no group of it."""
         if self._record is not None and now >= self._look_at:
-            self._record.look()
+            self._record.look([rank.keeper.pid for rank in self._warm_ranks()])
             self._look_at, self._look_s = now + self._look_s, min(LOOK_LAST_S, self._look_s * 2)
 
     def _look_at_ranks(self) -> None:
         for rank in self.ranks:
-            if rank.ended_now() and rank.code and self.first is None:
+            if rank.ended_now() and self._failed_by(rank) and self.first is None:
                 self.first = rank.number
+            if rank.channel is None and isinstance(rank, WarmRank):
+                with suppress(KeyError):
+                    self._poll.unregister(rank.keeper.socket)
         # The other ranks would wait for it for ever.
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
-        for pid in _children() or ():
+        for pid in children_of_this() or ():
             if all(pid != rank.pid for rank in self.ranks):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
+    def _failed_by(self, rank: Rank) -> bool:
+        """Whether the attempt has failed by the end of this rank."""
+        if self._members is None:
+            return bool(rank.code)
+        failed = self._members.ended(rank, time.monotonic())
+        # The last of them: if the training did not come to its end, its code is the attempt's.
+        last = all(each.code is not None for each in self.ranks) and not self._members.starting
+        return failed or (last and bool(rank.code) and not self._members.finished)
+
     def _stop(self, cause: str, now: float) -> None:
         self.cause = self.cause or cause
         self._kill_at = now + self.order["grace_s"]
+        if self._members is not None:
+            self._members.stop(now)
         self._signal(self.order["stop_signal"])
         self._signal(signal.SIGCONT)
 
@@ -241,11 +301,19 @@ class Attempt:
     def _wait(self, seconds: float | None) -> None:
         """Read output until something happens or the time has passed."""
         milliseconds = None if seconds is None else ceil(seconds * 1000)
-        for ready, _ in self._poll.poll(milliseconds):
+        lines = {} if self._members is None else self._members.members.descriptors()
+        for line in lines:
+            self._poll.register(line, select.POLLIN)
+        found = self._poll.poll(milliseconds)
+        for line in lines:
+            self._poll.unregister(line)
+        for ready, _ in found:
             if ready == self._wake:
                 os.read(self._wake, 4096)
                 self._signalled = True
             for rank in self.ranks:
+                if rank.channel == ready:
+                    self._signalled = True
                 if rank.output == ready:
                     rank.drain()
                     if rank.output is None:
@@ -254,12 +322,16 @@ class Attempt:
     def _on_stop(self, *_: object) -> None:
         self._stop_asked = True
 
+    def _on_target(self, *_: object) -> None:
+        self._target_asked = True
+
     # -- the end --------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """Leave no process behind, and a last status."""
         wait_s = 0.002
-        while (children := _children()) is None or children or self.scope.pids():
+        self._dismiss_keepers()
+        while (children := children_of_this()) is None or children or self.scope.pids():
             if children is None:
                 self._wait(1.0)
                 continue
@@ -270,18 +342,40 @@ class Attempt:
             self._wait(0.0)
             for pid in children:
                 self._reap(pid)
-            if children == _children():  # the kernel takes a while to end a process
+            if children == children_of_this():  # the kernel takes a while to end a process
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
-        for rank in self.ranks:
-            for _ in range(DRAINS_MAX):
-                rank.drain()
-            rank.close()
+        self._close_ranks()
         self._peak_bytes = self.scope.peak_bytes()
         if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
         self.scope.remove()
         self._leave_status()
+
+    def _close_ranks(self) -> None:
+        for rank in self.ranks:
+            rank.ended_now()
+            for _ in range(DRAINS_MAX):
+                rank.drain()
+            rank.close()
+        for warm in self._warm_ranks():
+            warm.forget()
+        if self._members is not None:
+            self._members.close()
+
+    def _warm_ranks(self) -> list[WarmRank]:
+        return [rank for rank in self.ranks if isinstance(rank, WarmRank)]
+
+    def _dismiss_keepers(self) -> None:
+        """They clear what they started, which counts where the kernel keeps no group."""
+        for rank in self._warm_ranks():
+            rank.ended_now()
+            rank.dismiss()
+        give_up_at = time.monotonic() + (BEGIN_WITHIN_S if self._record is not None else 0.0)
+        while any(rank.keeper.alive for rank in self._warm_ranks()):
+            if time.monotonic() >= give_up_at:
+                return
+            self._wait(0.005)
 
     def _ran_out_of_memory(self) -> bool:
         """Whether the kernel killed a rank for memory; `error` says if the job's limit was why.
@@ -296,7 +390,7 @@ class Attempt:
                 self.error = f"it used more than its --memory of {_gib(limit)}{peak}"
             return True
         killed = self.first is not None and self.ranks[self.first].code == KILLED
-        return killed and _oom_kills() > self._oom_kills
+        return killed and oom_kills() > self._oom_kills
 
     def _reap(self, pid: int) -> None:
         rank = next((rank for rank in self.ranks if rank.pid == pid), None)
@@ -349,11 +443,13 @@ class Attempt:
             "dropped": [rank.log.dropped for rank in self.ranks],
             "peak_bytes": self._peak_bytes,
             "began": self._began,
+            "warm": len(self._warm_ranks()),
+            "cold": self._starts.cold,
         }
 
     def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:
         """Replace the status in one piece, through another file."""
-        _write_file(self.folder, through, json.dumps(status).encode(), sync=sync)
+        write_status(self.folder, through, json.dumps(status).encode(), sync=sync)
 
     # -- the engine -----------------------------------------------------------------------------
 
@@ -366,132 +462,10 @@ class Attempt:
         return not poll.poll(0)
 
 
-# -- processes ------------------------------------------------------------------------------------
-
-
-def _children() -> list[int] | None:
-    """Our children, zombies among them; None if they cannot be listed just now."""
-    try:
-        return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
-    except FileNotFoundError:
-        return list(_children_by_stat())
-    except OSError:
-        return None
-
-
-def _children_by_stat() -> Iterator[int]:
-    """The same for kernels without that file."""
-    me = os.getpid()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == me:
-                yield int(path.parent.name)
-
-
-def _oom_kills() -> int:
-    """How many processes of this machine the kernel has ever killed for memory."""
-    return _count(Path("/proc/vmstat"))
-
-
-def _count(path: Path) -> int:
-    with suppress(OSError, ValueError):
-        _, _, rest = path.read_bytes().partition(b"oom_kill ")
-        return int(rest.partition(b"\n")[0])
-    return 0
-
-
 def _gib(count: int) -> str:
     return f"{count / GIB:.3g} GiB"
-
-
-# -- files ----------------------------------------------------------------------------------------
-
-
-def _write_file(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
-    """Replace the status through another file, padded to the reserved size."""
-    file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        # Padded, not truncated: freeing a block took 3 ms on a busy disk.
-        _write_all(file, data.ljust(SPARE_BYTES))
-        if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
-    (folder / through).rename(folder / "status.json")
-
-
-def _write_all(file: int, data: bytes) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(file, data[done:], done)
-
-
-def _take_lock(folder: Path) -> int | None:
-    """The lock of the folder until this process ends, or None if another has it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(folder / "supervisor.json", flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def _has_ended(folder: Path, nonce: str) -> bool:
-    """Whether this very attempt has ended; a status of another one says nothing about it."""
-    try:
-        status = json.loads((folder / "status.json").read_bytes())
-        return bool(status.get("state") == "ended" and status.get("nonce", "") == nonce)
-    except (FileNotFoundError, ValueError, AttributeError):
-        return False
-
-
-def _start_ticks() -> int:
-    """When this process started, in the kernel's ticks since boot."""
-    return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
 def tell(report: int, message: Mapping[str, Any]) -> None:
     with suppress(OSError):
         os.write(report, json.dumps(message).encode() + b"\n")
-
-
-# -- from order to attempt ------------------------------------------------------------------------
-
-
-def supervise(orders: int, report: int) -> None:
-    """Read an order and carry it out to its end."""
-    with os.fdopen(orders, "rb") as file:
-        file.seek(0)
-        order = json.load(file)
-    if order.get("probe"):
-        return _probe(report)
-    folder = Path(order["folder"])
-    libc.prctl(PR_SET_NAME, f"treadle:{order['job']}".encode()[:15], 0, 0, 0)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    lock = _take_lock(folder)
-    if lock is None:
-        return tell(report, {"taken": True})
-    if _has_ended(folder, order["nonce"]):
-        return tell(report, {"ended": True})
-    order["supervisor"] = os.getpid()
-    attempt = Attempt(order, report)  # from here on it takes the stop signal
-    keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
-    about = {key: order[key] for key in keys}
-    about |= {"pid": os.getpid(), "start": _start_ticks(), "boot": order["boot"]}
-    about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
-    _write_all(lock, json.dumps(about).encode())
-    spare = open_new(folder / "status.spare")
-    os.posix_fallocate(spare, 0, SPARE_BYTES)
-    os.close(spare)
-    tell(report, {"pid": about["pid"], "start": about["start"]})
-    return attempt.run()
-
-
-def _probe(report: int) -> None:
-    """A trial launch: all that a supervisor needs, and no job."""
-    machine_probe.check_memory()
-    machine_probe.check_descriptors()
-    machine_probe.check_processes()
-    tell(report, {"probe": True})

@@ -7,6 +7,9 @@
     speeds.py         measurements by size, and what repeated ones come to
     outcome.py        what one attempt taught: time, work, speed, needs
     kind_history.py   what was learned of one kind, as stored
+    kind_experts.py   what one kind says of a length, by several memories
+    experts.py        forecasts scored and mixed
+    open_ranges.py    ranges of jobs that run, until they are compared
     proportion.py     whether a number of the command line says how much work there is
     knowledge.py      Knowledge: outcomes in, expectations out
     expectation.py    what is expected of a job, and what remains of it

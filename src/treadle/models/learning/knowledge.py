@@ -7,15 +7,15 @@ kind, which the live controller stores as one row each.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Profile
 from treadle.models.fitted import Point
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
-from treadle.models.learning.experts import WEIGHT_MIN, Blurred, Expert, rescored, weights
-from treadle.models.learning.kind_history import HALF_LIVES, History, Needs, Run
+from treadle.models.learning.experts import WEIGHT_MIN, Expert, rescored, weights
+from treadle.models.learning.kind_experts import close_experts, far_experts
+from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
@@ -25,14 +25,11 @@ from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
 from treadle.models.lengths.prior import philly
-from treadle.models.lengths.survival import Seen, kaplan_meier
 
 KINDS_MAX = 20_000
-CLOSE_HALF_LIVES = HALF_LIVES[:2]
-TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
-EXPERT_POINTS, MIXED_POINTS = 48, 256  # of a forecast, and of all together
+MIXED_POINTS = 256  # of what is expected of a job
 ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
 SHARE_MIN = 0.02  # of any forecast, before scores
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
@@ -49,7 +46,6 @@ _DOUBT = {
 OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
 _OWN = Source.SAME_COMMAND.value  # how labels of such forecasts begin
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
-_OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 
 
 class Pace(NamedTuple):
@@ -275,9 +271,9 @@ class Knowledge:
                 known.clear()
             label = f"{close.value}{'#' if '#' in kind else ''}"
             found = known[asking] = (
-                _far_experts(label, history)
+                far_experts(label, history)
                 if close in FAR
-                else _close_experts(label, history, asked, numbers, curve)
+                else close_experts(label, history, asked, numbers, curve)
             )
         return found
 
@@ -455,64 +451,6 @@ class Knowledge:
 
 # A size, the numbers of a command line, and the speeds that lengths are converted by.
 _Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
-
-
-def _far_experts(label: str, history: History) -> list[Expert]:
-    found: list[Expert] = []
-    for histogram in history.histograms:
-        lengths = histogram.lengths(TAIL_DOUBT)
-        if lengths is not None:
-            named = f"{label} {histogram.half_life:g}"
-            found.append(Expert(named, Blurred(lengths, histogram.runs)))
-    return found
-
-
-def _close_experts(
-    label: str,
-    history: History,
-    asked: int,
-    numbers: tuple[float, ...],
-    curve: Curve | None,
-) -> list[Expert]:
-    """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
-    rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
-    position = proportional(rows, numbers)
-    factors = [_factors(run, asked, numbers, curve, position) for run in history.runs]
-    found: list[Expert] = []
-    for half_life in CLOSE_HALF_LIVES:
-        seen, runs, age = [], 0.0, 0
-        for run, each in zip(reversed(history.runs), reversed(factors), strict=True):
-            weight = 0.5 ** (age / half_life)
-            seen += [Seen(run.seconds * factor, run.whole, weight / len(each)) for factor in each]
-            age += (
-                run.whole
-            )  # Only ends make others old, so that what was cut off shortens nothing.
-            runs += weight * run.whole
-        lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
-        if lengths is not None:
-            lengths = lengths.thinned(EXPERT_POINTS)
-            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
-    return found
-
-
-def _factors(
-    run: Run, asked: int, numbers: tuple[float, ...], curve: Curve | None, position: int | None
-) -> tuple[float, ...]:
-    """How long a job may take where this run took 1: several where that is not known."""
-    factors: tuple[float, ...] = (1.0,)
-    if curve is not None and run.size != asked:
-        faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
-        faster = faster if 0 < faster < inf else 1.0
-        # At a size that was never measured, it may as well gain nothing.
-        factors = (faster,) if asked in curve.measured else (1.0, faster)
-    if len(run.numbers) != len(numbers) or run.numbers == numbers:
-        return factors
-    if position is None:
-        # Another number, and nothing shows yet what it does.
-        return tuple(factor * other for factor in factors for other in _OTHER_NUMBERS)
-    if run.numbers[position] > 0:
-        return tuple(factor * numbers[position] / run.numbers[position] for factor in factors)
-    return factors
 
 
 def _around(seconds: float, lengths: Lengths) -> Lengths:

@@ -31,6 +31,4 @@ class Outcome:
     @property
     def paced(self) -> bool:
         """Whether its steps say how fast it runs at this size."""
-        return (
-            not self.shared and self.step_s is not None and STEP_MIN_S < self.step_s < STEP_MAX_S
-        )
+        return not self.shared and self.step_s is not None and STEP_MIN_S < self.step_s < STEP_MAX_S

@@ -1,0 +1,270 @@
+"""The ranks of an attempt as members that change while it trains, for its supervisor.
+
+Every rank gets a line to its supervisor (members.py). A script that does not use `treadle.train`
+never speaks on it, and its attempt is rigid: nothing here acts then. Otherwise the members change
+by orders of the engine, which come as `target.json` in the attempt's folder and a SIGUSR1.
+`members.json` says what was reached. Both are replaced in one piece, so that either side may be
+killed at any time.
+
+A member that was killed is replaced on its device, a few times. One that ends by itself with an
+error ends the attempt, as in a rigid job: its error would come again.
+
+Part of the supervisor: it imports the standard library and the core's protocol alone.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from treadle.core.member_facts import Changed, Ended, Limits, Lost, Phase, Place, Refused, Target
+from treadle.core.member_messages import Member
+from treadle.engines.node.members import Fact, Members, environment
+from treadle.engines.node.members_files import REACHED, TARGET
+from treadle.engines.node.ranks import Rank
+
+REPLACED_MAX = 3  # members of one attempt
+KILLED_BY_SIGNAL = 128
+
+
+class Newcomer(NamedTuple):
+    """A member that has to be started."""
+
+    member: Member
+    extra: Mapping[str, Any]  # environment and cores
+    channel: int  # its end of the line; the one who starts it closes it
+
+
+class MemberRanks:
+    """Members, the ranks they are, and the devices they are on."""
+
+    def __init__(
+        self,
+        order: Mapping[str, Any],
+        *,
+        tell: Callable[[Mapping[str, Any]], None],
+        dismiss: Callable[[Rank, bool], None],
+    ) -> None:
+        """dismiss: ask a rank to end; at once, if the second argument says so."""
+        self._order = order
+        self._attempt = Path(order["folder"])
+        self._tell = tell
+        self._dismiss_rank = dismiss
+        self._folder = Path(tempfile.mkdtemp(prefix="treadle-group-"))
+        if order.get("uid") is not None:
+            os.chown(self._folder, order["uid"], order.get("gid") or -1, follow_symlinks=False)
+        self.members = Members(
+            self._folder,
+            launch=self._launch,
+            dismiss=self._dismiss,
+            report=self._hear,
+            limits=Limits(ready_s=order["ready_s"]),
+        )
+        self.starting: list[Newcomer] = []
+        self.finished = False
+        self._ranks: dict[Member, Rank] = {}
+        self._dismissed: set[Member] = set()
+        self._extras: dict[str, Mapping[str, Any]] = {}  # by device
+        self._places: tuple[Place, ...] = ()
+        self._aims = 0
+        self._open = False  # the newest aim was neither reached nor refused
+        self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
+        self._replaced = 0
+        self._lost: int | None = None  # the rank that was killed last
+        self.failed: int | None = None  # the rank by which the attempt has failed
+        # What the engine reads.
+        self._reached: dict[str, Any] = {
+            "action": order["action"],
+            "devices": order["devices"],
+            "holds": order["devices"],
+            "can": [],
+            "stall_s": None,
+            "refused": None,
+            "why": "",
+        }
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the script uses the library: else the attempt is rigid."""
+        return self.members.spoken
+
+    # -- the supervisor's side ------------------------------------------------------------------
+
+    def begin(self, now: float) -> None:
+        devices = [str(number) for number in self._order["devices"]]
+        self._extras = dict(zip(devices, self._order["ranks"], strict=True))
+        self._aim(self._order["action"], devices, now)
+
+    def started(self, member: Member, rank: Rank | None, now: float) -> None:
+        """A newcomer was started; None: it could not be."""
+        if rank is None:
+            self.members.ended(member, now)
+        else:
+            self._ranks[member] = rank
+
+    def ended(self, rank: Rank, now: float) -> bool:
+        """A rank has ended; whether the attempt has failed by that."""
+        member = next((name for name, each in self._ranks.items() if each is rank), None)
+        if member is None or not self.speaks:
+            return bool(rank.code)
+        wanted = member not in self._dismissed and self._is_wanted(member)
+        if wanted and rank.code and rank.code <= KILLED_BY_SIGNAL:
+            return True
+        if wanted:
+            self._lost = rank.number
+        self.members.ended(member, now)
+        self._save_holds()
+        return False
+
+    def look(self, now: float) -> None:
+        """Read what members said, and do what is due."""
+        for descriptor in list(self.members.descriptors()):
+            self.members.readable(descriptor, now)
+        due = self.members.due
+        if self.speaks and due is not None and now >= due:
+            self.members.tick(now)
+        self._announce()
+        machine = self.members.machine
+        if self._is_settled() and self._devices_of(machine.group) != self._wanted:
+            self._replace(now)
+
+    @property
+    def due(self) -> float | None:
+        return self.members.due if self.speaks else None
+
+    def take_target(self, now: float) -> None:
+        """Read the engine's newest order."""
+        try:
+            target = json.loads((self._attempt / TARGET).read_bytes())
+        except (OSError, ValueError):
+            return
+        if target["action"] <= max(self._actions.values()):
+            self._write()  # It was asked again: say again what was reached.
+            return
+        devices = [str(number) for number in target["devices"]]
+        self._extras |= dict(zip(devices, target["ranks"], strict=True))
+        self._reached["holds"] = sorted({*self._reached["holds"], *target["devices"]})
+        self._write()
+        self._aim(target["action"], devices, now)
+
+    def stop(self, now: float) -> None:
+        if self.speaks:
+            self.members.stop(now)
+
+    def close(self) -> None:
+        self.members.close()
+        for newcomer in self.starting:
+            os.close(newcomer.channel)
+        with suppress(OSError):
+            for entry in self._folder.iterdir():
+                entry.unlink()
+            self._folder.rmdir()
+
+    def _replace(self, now: float) -> None:
+        """Members were lost: start others on their devices, but not for ever."""
+        self._replaced += 1
+        action = self._actions[self._aims]
+        if self._replaced <= REPLACED_MAX:
+            self._aim(action, [place[0] for place in self._places], now)
+        elif action != self._reached["action"]:
+            self._refuse(action, "members that it wanted were lost again and again")
+        else:
+            self.failed = self._lost
+
+    # -- the protocol's side --------------------------------------------------------------------
+
+    def _aim(self, action: int, devices: list[str], now: float) -> None:
+        self._aims += 1
+        self._open = True
+        self._actions[self._aims] = action
+        self._places = tuple((device,) for device in devices)
+        self.members.order(Target(self._aims, self._places), now)
+
+    def _launch(self, member: Member, place: Place, descriptor: int, joins: bool) -> None:
+        extra = self._extras[place[0]]
+        own = environment(
+            member, self._folder, descriptor, joins=joins, asked=len(self._order["devices"])
+        )
+        channel = os.dup(descriptor)
+        made = {**extra, "env": {**extra["env"], **own, "TREADLE_CHANNEL": str(channel)}}
+        self.starting.append(Newcomer(member, made, channel))
+
+    def _dismiss(self, member: Member, why: str) -> None:
+        waiting = [each for each in self.starting if each.member == member]
+        for newcomer in waiting:
+            self.starting.remove(newcomer)
+            os.close(newcomer.channel)
+        at_once = member in self._dismissed or "arrive" in why
+        self._dismissed.add(member)
+        if member in self._ranks:
+            self._dismiss_rank(self._ranks[member], at_once)
+
+    def _hear(self, fact: Fact) -> None:
+        match fact:
+            case Changed():
+                group = self._devices_of(fact.group)
+                self._reached |= {"devices": sorted(group), "why": fact.why}
+                if fact.stall_s or fact.why != "order":
+                    self._reached["stall_s"] = fact.stall_s
+                self._open = self._open and fact.order is None
+                if fact.order is not None and group == self._wanted:
+                    self._reached |= {"action": self._actions[fact.order], "refused": None}
+                self._save_holds()
+                self._write()
+            case Refused():
+                self._refuse(self._actions[fact.order], fact.why)
+            case Lost():
+                pass  # What is missing is seen when the others have gone on.
+            case Ended():
+                self.finished = fact.finished
+
+    def _refuse(self, action: int, why: str) -> None:
+        """The group stays as it is."""
+        self._open = False
+        self._places = tuple((str(number),) for number in self._reached["devices"])
+        self._reached["refused"] = {"action": action, "why": why}
+        self._save_holds()
+        self._write()
+
+    def _is_settled(self) -> bool:
+        """Whether no change is in flight or owed."""
+        return not self._open and self.members.machine.phase is Phase.RUNNING
+
+    def _is_wanted(self, member: Member) -> bool:
+        """Whether its end is a loss: it should go on training on its device."""
+        machine = self.members.machine
+        ends = machine.phase in (Phase.DRAINING, Phase.ENDED)
+        return not ends and bool(self._devices_of([member]) & self._wanted)
+
+    @property
+    def _wanted(self) -> set[int]:
+        return {int(place[0]) for place in self._places}
+
+    def _devices_of(self, group: Iterable[Member]) -> set[int]:
+        places = self.members.machine.members
+        return {int(places[member][0]) for member in group if member in places}
+
+    def _announce(self) -> None:
+        can = list(self.members.can)
+        if can and can != self._reached["can"]:
+            self._reached["can"] = can
+            self._write()
+
+    def _save_holds(self) -> None:
+        """Devices with a live member on them, and those of the newest order."""
+        alive = (int(place[0]) for place in self.members.machine.members.values())
+        holds = sorted({*alive, *(int(place[0]) for place in self._places)})
+        if self._is_settled() and holds != self._reached["holds"]:
+            self._reached["holds"] = holds
+            self._write()
+
+    def _write(self) -> None:
+        """Tell the engine, and its successor."""
+        with suppress(OSError):
+            through = self._attempt / f"{REACHED}.new"
+            through.write_text(json.dumps(self._reached))
+            through.rename(self._attempt / REACHED)
+        self._tell({"members": self._reached})

@@ -1,0 +1,215 @@
+"""The coordinator of an attempt whose members change: real sockets around the membership machine.
+
+A selector loop drives it: the supervisor's, or that of a test. It imports the standard library and
+the core, and starts and ends no process itself: `launch` and `dismiss` do.
+
+    members = Members(folder, launch=..., dismiss=..., report=...)
+    members.order(Target(1, (("gpu0",), ("gpu1",))), now)
+    loop: poll(members.descriptors(), until members.due) -> members.readable(descriptor, now),
+          members.ended(member, now) when its process ends, members.tick(now)
+
+`launch(member, place, descriptor, joins)` starts a process that inherits the descriptor, with
+`environment(...)`. A process that is forked and executes no program calls `close()` in itself: the
+lines of its siblings would not end with this process otherwise.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from treadle.core.member_facts import (
+    Changed,
+    Dismiss,
+    Ended,
+    Gone,
+    Heard,
+    Input,
+    Launch,
+    Limits,
+    Lost,
+    Output,
+    Place,
+    Refused,
+    Send,
+    Stop,
+    Target,
+    Tick,
+)
+from treadle.core.member_messages import (
+    LINE_BYTES_MAX,
+    Answer,
+    Hello,
+    Member,
+    Order,
+    decode,
+    encode,
+)
+from treadle.core.membership import Membership
+
+Fact = Changed | Refused | Lost | Ended
+LaunchMember = Callable[[Member, Place, int, bool], None]
+
+
+class Members:
+    """The members of one attempt, as processes with a line to each."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        launch: LaunchMember,
+        dismiss: Callable[[Member, str], None],
+        report: Callable[[Fact], None],
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
+        """folder: for rendezvous; it belongs to the job's user and to no other attempt."""
+        self._folder = folder
+        self._launch = launch
+        self._dismiss = dismiss
+        self._report = report
+        self._machine = Membership(f"file:{folder}/group-", limits)
+        self._lines: dict[Member, socket.socket] = {}
+        self._buffers: dict[Member, bytes] = {}
+        self._can: dict[Member, tuple[str, ...]] = {}
+
+    # -- for the loop ------------------------------------------------------------------------------
+
+    def descriptors(self) -> dict[int, Member]:
+        """What to poll for reading."""
+        return {line.fileno(): member for member, line in self._lines.items()}
+
+    @property
+    def due(self) -> float | None:
+        """The moment of the next `tick`."""
+        return self._machine.due
+
+    @property
+    def machine(self) -> Membership:
+        """To be read: phase, group, members."""
+        return self._machine
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        """What all members of this attempt can change while they train; empty: it is rigid."""
+        known = [set(self._can.get(member, ())) for member in self._machine.members]
+        return tuple(sorted(set.intersection(*known))) if known else ()
+
+    @property
+    def spoken(self) -> bool:
+        """Whether any member has said that it uses the library."""
+        return bool(self._can)
+
+    def order(self, target: Target, now: float) -> None:
+        self._take(target, now)
+
+    def stop(self, now: float) -> None:
+        """All members write a checkpoint and leave together; the grace is the caller's."""
+        self._take(Stop(), now)
+
+    def tick(self, now: float) -> None:
+        self._take(Tick(), now)
+
+    def ended(self, member: Member, now: float) -> None:
+        """The process of a member has ended. What it said before that counts."""
+        if member in self._lines:
+            self._read(member, now)
+        self._close(member)
+        self._take(Gone(member), now)
+
+    def readable(self, descriptor: int, now: float) -> None:
+        member = self.descriptors().get(descriptor)
+        if member is not None:
+            self._read(member, now)
+
+    def close(self) -> None:
+        for member in list(self._lines):
+            self._close(member)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _take(self, given: Input, now: float) -> None:
+        for output in self._machine.step(given, now):
+            self._carry_out(output)
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Launch():
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+                ours.setblocking(False)
+                self._lines[output.member], self._buffers[output.member] = ours, b""
+                with theirs:
+                    self._launch(output.member, output.place, theirs.fileno(), output.joins)
+            case Dismiss():
+                self._dismiss(output.member, output.why)
+            case Send():
+                self._send(output.member, output.order)
+            case Changed():
+                self._forget_rendezvous(output.version)
+                self._report(output)
+            case _:
+                self._report(output)
+
+    def _send(self, member: Member, order: Order) -> None:
+        line = self._lines.get(member)
+        if line is None:
+            return
+        data = encode(order)
+        try:
+            if line.send(data) != len(data):
+                self._close(member)
+        except OSError:
+            # Gone, or it does not read: then it will not arrive either, and the machine's
+            # deadlines count for it.
+            self._close(member)
+
+    def _read(self, member: Member, now: float) -> None:
+        """All that a member said; a line that cannot be read ends the talk, not the process."""
+        while (line := self._lines.get(member)) is not None:
+            try:
+                data = line.recv(LINE_BYTES_MAX)
+            except BlockingIOError:
+                return None
+            except OSError:
+                data = b""
+            if not data:
+                return self._close(member)
+            *lines, rest = (self._buffers[member] + data).split(b"\n")
+            self._buffers[member] = rest
+            try:
+                answers = [decode(each) for each in lines]
+            except ValueError:
+                return self._close(member)
+            if len(rest) > LINE_BYTES_MAX:
+                return self._close(member)
+            for answer in answers:
+                if isinstance(answer, Hello):
+                    self._can[member] = answer.can
+                if isinstance(answer, Answer):
+                    self._take(Heard(member, answer), now)
+        return None
+
+    def _close(self, member: Member) -> None:
+        line = self._lines.pop(member, None)
+        if line is not None:
+            line.close()
+
+    def _forget_rendezvous(self, version: int) -> None:
+        """The group stands: files through which older ones met are of no use."""
+        for old in range(max(0, version - 8), version + 1):
+            with suppress(OSError):
+                (self._folder / f"group-{old}").unlink()
+
+
+def environment(
+    member: Member, folder: Path, descriptor: int, *, joins: bool, asked: int
+) -> Mapping[str, str]:
+    """What a member's process needs beside the environment of a rank."""
+    return {
+        "TREADLE_MEMBER": member,
+        "TREADLE_CHANNEL": str(descriptor),
+        "TREADLE_GROUP_DIR": os.fspath(folder),
+        "TREADLE_JOINS": "1" if joins else "0",
+        "TREADLE_ASKED": str(asked),
+    }

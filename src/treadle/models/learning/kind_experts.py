@@ -1,0 +1,72 @@
+"""What one kind says of the length of a job: a forecast for each memory, by its own runs."""
+
+from math import inf
+
+from treadle.models.learning.curves import Curve
+from treadle.models.learning.experts import Blurred, Expert
+from treadle.models.learning.kind_history import HALF_LIVES, History, Run
+from treadle.models.learning.proportion import proportional
+from treadle.models.lengths.survival import Seen, kaplan_meier
+
+CLOSE_HALF_LIVES = HALF_LIVES[:2]
+TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
+EXPERT_POINTS = 48  # of a forecast
+_OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
+
+
+def far_experts(label: str, history: History) -> list[Expert]:
+    found: list[Expert] = []
+    for histogram in history.histograms:
+        lengths = histogram.lengths(TAIL_DOUBT)
+        if lengths is not None:
+            named = f"{label} {histogram.half_life:g}"
+            found.append(Expert(named, Blurred(lengths, histogram.runs)))
+    return found
+
+
+def close_experts(
+    label: str,
+    history: History,
+    asked: int,
+    numbers: tuple[float, ...],
+    curve: Curve | None,
+) -> list[Expert]:
+    """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
+    rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
+    position = proportional(rows, numbers)
+    factors = [_factors(run, asked, numbers, curve, position) for run in history.runs]
+    found: list[Expert] = []
+    for half_life in CLOSE_HALF_LIVES:
+        seen, runs, age = [], 0.0, 0
+        for run, each in zip(reversed(history.runs), reversed(factors), strict=True):
+            weight = 0.5 ** (age / half_life)
+            seen += [Seen(run.seconds * factor, run.whole, weight / len(each)) for factor in each]
+            age += (
+                run.whole
+            )  # Only ends make others old, so that what was cut off shortens nothing.
+            runs += weight * run.whole
+        lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
+        if lengths is not None:
+            lengths = lengths.thinned(EXPERT_POINTS)
+            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
+    return found
+
+
+def _factors(
+    run: Run, asked: int, numbers: tuple[float, ...], curve: Curve | None, position: int | None
+) -> tuple[float, ...]:
+    """How long a job may take where this run took 1: several where that is not known."""
+    factors: tuple[float, ...] = (1.0,)
+    if curve is not None and run.size != asked:
+        faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
+        faster = faster if 0 < faster < inf else 1.0
+        # At a size that was never measured, it may as well gain nothing.
+        factors = (faster,) if asked in curve.measured else (1.0, faster)
+    if len(run.numbers) != len(numbers) or run.numbers == numbers:
+        return factors
+    if position is None:
+        # Another number, and nothing shows yet what it does.
+        return tuple(factor * other for factor in factors for other in _OTHER_NUMBERS)
+    if run.numbers[position] > 0:
+        return tuple(factor * numbers[position] / run.numbers[position] for factor in factors)
+    return factors

@@ -1,0 +1,175 @@
+"""Which samples a rank takes at each step, for any number of ranks.
+
+Epoch e is one permutation of all samples, drawn from (seed, e). Step s of it takes the places
+[s * batch, (s + 1) * batch) of that permutation, and the ranks take contiguous shares of those. So
+the batch of a step does not depend on the number of ranks, and each sample comes exactly once in an
+epoch, whatever changes in its middle. The last batch may be short; none is dropped.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from treadle.core.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one rank takes in one pass: indices, and their part of the whole batch."""
+
+    indices: tuple[int, ...]
+    counted: tuple[int, ...]  # less those that are there only so that the rank has something
+    weight: float
+    first: bool  # of its step, on this rank
+    last: bool
+
+
+class Batch:
+    """One batch of this rank: `batch.x` and `batch.y`, or the fields of a dict by name."""
+
+    def __init__(self, content: Any, share: Share) -> None:  # noqa: ANN401
+        self.content = content
+        self.share = share
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The samples of the dataset that this batch consists of."""
+        return self.share.counted
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        content = self.content
+        if isinstance(content, dict) and name in content:
+            return content[name]
+        if isinstance(content, tuple | list) and name in ("x", "y"):
+            return content[("x", "y").index(name)]
+        if name == "x":
+            return content
+        raise AttributeError(f"this batch has no {name}; it is a {type(content).__name__}")
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
+        return self.content[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.content)
+
+
+class Data:
+    """A dataset, cut into batches of a fixed size over all ranks."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any] | DataLoader[Any],
+        *,
+        batch_size: int,
+        seed: int,
+        micro_batch: int,
+        device: torch.device,
+        workers: int = 0,
+    ) -> None:
+        collate: Callable[[list[Any]], Any] | None = None
+        if isinstance(dataset, DataLoader):
+            workers = dataset.num_workers
+            collate = dataset.collate_fn
+            dataset = dataset.dataset
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise InvalidInputError(
+                "a dataset without a length cannot be shared out: give one with __len__ and "
+                "__getitem__"
+            )
+        if batch_size < 1:
+            raise InvalidInputError(f"batch_size must be at least 1, not {batch_size}")
+        self.dataset = dataset
+        self.count = len(dataset)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.micro_batch = micro_batch
+        self._device = device
+        self._workers = workers
+        self._shares: Iterator[Share] = iter(())
+        self._upcoming: list[Share] = []
+        self._loader: DataLoader[Any] = DataLoader(
+            dataset,
+            batch_sampler=_Indices(self),
+            num_workers=workers,
+            collate_fn=collate,
+            pin_memory=device.type == "cuda",
+            persistent_workers=workers > 0,  # a change of the group does not start them again
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-self.count // self.batch_size)
+
+    def stream(self, epoch: int, step: int, rank: int, size: int) -> Iterator[Batch]:
+        """The batches of one rank from a step on to the end of the epoch."""
+        order = permutation(self.count, self.seed, epoch)
+        self._shares = self._cut(order, step, rank, size)
+        self._upcoming = []
+        for content in self._loader:
+            yield Batch(_to(content, self._device), self._upcoming.pop(0))
+
+    def _cut(self, order: Sequence[int], step: int, rank: int, size: int) -> Iterator[Share]:
+        for number in range(step, self.steps):
+            batch = order[number * self.batch_size : (number + 1) * self.batch_size]
+            yield from shares(batch, rank, size, self.micro_batch)
+
+
+class _Indices:
+    """A batch sampler that remembers what it handed out: loaders fetch ahead."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for share in self._data._shares:
+            self._data._upcoming.append(share)
+            yield list(share.indices)
+
+
+def permutation(count: int, seed: int, epoch: int) -> list[int]:
+    """The order of the samples in an epoch."""
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
+    order: list[int] = torch.randperm(count, generator=generator).tolist()
+    return order
+
+
+def shares(batch: Sequence[int], rank: int, size: int, micro_batch: int) -> list[Share]:
+    """One rank's part of a batch, in pieces of at most `micro_batch`; parts differ by 1 at most.
+
+    A rank without a part (a short last batch) takes one sample with the weight 0: it has to take
+    part in the step.
+    """
+    begin, end = len(batch) * rank // size, len(batch) * (rank + 1) // size
+    own = batch[begin:end]
+    if not own:
+        return [Share((batch[0],), (), 0.0, first=True, last=True)]
+    count = -(-len(own) // micro_batch)
+    cuts = [len(own) * piece // count for piece in range(count + 1)]
+    return [
+        Share(
+            tuple(own[low:high]),
+            tuple(own[low:high]),
+            (high - low) / len(batch),
+            first=low == 0,
+            last=high == len(own),
+        )
+        for low, high in pairwise(cuts)
+    ]
+
+
+def _to(content: Any, device: torch.device) -> Any:  # noqa: ANN401
+    """The same content on a device."""
+    if isinstance(content, Tensor):
+        return content.to(device, non_blocking=True)
+    if isinstance(content, dict):
+        return {key: _to(value, device) for key, value in content.items()}
+    if isinstance(content, tuple | list):
+        moved = [_to(value, device) for value in content]
+        return type(content)(*moved) if hasattr(content, "_fields") else type(content)(moved)
+    return content

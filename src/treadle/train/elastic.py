@@ -1,0 +1,165 @@
+"""The member's side of a change: halt at a boundary, form the next group, take the state, go on."""
+
+import os
+import sys
+from functools import partial
+from time import monotonic
+from typing import NoReturn, Protocol
+
+from treadle.core.member_messages import (
+    Arrived,
+    Broken,
+    Finished,
+    Form,
+    Halt,
+    Hello,
+    Leave,
+    Ready,
+    StopAsked,
+    Switched,
+)
+from treadle.train.channel import Channel
+from treadle.train.group import BrokenGroupError, Group
+from treadle.train.orders import Next
+from treadle.train.stop import STOP, STOPPED, end_without_teardown, exit_now
+
+CAN = ("size", "devices")
+
+
+class Trained(Protocol):
+    """What the session does for a change."""
+
+    def take_state(self, source: int | None, *, fresh: bool) -> None:
+        """Send or receive the state in the new group; None: no member needs it."""
+
+    def regrouped(self) -> None: ...
+
+    def save(self) -> None: ...
+
+
+class Elastic:
+    """One member of an attempt whose members change."""
+
+    def __init__(self, trained: Trained, group: Group, timeout_s: float) -> None:
+        self.joins = os.environ.get("TREADLE_JOINS") == "1"  # the others train already
+        self.me = os.environ.get("TREADLE_MEMBER", "m0")
+        self.broken = False
+        self.survived = False  # a loss: the interpreter may not be able to end
+        self.version = 0
+        self._trained = trained
+        self._group = group
+        self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]), group.cut)
+        self._orders = self._channel.orders
+        self.receives = False  # the state comes from another member
+        self._has_state = False
+        self._told = False
+        self._failure: BrokenGroupError | None = None
+        STOP.at_once = lambda: self.version == 0
+        self._channel.say(Hello(CAN, timeout_s))
+
+    def enter(self) -> None:
+        """Wait until this member belongs to a group."""
+        self._channel.say(Ready())
+        self._regroup(0, monotonic())
+
+    def applied(self, steps: int) -> None:
+        self._channel.set_applied(steps)
+
+    def abandons(self) -> bool:
+        """Whether the step in flight has to be given up."""
+        return self._orders.interrupted
+
+    def failed(self, error: BrokenGroupError) -> None:
+        """A collective failed: the step does not count."""
+        self.broken, self._failure = True, error
+        self._channel.say(Broken(self.version, self._orders.applied))
+
+    def boundary(self) -> bool:
+        """Between two steps; whether the group changed. Without an order it is three tests."""
+        if not (self._orders.pending or self.broken or STOP.asked):
+            return False
+        if STOP.asked and not self._told:
+            self._told = True
+            self._channel.say(StopAsked())
+        return self._obey(finished=False)
+
+    def finish(self, *, wait: bool) -> None:
+        """After the last step: all end together, so that none is missed by the others.
+
+        wait: not if the script left its loop early. It may have failed, and Python does not say:
+        then its process ends soon, and the others go on without it.
+        """
+        self._channel.say(Finished())
+        if wait:
+            self._obey(finished=True)
+
+    def _obey(self, *, finished: bool) -> bool:
+        began, changed = monotonic(), False
+        decide = self._orders.at_boundary
+        while True:
+            match self._channel.wait(partial(decide, broken=self.broken, finished=finished)):
+                case Leave() as order:
+                    self._leave(order)
+                case Halt() as order:
+                    if self.broken or order.at_step is None:
+                        self._group.abort()
+                    self._regroup(order.version, began, halted=True)
+                    changed = True
+                case Next.WAIT if self.broken:
+                    # The coordinator is gone as well: none can say who is left.
+                    assert self._failure is not None
+                    raise self._failure
+                case _:
+                    return changed
+
+    def _regroup(self, version: int, began: float, *, halted: bool = False) -> None:
+        if halted:
+            self._arrive(version)
+        while True:
+            order = self._channel.wait(partial(self._orders.before_group, version))
+            match order:
+                case Form():
+                    try:
+                        return self._form(order, began)
+                    except BrokenGroupError as error:
+                        self._group.abort()
+                        self.broken, self._failure = True, error
+                        self._channel.formed(order.version)
+                        self._channel.say(Broken(order.version))
+                        version = order.version
+                case Halt():
+                    version = order.version
+                    self._group.abort()
+                    self._arrive(version)
+                case Leave():
+                    self._leave(order)
+                case _:  # The coordinator is gone.
+                    sys.stderr.write("the coordinator ended before this member could train\n")
+                    exit_now(1)
+
+    def _arrive(self, version: int) -> None:
+        if self.broken and not self.survived:
+            self.survived = True
+            end_without_teardown()
+        step = self._orders.applied if self._has_state else None
+        self._channel.say(Arrived(version, step))
+
+    def _form(self, form: Form, began: float) -> None:
+        self._group.leave()
+        self.receives = self.me in form.receivers
+        fresh = not self._has_state and not self.receives  # the first of all
+        self._has_state = self._has_state and not self.receives
+        self._group.join(form.rendezvous, form.members.index(self.me), len(form.members))
+        source = form.members.index(form.source) if form.receivers else None
+        self._trained.take_state(source, fresh=fresh)
+        self._has_state = True
+        self._trained.regrouped()
+        self.version, self.broken = form.version, False
+        self._channel.formed(form.version)
+        self._channel.say(Switched(form.version, self._orders.applied, monotonic() - began))
+
+    def _leave(self, order: Leave) -> NoReturn:
+        if order.save:
+            self._trained.save()
+        self._group.abort()
+        exit_now(STOPPED if order.stop else 0)

@@ -1,0 +1,163 @@
+"""The process group: the only file that knows how torch forms, breaks and leaves one.
+
+Ranks are renumbered at each change, so a group lives for one version. A group of one needs no
+torch.distributed at all. When torch can reconfigure a group in place, or torchft is there, this
+class is what has to change.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from time import sleep
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import FileStore
+
+from treadle.core.errors import TreadleError
+
+JOIN_S_MAX = 20.0  # a peer that dies while a group is formed is waited for that long
+POLL_S = 50e-6
+Abandon = Callable[[], bool]  # whether a wait in flight has to be given up
+
+
+def _sockets() -> dict[int, str]:
+    """The sockets of this process, by descriptor, with the kernel's names."""
+    found = {}
+    with suppress(OSError):
+        for entry in os.scandir("/proc/self/fd"):
+            with suppress(OSError):
+                name = os.readlink(entry.path)  # noqa: PTH115
+                if name.startswith("socket:"):
+                    found[int(entry.name)] = name
+    return found
+
+
+class BrokenGroupError(TreadleError):
+    """A collective failed: a peer ended, hangs, or the network does."""
+
+
+class Group:
+    """The ranks that train together now."""
+
+    def __init__(self, device: torch.device, timeout_s: float) -> None:
+        self.device = device
+        self.rank = 0
+        self.size = 1
+        self._timeout = timedelta(seconds=timeout_s)
+        self._joined = False
+        self._sockets: dict[int, str] = {}  # of the present group
+        self._is_cut = False
+
+    @property
+    def backend(self) -> str:
+        chosen = os.environ.get("TREADLE_BACKEND")
+        return chosen or ("nccl" if self.device.type == "cuda" else "gloo")
+
+    def join(self, rendezvous: str, rank: int, size: int) -> None:
+        """Form a group with others; the old one must have been left.
+
+        rendezvous: "file:PATH" on one machine, "tcp:HOST:PORT", or "env:" under torchrun.
+        """
+        self.rank, self.size = rank, size
+        if size == 1:
+            return
+        kind, _, where = rendezvous.partition(":")
+        self._is_cut = False
+        before = _sockets()
+        join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
+        arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
+        if kind == "file":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+            arguments |= {"store": FileStore(where, size), "rank": rank, "world_size": size}
+        elif kind == "tcp":
+            arguments |= {"init_method": f"tcp://{where}", "rank": rank, "world_size": size}
+        else:
+            arguments |= {"timeout": self._timeout}
+        try:
+            dist.init_process_group(**arguments)
+            self._joined = True
+            self._sockets = {d: name for d, name in _sockets().items() if before.get(d) != name}
+            dist.distributed_c10d._set_pg_timeout(self._timeout)
+        except (RuntimeError, ValueError) as error:
+            self.abort()
+            raise BrokenGroupError(f"the group could not be formed: {error}") from None
+        if self._is_cut:
+            self.abort()
+            raise BrokenGroupError("a member was lost while the group was formed")
+
+    def cut(self) -> None:
+        """Make collectives in flight fail, here and on the peers; any thread may call it.
+
+        Gloo has no way to do so: its `abort` leaves a wait until its timeout (torch 2.13). But a
+        connection that is shut down fails on both sides at once. With NCCL there is nothing to
+        do: a wait for it is polled, see `finish`.
+        """
+        self._is_cut = True
+        if self.backend != "gloo":
+            return
+        now = _sockets()
+        for descriptor, name in self._sockets.items():
+            if now.get(descriptor) == name:  # not one that has the number by now
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
+                    # Gloo ends the process if its listening socket fails.
+                    if not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        found.shutdown(socket.SHUT_RDWR)
+
+    def leave(self) -> None:
+        """After the last collective of all: nothing is in flight."""
+        if self._joined or dist.is_initialized():
+            self._joined = False
+            with suppress(RuntimeError, ValueError, AssertionError):
+                dist.destroy_process_group()
+
+    def abort(self) -> None:
+        """Drop the group with all that is in flight; peers that wait for us fail at once."""
+        self.cut()
+        self._sockets = {}
+        if self._joined or dist.is_initialized():
+            self._joined = False
+            with suppress(RuntimeError, ValueError, AssertionError, AttributeError):
+                dist.distributed_c10d._abort_process_group()
+            if dist.is_initialized():
+                with suppress(RuntimeError, ValueError, AssertionError):
+                    dist.destroy_process_group()
+
+    def start_sum(self, tensor: Tensor) -> dist.Work:
+        """Begin to add a tensor up over all ranks, in place."""
+        try:
+            work: dist.Work = dist.all_reduce(tensor, async_op=True)
+        except (RuntimeError, ValueError) as error:
+            raise BrokenGroupError(str(error)) from None
+        return work
+
+    def finish(self, works: list[dist.Work], *, abandon: Abandon | None = None) -> None:
+        """Wait for sums that were begun.
+
+        On a GPU `wait` only orders the stream. A step must not be applied before its gradients
+        are known to be good, and an NCCL kernel that waits for a dead peer never ends: so the
+        stream is polled, and the wait is abandoned when an order says so.
+        """
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:
+            raise BrokenGroupError(str(error)) from None
+        if abandon is None or self.device.type != "cuda":
+            return
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record(torch.cuda.current_stream(self.device))
+        while not done.query():  # type: ignore[no-untyped-call]
+            if abandon():
+                raise BrokenGroupError("a member was lost during the step")
+            sleep(POLL_S)
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        try:
+            dist.broadcast(tensor, source)
+        except (RuntimeError, ValueError) as error:
+            raise BrokenGroupError(str(error)) from None

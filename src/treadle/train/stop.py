@@ -1,0 +1,116 @@
+"""The stop signal: one question in the loop instead of signal handling.
+
+    if train.should_stop():
+        save()
+        train.leave()
+
+Standard library only; torch is asked if the script has a process group, so that all ranks get the
+same answer at the same step.
+"""
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+STOPPED = 128 + signal.SIGTERM  # the exit code of a job that stopped as it was asked to
+
+
+class StopSignal:
+    """Whether this process was asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.at_once: Callable[[], bool] = lambda: False  # nothing is lost if it ends now
+        self._installed = False
+
+    def install(self) -> None:
+        """Take the signal from now on; only the main thread can."""
+        if self._installed or threading.current_thread() is not threading.main_thread():
+            return
+        self._installed = True
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        if self.at_once():
+            os._exit(STOPPED)
+
+
+STOP = StopSignal()
+
+
+def should_stop() -> bool:
+    """Whether the job was asked to stop; the same on all ranks of a torch process group.
+
+    With a process group it is one small collective, so all ranks must call it equally often.
+    """
+    STOP.install()
+    torch = sys.modules.get("torch")
+    group = getattr(torch, "distributed", None)
+    if torch is None or group is None or not group.is_available() or not group.is_initialized():
+        return STOP.asked
+    device = "cuda" if group.get_backend() == "nccl" else "cpu"
+    flag = torch.tensor([float(STOP.asked)], device=device)
+    group.all_reduce(flag, op=group.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+def leave(code: int = STOPPED) -> NoReturn:
+    """End this process with the exit code that says it can be resumed."""
+    exit_now(code)
+
+
+def end_without_teardown() -> None:
+    """Let this process end in the usual way up to the interpreter's teardown, but not with it.
+
+    A survivor of a lost peer did not leave the interpreter in 3 of 10 trials, with threads of gloo
+    that wait for each other; with `os._exit` in 12 of 12. Nothing tells an exit handler the exit
+    code, so it is noted on the way.
+    """
+    found = [0]
+    usual_hook, usual_exit = sys.excepthook, sys.exit
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        found[0] = 1
+        usual_hook(kind, error, trace)
+
+    def leave_with(status: Any = 0) -> NoReturn:  # noqa: ANN401
+        found[0] = status if isinstance(status, int) else int(status is not None)
+        usual_exit(status)
+
+    sys.excepthook = hook
+    sys.exit = leave_with
+    _LAST.append(lambda: os._exit(found[0]))
+
+
+_LAST: list[Callable[[], None]] = []
+
+
+def _end() -> None:
+    for action in _LAST:
+        _flush()
+        action()
+
+
+atexit.register(_end)  # so early that the exit handlers of others run before it
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def exit_now(code: int) -> NoReturn:
+    """End without the interpreter's teardown, which may block after a peer has died."""
+    _LAST.clear()
+    with suppress(Exception):
+        atexit._run_exitfuncs()
+    _flush()
+    os._exit(code)

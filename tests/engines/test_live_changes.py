@@ -1,0 +1,301 @@
+"""Running attempts change: they grow, shrink and move while their processes go on."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.engines.bench import Story, on, tell
+from tests.engines.warm import WarmStory
+
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.job import Job
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.node import order_document
+from treadle.testing.builders import job as spec
+
+MEMBER = str(Path(__file__).with_name("flexible.py"))
+
+
+class Flexible:
+    """One job whose ranks are members."""
+
+    def __init__(self, bench: Story, *words: str) -> None:
+        self.bench = bench
+        bench.job("a", sys.executable, MEMBER, "size,devices", *words, ranks=0, grace_s=5.0)
+        bench.jobs.launch = self._launch  # type: ignore[method-assign]
+
+    def _launch(self, job: str, action: int, allocation) -> Launch:
+        from dataclasses import replace
+
+        number = self.bench.jobs.numbers.setdefault((job, action), 1 + len(self.bench.jobs.numbers))
+        return replace(self.bench.jobs.jobs[job], attempt=number, ranks=allocation.size)
+
+    @property
+    def live(self) -> LiveAttempt:
+        live = self.bench.engine._runners["a"].live
+        assert live is not None
+        return live
+
+    def starts(self, action: int) -> list[JobStarted]:
+        facts = self.bench.jobs.facts
+        return [f for f in facts if isinstance(f, JobStarted) and f.action == action]
+
+    async def start(self, *devices: int) -> None:
+        await self.bench.order(Start(0, "a", on(*devices)))
+        await self.bench.until(lambda: any(fact.changes for fact in self.starts(0)))
+        await self.bench.until(lambda: self.live.members.get("why") == "start")
+
+    async def change(self, action: int, *devices: int) -> JobStarted:
+        await self.bench.order(Change(action, "a", on(*devices)))
+        return await self.reached(action)
+
+    async def reached(self, action: int) -> JobStarted:
+        await self.bench.until(lambda: self.starts(action))
+        return self.starts(action)[0]
+
+    async def trains(self, member: int) -> None:
+        """Wait until this member is one of two."""
+        await self.bench.until(lambda: f"m{member}" in self.pids())
+        await self.bench.until(lambda: "of 2" in self.log(member))
+
+    def held(self) -> set[int]:
+        return self.bench.engine._holders.numbers()
+
+    def log(self, rank: int, attempt: int = 1) -> str:
+        return self.bench.log("a", rank=rank, attempt=attempt)
+
+    def pids(self) -> dict[str, int]:
+        """The members that are alive, by name."""
+        found = {}
+        for pid in self.live.scope.pids():
+            try:
+                env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            words = dict(each.split(b"=", 1) for each in env if b"=" in each)
+            if b"TREADLE_MEMBER" in words:
+                found[words[b"TREADLE_MEMBER"].decode()] = pid
+        return found
+
+
+def test_it_grows_and_shrinks_without_a_restart(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0)
+        first = job.pids()["m0"]
+        grown = await job.change(1, 0, 1, 2)
+        assert (grown.attempt, grown.stall_s) == (1, 0.125)
+        assert job.held() == {0, 1, 2}
+        assert job.pids()["m0"] == first
+        assert "m0 is rank 0 of 3" in job.log(0)
+        shrunk = await job.change(2, 2)
+        assert shrunk.attempt == 1
+        await bench.until(lambda: job.held() == {2})
+        await bench.until(lambda: set(job.pids()) == {"m2"})
+        assert job.bench.ends == []
+
+    tell(tmp_path, story, slots=4)
+
+
+def test_it_moves_to_other_devices(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0, 1)
+        moved = await job.change(1, 2, 3)
+        assert moved.attempt == 1
+        await bench.until(lambda: job.held() == {2, 3})
+        await bench.until(lambda: set(job.pids()) == {"m2", "m3"})
+
+    tell(tmp_path, story, slots=4)
+
+
+def test_the_devices_of_leavers_are_given_to_others(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0, 1)
+        bench.job("b", "sleep", "1000")
+        await bench.order(Change(1, "a", on(0)), Start(2, "b", on(1), ("a",)))
+        await bench.until(
+            lambda: any(isinstance(f, JobStarted) and f.job == "b" for f in bench.jobs.facts)
+        )
+        assert set(job.pids()) == {"m0"}
+        # And back: it grows when the other has gone.
+        await bench.order(Stop(3, "b"), Change(4, "a", on(0, 1), ("b",)))
+        assert (await job.reached(4)).attempt == 1
+        await bench.order(Stop(5, "a"))
+        await bench.until(lambda: [end for end in bench.ends if end.job == "a"])
+
+    tell(tmp_path, story)
+
+
+def test_a_newer_order_amends_one_in_flight(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        (tmp_path / "wait").touch()
+        job = Flexible(bench, str(tmp_path / "wait"))
+        await job.start(0)
+        await bench.order(Change(1, "a", on(0, 1)))  # whose newcomer never becomes ready
+        await bench.until(lambda: len(job.pids()) == 2)
+        shrunk = await job.change(2, 0)
+        assert shrunk.attempt == 1
+        await bench.until(lambda: set(job.pids()) == {"m0"})
+        assert job.starts(1) == []
+        await bench.until(lambda: job.held() == {0})
+
+    tell(tmp_path, story)
+
+
+def test_a_newcomer_that_never_becomes_ready_ends_in_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order_document, "NEWCOMER_READY_S", 0.5)
+
+    async def story(bench: Story) -> None:
+        (tmp_path / "wait").touch()
+        job = Flexible(bench, str(tmp_path / "wait"))
+        await job.start(0)
+        started = await job.change(1, 0, 1)
+        assert started.attempt == 2
+        assert [end.how for end in bench.ends] == [How.REPLACED]
+        assert "did not become ready" in (bench.folder("a") / "members.json").read_text()
+
+    tell(tmp_path, story)
+
+
+def test_a_stop_during_a_change_ends_everything(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        (tmp_path / "wait").touch()
+        job = Flexible(bench, str(tmp_path / "wait"))
+        await job.start(0)
+        await bench.order(Change(1, "a", on(0, 1)))
+        await bench.until(lambda: len(job.pids()) == 2)
+        live = job.live
+        await bench.order(Stop(2, "a"))
+        await bench.until(lambda: bench.ends)
+        assert (bench.ends[0].how, bench.ends[0].action) == (How.STOPPED, 2)
+        assert live.scope.pids() == []
+        await bench.until(lambda: job.held() == set())
+
+    tell(tmp_path, story)
+
+
+def test_a_killed_member_is_replaced_on_its_device(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0, 1)
+        os.kill(job.pids()["m1"], signal.SIGKILL)
+        await bench.until(lambda: set(job.pids()) == {"m0", "m2"})
+        await bench.until(lambda: "of 2" in job.log(2))
+        assert bench.ends == []
+        await bench.order(Stop(5, "a"))
+        await bench.until(lambda: bench.ends)
+        assert bench.ends[0].how is How.STOPPED
+
+    tell(tmp_path, story)
+
+
+def test_members_that_are_killed_again_and_again_end_the_attempt(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0, 1)
+        for number in range(1, 5):
+            await job.trains(number)
+            os.kill(job.pids()[f"m{number}"], signal.SIGKILL)
+        await bench.until(lambda: bench.ends)
+        assert (bench.ends[0].how, bench.ends[0].code) == (How.EXITED, 137)
+
+    tell(tmp_path, story)
+
+
+def test_a_member_with_an_error_ends_the_attempt(tmp_path: Path) -> None:
+    """It would come again. (The text makes `decode` fail.)"""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0, 1)
+        os.kill(job.pids()["m1"], signal.SIGINT)  # a KeyboardInterrupt: killed by a signal
+        await bench.until(lambda: "m2" in job.pids())
+        assert bench.ends == []
+
+    tell(tmp_path, story)
+
+
+def test_another_engine_goes_on_with_a_change(tmp_path: Path) -> None:
+    """1. An order is sent. 2. The engine is gone. 3. Another adopts, and reports that it runs."""
+
+    async def story(bench: Story) -> None:
+        (tmp_path / "wait").touch()
+        job = Flexible(bench, str(tmp_path / "wait"))
+        await job.start(0)
+        await bench.order(Change(1, "a", on(0, 1)))
+        await bench.until(lambda: len(job.pids()) == 2)
+        await bench.engine.close()
+        (tmp_path / "wait").unlink()
+        bench.jobs.facts.clear()
+        bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.STARTING, 0.0, 0.0, allocation=on(0, 1), action=1, attempt=0)
+        await bench.engine.adopt([row], [AttemptId("a", 1)])
+        # The newcomer that hangs is still there: a newer order takes it away and another grows.
+        await job.change(2, 0)
+        grown = await job.change(3, 0, 1)
+        assert grown.attempt == 1
+        assert bench.ends == []
+        assert job.held() == {0, 1}
+
+    tell(tmp_path, story)
+
+
+def test_an_adopted_attempt_keeps_the_devices_it_changed_to(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0)
+        await job.change(1, 1, 2)
+        await bench.until(lambda: job.held() == {1, 2})
+        await bench.engine.close()
+        bench.jobs.facts.clear()
+        bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(1, 2), action=1, attempt=0)
+        await bench.engine.adopt([row], [AttemptId("a", 1)])
+        await bench.until(lambda: job.held() == {1, 2})
+        assert job.live.changes == ("devices", "size")
+        assert (await job.change(2, 1)).attempt == 1
+        await bench.until(lambda: job.held() == {1})
+
+    tell(tmp_path, story, slots=3)
+
+
+def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        bench.job("a", "sleep", "1000", ranks=0)
+        await bench.order(Start(0, "a", on(0)))
+        await job.reached(0)
+        assert (await job.change(1, 0, 1)).attempt == 2
+        (ended,) = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
+        assert ended.how is How.REPLACED
+
+    tell(tmp_path, story)
+
+
+def test_newcomers_come_from_the_warm_interpreter(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        await WarmStory(bench).warm_up("import json, socket")
+        bench.jobs.facts.clear()
+        job = Flexible(bench)
+        bench.jobs.numbers.clear()
+        await bench.order(Start(10, "a", on(0)))
+        await bench.until(lambda: any(fact.changes for fact in job.starts(10)))
+        await job.change(11, 0, 1)
+        assert "m1 is rank 1 of 2" in job.log(1)
+        await bench.order(Stop(12, "a"))
+        await bench.until(lambda: bench.ends)
+        status = json.loads((bench.folder("a") / "status.json").read_bytes())
+        assert (status["warm"], status["cold"]) == (2, "")
+
+    tell(tmp_path, story)

@@ -1,0 +1,167 @@
+"""The turn server with real processes and the client of the train library."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from treadle.engines.node.turn_link import TurnLink
+from treadle.train.stages import Stages, TurnClient
+
+STEPS = textwrap.dedent("""
+    import os, sys, time
+    from treadle.train.stages import Stages, TurnClient
+    client = TurnClient.from_environment(os.environ)
+    stages = Stages(client)
+    while not client.wanted and sys.argv[1] != "free":
+        client.take("device")
+    print("ready", flush=True)
+    with stages.stage("compute"):
+        print("in", time.monotonic(), flush=True)
+        sys.stdin.readline()
+    print("out", time.monotonic(), flush=True)
+    sys.stdin.readline()
+""")
+
+
+Clients = Callable[[str], TurnClient]
+
+
+@pytest.fixture
+def link() -> Iterator[TurnLink]:
+    found = TurnLink("turns")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def client_of(link: TurnLink) -> Iterator[Callable[[str], TurnClient]]:
+    made: list[TurnClient] = []
+
+    def make(job: str) -> TurnClient:
+        env = {"TREADLE_JOB_ID": job, "TREADLE_ATTEMPT": "1", **link.environment(job, 1, [0])}
+        client = TurnClient.from_environment(env)
+        assert client is not None
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.leave()
+
+
+def process_of(link: TurnLink, job: str) -> "subprocess.Popen[str]":
+    env = {**os.environ, "TREADLE_JOB_ID": job, "TREADLE_ATTEMPT": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", STEPS, "turns"],
+        env={**env, **link.environment(job, 1, [0])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until_wanted(client: TurnClient) -> None:
+    """Until the server has said that turns are to be taken; nothing is asked for before."""
+    limit = time.monotonic() + 20
+    while not client.wanted and time.monotonic() < limit:
+        client._hear(0.1)
+    assert client.wanted
+
+
+def test_a_job_that_is_alone_asks_for_nothing(client_of: Clients) -> None:
+    client = client_of("a")
+    stages = Stages(client)
+    for _ in range(3):
+        with stages.stage("compute"):
+            pass
+        stages.step_done()
+    assert client.wanted == frozenset()
+    assert stages.times().steps == 3
+
+
+def test_two_jobs_are_never_in_the_same_stage_and_a_dead_holder_frees_it(
+    link: TurnLink, client_of: Clients
+) -> None:
+    """1. A process holds the turn. 2. It is killed. 3. The other has the turn within 100 ms."""
+    client = client_of("b")
+    other = process_of(link, "a")
+    until_wanted(client)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    assert other.stdout.readline().startswith("in")
+    granted_at: list[float] = []
+
+    def take() -> None:
+        with Stages(client).stage("compute"):
+            granted_at.append(time.monotonic())
+
+    waiting = threading.Thread(target=take)
+    waiting.start()
+    waiting.join(0.2)
+    assert not granted_at, "the other holds it"
+    killed_at = time.monotonic()
+    other.kill()
+    waiting.join()
+    assert granted_at[0] - killed_at < 1.0, "0.1 s on a quiet machine"
+    assert client._link is not None, "it was granted, not given up"
+    other.communicate()
+
+
+def test_a_server_that_dies_leaves_jobs_that_share_freely(
+    link: TurnLink, client_of: Clients
+) -> None:
+    first, second = client_of("a"), client_of("b")
+    until_wanted(first)
+    until_wanted(second)
+    assert first.take("device")
+    assert link._process is not None
+    link._process.kill()
+    link._process.wait()
+    assert not second.take("device")
+    assert not second.wanted
+    third = client_of("c")  # a new server
+    assert third._link is not None
+
+
+def test_a_job_cannot_ask_for_a_device_that_it_was_not_given(link: TurnLink) -> None:
+    env = {"TREADLE_JOB_ID": "a", "TREADLE_ATTEMPT": "1", **link.environment("a", 1, [0])}
+    env["TREADLE_TURNS_RESOURCES"] += " device:1"
+    client = TurnClient.from_environment(env)
+    assert client is not None
+    assert not client._hear(10.0)
+    assert client._link is None, "the server hung up"
+
+
+@pytest.mark.parametrize("sent", [b"x\n", b"hello {}\n", b"hello 3\n", b"a gpu\n", b"z" * 9000])
+def test_nonsense_ends_the_connection_and_nothing_else(
+    link: TurnLink, client_of: Clients, sent: bytes
+) -> None:
+    good = client_of("a")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bad:
+        bad.connect("\0" + link.environment("x", 1, [0])["TREADLE_TURNS"])
+        bad.sendall(sent)
+        bad.settimeout(10)
+        with suppress(ConnectionResetError):  # It did not read all of it.
+            assert bad.recv(16) == b""
+    good.take("device")
+    assert good._link is not None
+
+
+def test_the_server_ends_with_the_engine_and_the_last_job(
+    link: TurnLink, client_of: Clients
+) -> None:
+    client = client_of("a")
+    process = link._process
+    assert process is not None
+    link.close()
+    assert process.poll() is None, "a job is still connected"
+    client.leave()
+    assert process.wait(10) == 0

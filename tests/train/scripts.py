@@ -1,0 +1,115 @@
+"""Training scripts as users write them, run by the members of a test.
+
+Each writes a row for each applied step: which samples it took, and the loss over the whole batch.
+"""
+
+import json
+import os
+import resource
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from treadle import train
+
+SAMPLES = 60
+
+
+class Transformer(nn.Module):
+    """Tiny, without dropout: the arithmetic is the same for any number of ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(16, 16)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.layers(self.embed(x)))
+        return out
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.GroupNorm(2, 8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32, 4),
+    )
+
+
+def _parts(kind: str) -> tuple[nn.Module, TensorDataset, Any]:
+    draw = torch.Generator().manual_seed(5)
+    torch.manual_seed(1)
+    if kind == "transformer":
+        tokens = torch.randint(16, (SAMPLES, 8), generator=draw)
+        model: nn.Module = Transformer()
+        loss = nn.CrossEntropyLoss()
+        return (
+            model,
+            TensorDataset(tokens, tokens.roll(1, 1)),
+            lambda out, y: loss(out.flatten(0, 1), y.flatten()),
+        )
+    images = torch.randn(SAMPLES, 1, 8, 8, generator=draw)
+    labels = torch.randint(4, (SAMPLES,), generator=draw)
+    return cnn(), TensorDataset(images, labels), nn.CrossEntropyLoss()
+
+
+def loop(
+    said: int,
+    place: tuple[str, ...],
+    *,
+    kind: str = "transformer",
+    epochs: int = 4,
+    batch: int = 8,
+    never_ready: str = "",
+    timeout_s: float = 20.0,
+    every_s: float = 600.0,
+    file_bytes: int = 0,
+    fails: str = "",
+) -> None:
+    torch.set_num_threads(1)
+    if file_bytes:  # stands for a disk that is full
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    if never_ready in place:
+        os.read(os.pipe()[0], 1)
+    run = train.start(timeout_s=timeout_s, checkpoint_every_s=every_s)
+    module, dataset, loss_fn = _parts(kind)
+    adam = torch.optim.AdamW(module.parameters(), lr=0.01)
+    decay = torch.optim.lr_scheduler.StepLR(adam, 5, 0.9)
+    run.keep(scheduler=decay)
+    model, optimizer, data = run.prepare(module, adam, dataset, batch_size=batch, seed=3)
+    taken: list[int] = []
+    for epoch in run.epochs(epochs):
+        for piece in run.batches(data):
+            before = run.step_count
+            # With fewer ranks than were asked for, a step has several passes.
+            taken = list(piece.indices) if piece.share.first else taken + list(piece.indices)
+            loss = loss_fn(model(piece.x), piece.y)
+            if fails in place and run.step_count == 30:
+                raise ValueError("an error of the user's own")
+            run.backward(loss)
+            run.step(optimizer)
+            run.step(decay)
+            row: dict[str, Any] = {
+                "step": run.step_count,
+                "epoch": epoch,
+                "rank": run.rank,
+                "size": run.size,
+            }
+            row |= {"version": run.elastic.version if run.elastic else 0}
+            row |= {"member": os.environ.get("TREADLE_MEMBER", ""), "place": place[0]}
+            row |= {"samples": taken, "pid": os.getpid()}
+            row |= {"applied": run.step_count > before, "loss": float(run._loss_sum)}
+            os.write(said, json.dumps(row).encode() + b"\n")
+        run.report(loss=loss)
+    digest = sum(float(p.detach().double().sum()) for p in model.parameters())
+    row = {"final": digest, "rank": run.rank, "rate": decay.get_last_lr()[0]}
+    os.write(said, json.dumps(row).encode() + b"\n")

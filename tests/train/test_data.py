@@ -1,0 +1,190 @@
+"""Which rank takes which samples, and what a loop may do with its batches."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from treadle import train
+from treadle.core.errors import InvalidInputError
+from treadle.train.data import Batch, Data, permutation, shares
+from treadle.train.session import Run
+
+CPU = torch.device("cpu")
+
+
+@given(
+    count=st.integers(1, 50), size=st.integers(1, 9), micro=st.integers(1, 60), seed=st.integers()
+)
+def test_shares_cover_a_batch_once_and_weigh_1(
+    count: int, size: int, micro: int, seed: int
+) -> None:
+    batch = permutation(count, seed, 0)
+    taken: list[int] = []
+    weight = 0.0
+    for rank in range(size):
+        pieces = shares(batch, rank, size, micro)
+        assert pieces[0].first
+        assert pieces[-1].last
+        assert sum(piece.first for piece in pieces) == sum(piece.last for piece in pieces) == 1
+        assert all(1 <= len(piece.indices) <= micro for piece in pieces)
+        own = [index for piece in pieces for index in piece.counted]
+        assert count // size <= len(own) <= -(-count // size)
+        taken += own
+        weight += sum(piece.weight for piece in pieces)
+    assert Counter(taken) == Counter(range(count))
+    assert weight == pytest.approx(1.0)
+
+
+def test_a_rank_without_a_sample_takes_one_that_does_not_count() -> None:
+    (share,) = shares([5], rank=0, size=2, micro_batch=4)
+    assert (share.indices, share.counted, share.weight) == ((5,), (), 0.0)
+
+
+def test_epochs_have_orders_of_their_own_and_seeds_too() -> None:
+    orders = {tuple(permutation(20, seed, epoch)) for seed in range(3) for epoch in range(3)}
+    assert len(orders) == 9
+    assert permutation(20, 1, 1) == permutation(20, 1, 1)
+
+
+class Named(Dataset[dict[str, torch.Tensor]]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"ids": torch.tensor([index]), "mask": torch.tensor([1])}
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+def _data(dataset: object, **options: int) -> Data:
+    given = {"batch_size": 4, "seed": 0, "micro_batch": 4, **options}
+    return Data(dataset, device=CPU, **given)  # type: ignore[arg-type]
+
+
+def test_batches_have_the_names_of_their_fields() -> None:
+    batches = list(_data(Named()).stream(0, 0, 0, 1))
+    assert [len(batch.indices) for batch in batches] == [4, 2]
+    assert batches[0].ids.flatten().tolist() == list(batches[0].indices)
+    assert batches[0]["mask"].shape == (4, 1)
+    with pytest.raises(AttributeError, match="this batch has no y; it is a dict"):
+        _ = batches[0].y
+
+
+def test_a_loader_brings_its_dataset_its_collate_function_and_its_workers() -> None:
+    def collate(items: list[tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.stack([item[0] for item in items]) * 10, torch.zeros(len(items))
+
+    loader = DataLoader(TensorDataset(torch.arange(8.0)), collate_fn=collate, batch_size=2)
+    data = _data(loader)
+    batches = list(data.stream(0, 1, 0, 1))
+    assert len(batches) == 1, "it begins at the second step"
+    assert batches[0].x.tolist() == [10.0 * index for index in batches[0].indices]
+
+
+def test_workers_of_a_loader_survive_a_change_and_fetch_what_is_asked() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(12.0)), num_workers=1, batch_size=2)
+    data = _data(loader)
+    stream = data.stream(0, 0, 0, 1)
+    first = next(stream)
+    rest = list(data.stream(0, 1, 0, 2)) + list(data.stream(0, 1, 1, 2))
+    for batch in [first, *rest]:
+        assert batch[0].tolist() == [float(index) for index in batch.indices]
+    assert sorted(i for batch in [first, *rest] for i in batch.indices) == list(range(12))
+
+
+def test_data_without_a_length_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="a dataset without a length cannot be shared out"):
+        _data(Endless())
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    for name in list(os.environ):
+        if name.startswith("TREADLE_") or name in ("RANK", "WORLD_SIZE"):
+            monkeypatch.delenv(name)
+    return train.start()
+
+
+def _prepared(run: Run, **options: Any) -> tuple[nn.Linear, torch.optim.SGD, Data]:
+    model = nn.Linear(1, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    dataset = TensorDataset(torch.ones(8, 1), torch.ones(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return run.prepare(model, optimizer, dataset, batch_size=8, **options)
+
+
+def _train(run: Run, model: nn.Linear, optimizer: torch.optim.SGD, data: Data, epochs: int) -> int:
+    passes = 0
+    for _ in run.epochs(epochs):
+        for batch in run.batches(data):
+            optimizer.zero_grad()  # as people write it; it must not clear what accumulates
+            run.backward(nn.functional.mse_loss(model(batch.x), batch.y))
+            run.step(optimizer)
+            passes += 1
+    return passes
+
+
+def test_passes_of_a_step_add_up_to_the_same_gradient(run: Run) -> None:
+    whole = _prepared(run)
+    assert _train(run, *whole, epochs=3) == 3
+    other = Run()
+    pieces = _prepared(other, micro_batch=3)
+    assert _train(other, *pieces, epochs=3) == 9
+    assert pieces[0].weight.item() == pytest.approx(whole[0].weight.item())
+    assert other.loss == pytest.approx(run.loss)
+
+
+def test_a_batch_without_a_step_is_refused(run: Run) -> None:
+    model, _, data = _prepared(run)
+
+    def loop() -> None:
+        for _ in run.epochs(1):
+            for batch in run.batches(data):
+                run.backward(model(batch.x).mean())
+
+    with pytest.raises(InvalidInputError, match=r"run.step\(optimizer\) was not called"):
+        loop()
+
+
+def test_a_step_without_its_backward_is_refused(run: Run) -> None:
+    model, optimizer, data = _prepared(run)
+
+    def loop() -> None:
+        for _ in run.epochs(1):
+            for batch in run.batches(data):
+                model(batch.x).mean().backward()
+                run.step(optimizer)
+
+    with pytest.raises(InvalidInputError, match=r"needs run.backward\(loss\) before it"):
+        loop()
+
+
+def test_a_loop_that_breaks_goes_on_with_the_next_epoch(run: Run) -> None:
+    model, optimizer, data = _prepared(run)
+    seen = []
+    for epoch in run.epochs(3):
+        seen.append(epoch)
+        for batch in run.batches(data):
+            run.backward(model(batch.x).mean())
+            run.step(optimizer)
+            break
+        if epoch == 1:
+            break
+    assert seen == [0, 1]
+
+
+def test_a_batch_is_what_the_dataset_gives() -> None:
+    (share,) = shares([0], rank=0, size=1, micro_batch=1)
+    assert list(Batch([1, 2], share)) == [1, 2]

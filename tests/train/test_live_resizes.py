@@ -1,0 +1,148 @@
+"""An elastic job under a real daemon: the policy resizes it while it trains."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control.daemons import Daemon, daemon
+from treadle.wire.jobs import JobRequest, State
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+SCRIPT = str(Path(__file__).with_name("elastic_job.py"))
+EPOCHS = 400  # of 4 steps
+WITHIN_S = 240.0
+POLICY = "afs+steady?run_s=1&rest_s=1"
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.05)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "rows.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def undisturbed(folder: Path) -> list[float]:
+    """The losses of the same script alone, step by step."""
+    folder.mkdir()
+    (folder / "fast").touch()
+    subprocess.run([sys.executable, SCRIPT, str(EPOCHS)], cwd=folder, check=True)
+    return [row["loss"] for row in rows(folder)]
+
+
+def elastic(served: Daemon, folder: Path) -> str:
+    request = JobRequest(
+        command=(sys.executable, SCRIPT, str(EPOCHS)),
+        devices="1..4",
+        resumable=True,
+        workdir=str(folder),
+        name="elastic",
+    )
+    return served.client.submit(request).jobs[0]
+
+
+def rigid(served: Daemon, devices: str = "1..2") -> str:
+    command = ("sleep", "1000")
+    return served.client.submit(JobRequest(command=command, devices=devices)).jobs[0]
+
+
+def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
+    """Every step once, every sample once in each epoch, and the losses of the undisturbed run."""
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for row in found:
+        steps.setdefault(row["step"], []).append(row)
+    assert sorted(steps) == list(range(1, len(expected) + 1))
+    for step, members in steps.items():
+        assert sorted(row["rank"] for row in members) == list(range(members[0]["size"])), step
+        assert members[0]["loss"] == pytest.approx(expected[step - 1], rel=1e-4, abs=1e-5)
+    for epoch in range(EPOCHS):
+        seen = [
+            s for step in range(4) for row in steps[4 * epoch + step + 1] for s in row["samples"]
+        ]
+        assert sorted(seen) == list(range(64))
+
+
+def test_afs_resizes_a_job_without_a_restart(tmp_path: Path) -> None:
+    """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
+    expected = undisturbed(tmp_path / "alone")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with daemon("--devices", "4", "--policy", POLICY) as served:
+        job = elastic(served, folder)
+        until(lambda: rows(folder) and rows(folder)[-1]["size"] == 4)
+        other = rigid(served)
+        until(lambda: rows(folder)[-1]["size"] < 4)
+        served.reached(State.RUNNING, other)
+        smaller = rows(folder)[-1]["size"]
+        served.client.cancel(other)
+        until(lambda: rows(folder)[-1]["size"] > smaller)
+        (folder / "fast").touch()
+        until(lambda: served.view(job).state.ended)
+        view = served.view(job)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
+    check_learning(rows(folder), expected)
+    assert any("without a restart, stall" in text for text in said), said
+
+
+def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path / "alone")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with daemon("--devices", "4", "--policy", POLICY) as served:
+        other = rigid(served, "2")
+        served.reached(State.RUNNING, other)
+        job = elastic(served, folder)
+        until(lambda: rows(folder))
+        served.client.cancel(other)
+        # The order to grow is out, and its newcomers import torch.
+        status = served.state
+        until(lambda: list(status.rglob("target.json")))
+        served.kill()
+        served.start()
+        until(lambda: rows(folder)[-1]["size"] == 4)
+        until(lambda: served.view(job).state is State.RUNNING)
+        (folder / "fast").touch()
+        until(lambda: served.view(job).state.ended)
+        view = served.view(job)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
+    check_learning(rows(folder), expected)
+
+
+def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path / "alone")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with daemon("--devices", "2", "--policy", POLICY) as served:
+        job = elastic(served, folder)
+        until(lambda: rows(folder) and rows(folder)[-1]["size"] == 2)
+        victim = next(row["pid"] for row in reversed(rows(folder)) if row["rank"] == 1)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: rows(folder)[-1]["size"] == 1)
+        until(lambda: rows(folder)[-1]["size"] == 2)
+        (folder / "fast").touch()
+        until(lambda: served.view(job).state.ended)
+        view = served.view(job)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
+    found = rows(folder)
+    losses = {row["step"]: row["loss"] for row in found}
+    assert [losses[step + 1] for step in range(len(expected))] == pytest.approx(
+        expected, rel=1e-4, abs=1e-5
+    )
