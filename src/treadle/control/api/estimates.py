@@ -16,10 +16,11 @@ from zlib import crc32
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import position
+from treadle.control.jobs import ARRAY
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import named_jobs
+from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.sim.start_estimate import Begin, Effort, starts_in
 from treadle.wire.jobs import StartEstimate
@@ -66,18 +67,38 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     sentence = f"{len(answers)} simulations under {policy}, assuming no new jobs"
     if ahead.limited:
         sentence += "; some jobs are known only by their time limits"
-    if ahead.endless:
-        # They are taken not to end, so it starts by then at the latest, perhaps at once.
-        sentence += "; earlier if jobs of unknown length end before"
-    whole = len(known) == len(answers)
+    sooner = _sooner(scheduler, job, ahead)
+    later = _held_before(context, scheduler, job)
+    sentence += f"; earlier if {' or if '.join(sooner)}" if sooner else ""
+    sentence += f"; not counting {later}" if later else ""
+    whole = len(known) == len(answers) and not later
+    sure = whole and not (sooner or ahead.limited)
     return StartEstimate(
-        earliest_s=0.0 if ahead.endless else _quantile(known, 0.1),
+        earliest_s=0.0 if sooner else _quantile(known, 0.1),
         latest_s=_quantile(known, 0.9) if whole else None,
         runs=len(answers),
         sentence=sentence,
-        coverage=COVERAGE if whole and not (ahead.limited or ahead.endless) else None,
+        coverage=COVERAGE if sure else None,
         order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
     )
+
+
+def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
+    """What the simulations leave out and may let it start earlier, or at once."""
+    spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
+    found = ["jobs of unknown length end before"] if ahead.endless else []
+    if spec is not None and scheduler.policy.shares and not spec.exclusive:
+        found += ["it can share a device"] if spec.profile.busy is not None else []
+    return found
+
+
+def _held_before(context: Context, scheduler: Scheduler, job: JobId) -> str:
+    """Members of arrays that came before it and wait for others of their array; empty: none."""
+    records = context.jobs.records
+    mine = records.get(job)
+    held = (records.get(name) for name, why in scheduler.blocked.items() if ARRAY in why)
+    count = sum(1 for record in held if record and mine and record.number < mine.number)
+    return f"{several(count, 'member')} of arrays that came before it" if count else ""
 
 
 def _simulated(
