@@ -69,6 +69,8 @@ def test_u9_out_of_memory_while_sharing_costs_no_retry_and_is_run_again_alone(tm
             assert detail.alone_because == f"it ran out of GPU memory beside job {stays}"
             assert detail.job.failures == 0
             assert live.context.scheduler.jobs[dies].spec.exclusive
+            started = [e.text for e in (await live.events(job=dies)).events if e.kind == "Start"]
+            assert [text.partition(", ")[2] for text in started] == [f"beside job {stays}"]
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()
             views = await ended(live, stays, dies)
@@ -97,6 +99,7 @@ def test_u9_a_victim_of_the_mps_server_is_run_again_alone(tmp_path: Path):
             assert (await live.job(dies)).alone_because == (
                 f"the CUDA MPS server that it ran under failed beside job {stays}"
             )
+            assert live.context.jobs.records[dies].mps_failed
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()
             assert [view.state for view in await ended(live, dies)] == [State.SUCCEEDED]
