@@ -173,7 +173,7 @@ class Knowledge:
         work, step_s = self._work(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length(kinds, asked, numbers, curve)
         if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
-            length = _around(work * step_s, length)
+            length = _around([work * each for each in self._paces_at(kinds, asked)], length)
         expected = Expectation(
             source=source,
             runs=runs,
@@ -396,6 +396,19 @@ class Knowledge:
         pace = self.pace(kinds)
         return None if pace is None else pace.curve.seconds(asked, asked)
 
+    def _paces_at(self, kinds: Sequence[Kind], asked: int) -> list[float]:
+        """Seconds of a step that may be; at a size never measured, also as it was at the nearest.
+
+        What a step gains by more devices, or loses by fewer, is a guess there.
+        """
+        pace = self.pace(kinds)
+        if pace is None:
+            return []
+        measured = dict(pace.points)
+        nearest = min(measured, key=lambda size: (abs(size - asked), size))
+        curve_s = pace.curve.seconds(asked, asked)
+        return [curve_s] if nearest == asked else [curve_s, measured[nearest]]
+
     def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
         """Steps of the whole job: as they were, or in proportion to one of its numbers."""
         for kind in kinds:
@@ -453,8 +466,14 @@ class Knowledge:
 _Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
 
 
-def _around(seconds: float, lengths: Lengths) -> Lengths:
-    """Steps times seconds a step, with the doubt of both, and some of what else is known."""
-    seconds = min(seconds, LENGTH_MAX_S)
-    near = [(seconds * factor, mass) for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))]
+def _around(found: Sequence[float], lengths: Lengths) -> Lengths:
+    """Steps times seconds a step, with the doubt of both, and some of what else is known.
+
+    found: several where the speed is not known.
+    """
+    near = [
+        (min(seconds, LENGTH_MAX_S) * factor, mass / len(found))
+        for seconds in found
+        for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))
+    ]
     return mixture(((Lengths.of(near), 0.9), (lengths, 0.1)))
