@@ -5,7 +5,7 @@ replaying a journal rebuilds what was learned. Its state is one `History` of pla
 kind, which the live controller stores as one row each.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -174,6 +174,8 @@ class Knowledge:
         length, source, runs = self._length(kinds, asked, numbers, curve)
         if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
             length = _around([work * each for each in self._paces_at(kinds, asked)], length)
+            kind, told = next(found for found in self._telling(kinds))
+            source, runs = closeness(kind), len(told.totals)
         expected = Expectation(
             source=source,
             runs=runs,
@@ -409,12 +411,16 @@ class Knowledge:
         curve_s = pace.curve.seconds(asked, asked)
         return [curve_s] if nearest == asked else [curve_s, measured[nearest]]
 
-    def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
-        """Steps of the whole job: as they were, or in proportion to one of its numbers."""
+    def _telling(self, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, History]]:
+        """Those of the kinds whose jobs said how many steps they have, the closest first."""
         for kind in kinds:
             history = self._known.get(kind)
-            if history is None or not history.totals:
-                continue
+            if history is not None and history.totals:
+                yield kind, history
+
+    def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
+        """Steps of the whole job: as they were, or in proportion to one of its numbers."""
+        for kind, history in self._telling(kinds):
             if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
                 return None
             rows = [(total, its) for total, its in history.totals]
