@@ -42,7 +42,7 @@ def test_the_group_that_a_user_was_put_into_is_among_a_ranks(machine: Machine) -
 
 
 def test_a_rank_inherits_no_file_of_the_daemon(machine: Machine) -> None:
-    text = machine.prints(machine.ada, "exec ls -l /proc/self/fd")
+    text = machine.prints(machine.ada, 'echo "channel $TREADLE_CHANNEL"; exec ls -l /proc/self/fd')
     rows = [line.partition(" -> ") for line in text.splitlines() if " -> " in line]
     files = {int(left.split()[-1]): target for left, _, target in rows}
     assert files[0] == "/dev/null"
@@ -50,7 +50,10 @@ def test_a_rank_inherits_no_file_of_the_daemon(machine: Machine) -> None:
     assert files[2] == files[1]
     # What `ls` itself looks at.
     own = {number for number, target in files.items() if target.endswith("/fd")}
-    assert set(files) - own == {0, 1, 2}
+    # The rank's own end of a pair of sockets, whose other end is its supervisor's.
+    channel = int(text.partition("channel ")[2].split()[0])
+    assert files[channel].startswith("socket:")
+    assert set(files) - own == {0, 1, 2, channel}
 
 
 def test_a_rank_has_the_limits_that_the_daemon_was_started_with(machine: Machine) -> None:

@@ -84,8 +84,9 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
         assert estimate is not None
         assert estimate.earliest_s is not None
         assert estimate.latest_s is not None
-        assert 260 < estimate.earliest_s <= 301
-        assert 1190 < estimate.latest_s <= 1340
+        # About half to twice what its user says.
+        assert 200 < estimate.earliest_s <= 301
+        assert 1190 < estimate.latest_s <= 1500
 
     told(story, tmp_path)
 

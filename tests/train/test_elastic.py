@@ -36,15 +36,15 @@ def test_resizes_and_a_migration_change_nothing_of_what_is_learned(kind: str) ->
         Event(30, ("b", "c")),
         Event(50, ("b", "c", "e")),
         Event(70, ("x", "y", "z")),
+        STOP,
     ]
-    result = run(Scenario("loop", ("a",), events, {"kind": kind, **LONG}))
+    result = run(Scenario("loop", ("a",), events, {"kind": kind, **ENDLESS}))
     # A move of all goes through a group with one of the old members, which has the state.
     assert _sizes(result) == [1, 4, 2, 3, 4, 3], result.errors
-    assert set(result.codes.values()) == {0}
-    assert result.ended["finished"]
-    check_samples(result, SAMPLES)
+    check_samples(result, SAMPLES, stopped=True)
     check_steps(result, SAMPLES, BATCH)
-    check_same(losses(result, SAMPLES, BATCH), _alone(kind), at_least=1.0)
+    # However many steps that were: those of an undisturbed run are among them, or it is longer.
+    check_same(losses(result, SAMPLES, BATCH), _alone(kind), at_least=0.3)
 
 
 @pytest.mark.parametrize("batch", [7, 60, 61])
@@ -80,7 +80,7 @@ def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:
 def test_a_newcomer_that_never_becomes_ready_does_not_keep_others_out() -> None:
     options = {"kind": "cnn", **ENDLESS, "never_ready": "c"}
     events = [Event(3, ("a", "b", "c")), STOP]
-    result = run(Scenario("loop", ("a",), events, options, {"ready_s": 5.0}))
+    result = run(Scenario("loop", ("a",), events, options, {"ready_s": 20.0}))
     assert _sizes(result) == [1, 2], result.errors
     check_steps(result, SAMPLES, BATCH)
 
