@@ -78,9 +78,9 @@ def test_u4_a_time_limit_is_a_bound_and_no_estimate() -> None:
 
 
 def _known(here: Daemon, script: Path) -> None:
-    """One of its kind ran alone for 10 s: looks are 2 s apart, and a speed counts if it was
-    measured for 5 s."""
-    command = (sys.executable, str(script), "--steps", "100")
+    """One of its kind ran alone for 20 s: looks are 2 s apart, later on a busy machine, and a
+    speed counts if it was measured for 5 s."""
+    command = (sys.executable, str(script), "--steps", "200")
     here.ended(here.client.submit(JobRequest(command=command, grace_s=1.0)).id)
 
 
