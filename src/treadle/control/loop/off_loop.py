@@ -146,7 +146,7 @@ class StoreReads:
             waited_s = round(_now() - begun)
             raise StoreError(
                 f"the store {self._store.name} has not answered for {waited_s} s ({error})",
-                retryable=error.retryable,
+                retryable=True,  # It may be reached again, whatever kept it away.
                 fate_unknown=error.fate_unknown,
                 unreached=True,
             ) from error
