@@ -48,6 +48,7 @@ from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
+from treadle.engines.node.turn_link import TurnLink
 from treadle.engines.registry import EngineContext
 
 # Tries of a look that is repeated soon.
@@ -112,7 +113,8 @@ class LocalEngine:
         self.warm = WarmPool(
             self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
-        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm)
+        self.turns = TurnLink(context.options.turns)
+        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm, self.turns)
         self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
         self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
@@ -219,6 +221,7 @@ class LocalEngine:
         await self.device_watch.close()
         await self.observer.close()
         await self.warm.close()
+        self.turns.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
