@@ -108,14 +108,14 @@ class LocalEngine:
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._coming)
         around = around or Surroundings.here()
+        turns = TurnLink(context.options.turns)
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
         self.warm = WarmPool(
             self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
-        self.turns = TurnLink(context.options.turns)
-        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm, self.turns)
-        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
+        parts = (self.fork_server, devices.uuids, around, self.mps, self.warm, turns)
+        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *parts)
         self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
@@ -221,7 +221,7 @@ class LocalEngine:
         await self.device_watch.close()
         await self.observer.close()
         await self.warm.close()
-        self.turns.close()
+        self._launch.turns.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------
