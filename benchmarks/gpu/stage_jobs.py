@@ -7,7 +7,6 @@ Shapes are those of benchmarks/gpu/jobs; `small` ones run on a CPU, to try the c
 import os
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -16,32 +15,6 @@ from torch import Tensor, nn
 from treadle.train.stages import Stages
 
 Job = Callable[[Stages, torch.device, bool], Generator[None, None, None]]
-
-
-def on_device(stages: Stages, device: torch.device) -> AbstractContextManager[None]:
-    """The compute stage: over when the device has done what was ordered in it."""
-    if device.type != "cuda":
-        return stages.stage("compute")
-    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-
-    def until() -> None:
-        done.synchronize()
-
-    return _Recorded(stages.stage("compute", until=until), done)
-
-
-class _Recorded(AbstractContextManager[None]):
-    """Records an event at the end of a stage, before the turn is given back."""
-
-    def __init__(self, inner: AbstractContextManager[None], done: torch.cuda.Event) -> None:
-        self._inner, self._done = inner, done
-
-    def __enter__(self) -> None:
-        self._inner.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._done.record()
-        self._inner.__exit__(*error)  # type: ignore[arg-type]
 
 
 def _train(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -61,7 +34,7 @@ def transformer(stages: Stages, device: torch.device, small: bool) -> Generator[
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     words = torch.randint(1000, (batch, length), device=device)
     while True:
-        with on_device(stages, device):
+        with stages.stage("compute"):
             with torch.autocast(device.type, dtype=torch.bfloat16):
                 logits = model(words)
                 loss = nn.functional.cross_entropy(logits.flatten(0, 1), words.flatten())
@@ -79,7 +52,7 @@ def tiny(stages: Stages, device: torch.device, small: bool) -> Generator[None, N
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     words = torch.randint(200, (8, 32), device=device)
     while True:
-        with on_device(stages, device):
+        with stages.stage("compute"):
             loss = nn.functional.cross_entropy(model(words).flatten(0, 1), words.flatten())
             _train(optimizer, loss)
         yield
@@ -94,7 +67,7 @@ def lstm(stages: Stages, device: torch.device, small: bool) -> Generator[None, N
     optimizer = torch.optim.Adam(weights, lr=1e-3)
     words = torch.randint(5000, (32, length), device=device)
     while True:
-        with on_device(stages, device):
+        with stages.stage("compute"):
             hidden, _ = net(embedding(words))
             loss = nn.functional.cross_entropy(head(hidden).flatten(0, 1), words.flatten())
             _train(optimizer, loss)
@@ -124,7 +97,7 @@ def augment(stages: Stages, device: torch.device, small: bool) -> Generator[None
             made = (made - made.mean(dim=(2, 3), keepdim=True)) / (
                 made.std(dim=(2, 3), keepdim=True) + 1e-5
             )
-        with on_device(stages, device):
+        with stages.stage("compute"):
             outputs = model(made.to(device))
             loss = nn.functional.cross_entropy(outputs, labels[some].to(device))
             _train(optimizer, loss)
@@ -151,7 +124,7 @@ def storage(stages: Stages, device: torch.device, small: bool) -> Generator[None
             with stages.stage("prepare"):
                 rows = torch.frombuffer(raw, dtype=torch.uint8)[: count * 2].to(torch.float32)
                 rows = (rows / 255.0).reshape(-1, 1024)
-            with on_device(stages, device):
+            with stages.stage("compute"):
                 loss = model(rows.to(device)).square().mean()
                 _train(optimizer, loss)
             yield

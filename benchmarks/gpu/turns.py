@@ -44,7 +44,7 @@ def work(kind: str, small: bool, steps: c_double, orders: Connection) -> None:
     if small:
         torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    stages = Stages()
+    stages = Stages(device=device)
     job = KINDS[kind](stages, device, small)
     for _ in range(3):
         next(job)

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import SupportsFloat
@@ -28,8 +29,11 @@ def report(
     *,
     loss: SupportsFloat | None = None,
     checkpoint: SupportsFloat | None = None,
+    stages: Mapping[str, float] | None = None,
 ) -> None:
     """Report that this job has done `step` of `total` steps, and its newest checkpoint.
+
+    stages: seconds of a step in `load`, `prepare`, `compute` and `sync`, and of a whole `step`.
 
     Cheap enough to call after every step.
     """
@@ -37,6 +41,8 @@ def report(
         sender = _sender()
         if sender is not None:
             given = {"step": step, "total": total, "loss": loss, "checkpoint": checkpoint}
+            if stages is not None:
+                given |= {f"stages.{name}": seconds for name, seconds in stages.items()}
             sender.put({name: value for name, value in given.items() if value is not None})
 
 
@@ -89,7 +95,7 @@ class _Sender:
             # of the training loop.
             numbers = {name: float(value) for name, value in values.items()}
             # NaN and infinities are not JSON; a loss that has become one is left out.
-            body = json.dumps({n: v for n, v in numbers.items() if v - v == 0})
+            body = json.dumps(_document({n: v for n, v in numbers.items() if v - v == 0}))
             connection = _connection(self._address)
             connection.request(
                 "POST",
@@ -114,6 +120,12 @@ def _loose(value: SupportsFloat) -> SupportsFloat:
     detach = getattr(value, "detach", None)
     found: SupportsFloat = detach() if callable(detach) else value
     return found
+
+
+def _document(numbers: dict[str, float]) -> dict[str, object]:
+    stages = {n.removeprefix("stages."): v for n, v in numbers.items() if n.startswith("stages.")}
+    found: dict[str, object] = {n: v for n, v in numbers.items() if not n.startswith("stages.")}
+    return {**found, "stages": stages} if stages else found
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -160,8 +172,9 @@ class _CallableModule(ModuleType):
         *,
         loss: SupportsFloat | None = None,
         checkpoint: SupportsFloat | None = None,
+        stages: Mapping[str, float] | None = None,
     ) -> None:
-        report(step, total, loss=loss, checkpoint=checkpoint)
+        report(step, total, loss=loss, checkpoint=checkpoint, stages=stages)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -16,7 +16,7 @@ from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event,
 from treadle.core.launch import Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
-from treadle.engines.registry import EngineContext
+from treadle.engines.registry import EngineContext, EngineOptions
 
 WITHIN_S = 30.0
 
@@ -52,8 +52,10 @@ class Story:
         slots: int = 2,
         source: DeviceSource | None = None,
         excluded: tuple[int, ...] = (),
+        turns: str = "",
     ) -> None:
         self.root = root
+        self.options = EngineOptions(turns=turns)
         self.jobs = Jobs()
         self.source = source or CpuSlots(slots)
         self.excluded = excluded
@@ -77,7 +79,10 @@ class Story:
     def fresh_engine(self) -> LocalEngine:
         """Another engine over the same folders, as after a restart."""
         context = EngineContext(
-            controls=self.jobs, clock=MonotonicClock(), root=self.root / "engine"
+            controls=self.jobs,
+            clock=MonotonicClock(),
+            root=self.root / "engine",
+            options=self.options,
         )
         self.engine = LocalEngine(
             context, devices=self.source, node_name="here", excluded=self.excluded

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from treadle.engines.node.turn_link import TurnLink
-from treadle.train.stages import Stages, TurnClient
+from treadle.train.stages import WARM_UP_STEPS, Stages, TurnClient
 
 STEPS = textwrap.dedent("""
     import os, sys, time
@@ -76,15 +76,26 @@ def until_wanted(client: TurnClient) -> None:
     assert client.wanted
 
 
+def started(link: TurnLink) -> "subprocess.Popen[bytes]":
+    """The server, which the first call starts."""
+    limit = time.monotonic() + 20
+    while link._process is None and time.monotonic() < limit:
+        threading.Event().wait(0.01)
+    assert link._process is not None
+    return link._process
+
+
 def test_a_job_that_is_alone_asks_for_nothing(client_of: Clients) -> None:
     client = client_of("a")
     stages = Stages(client)
-    for _ in range(3):
+    for _ in range(WARM_UP_STEPS + 3):
         with stages.stage("compute"):
             pass
         stages.step_done()
     assert client.wanted == frozenset()
-    assert stages.times().steps == 3
+    times = stages.times()
+    assert times is not None
+    assert times.steps == 3
 
 
 def test_two_jobs_are_never_in_the_same_stage_and_a_dead_holder_frees_it(
@@ -122,9 +133,9 @@ def test_a_server_that_dies_leaves_jobs_that_share_freely(
     until_wanted(first)
     until_wanted(second)
     assert first.take("device")
-    assert link._process is not None
-    link._process.kill()
-    link._process.wait()
+    process = started(link)
+    process.kill()
+    process.wait()
     assert not second.take("device")
     assert not second.wanted
     third = client_of("c")  # a new server
@@ -159,8 +170,7 @@ def test_the_server_ends_with_the_engine_and_the_last_job(
     link: TurnLink, client_of: Clients
 ) -> None:
     client = client_of("a")
-    process = link._process
-    assert process is not None
+    process = started(link)
     link.close()
     assert process.poll() is None, "a job is still connected"
     client.leave()

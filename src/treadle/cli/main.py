@@ -92,6 +92,10 @@ STUDY: dict[str, tuple[str, str]] = {
         "treadle.cli.study.replicate:replicate",
         "Rerun a paper's experiments and compare.",
     ),
+    "profile": (
+        "treadle.cli.study.profile:profile",
+        "Measure what a training job needs, and at which sizes.",
+    ),
     "plan": ("treadle.cli.study.plan:plan", "List a model's execution plans."),
     "classify": ("treadle.cli.study.classify:classify", "Classify a failure from a job's logs."),
     "policies": ("treadle.cli.study.policies:policies", "List the policies."),

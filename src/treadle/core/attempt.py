@@ -59,3 +59,5 @@ class LastProgress:
     share_per_s: float | None = None
     measured_s: float = 0.0
     alone: bool = True  # it had its devices to itself while its speed was measured
+    # Seconds of a step as the job measured them: in each stage, of all of it, waiting for turns.
+    stages: tuple[tuple[str, float], ...] = ()

@@ -14,7 +14,7 @@ TWIN_STEPS = 1_000_000  # more than are ever done
 class Act(NamedTuple):
     """One submission."""
 
-    after_s: float  # since the start of the demo
+    after_s: float  # since the first job trains
     request: JobRequest
     said: str  # a short description
 

@@ -33,6 +33,7 @@ class EngineOptions:
     gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()  # use all but these
     warm: bool = True  # Python jobs may start from warm interpreters
+    turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ class DaemonSettings:
     gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()
     warm: bool = True
+    turns: str = ""
     policy: str | None = None
     placement: str | None = None
     store: str | None = None
@@ -147,6 +148,7 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
             gpus=settings.gpus,
             avoid=settings.avoid,
             warm=settings.warm,
+            turns=settings.turns,
         ),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from treadle.core.actions import Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.job import JobId
+from treadle.core.job import Job, JobId
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.journal.journal import Journal
@@ -42,27 +42,39 @@ class AsOrdered(Policy):
             if order.at > snapshot.now:
                 next_at = order.at
                 break
+            wanted.pop(order.job, None)  # the newest order last
             wanted[order.job] = order.allocation
         return Schedule(self._possible(snapshot, wanted), next_at)
 
     def _possible(
         self, snapshot: Snapshot, wanted: Mapping[JobId, Allocation | None]
     ) -> dict[JobId, Allocation | None]:
-        """The orders that differ from what is held and whose devices are free by then."""
+        """The orders that differ from what is held and whose devices are free by then.
+
+        Simulated jobs may take longer than the recorded ones, so several may wait for one device:
+        the order that was given first comes first.
+        """
         jobs = snapshot.jobs
         changes = {
             job: new for job, new in wanted.items() if job in jobs and jobs[job].allocation != new
         }
-        held: dict[tuple[Device, int], JobId] = {}
-        for identity, row in jobs.items():
-            if identity not in changes:
-                _hold(held, identity, row.allocation)
         # A job that cannot move yet keeps what it has, which may keep others from moving.
-        while blocked := [name for name, new in changes.items() if _collides(name, new, held)]:
-            for name in blocked:
-                del changes[name]
-                _hold(held, name, jobs[name].allocation)
+        while (blocked := _blocked(jobs, changes)) is not None:
+            del changes[blocked]
         return changes
+
+
+def _blocked(jobs: Mapping[JobId, Job], changes: Mapping[JobId, Allocation | None]) -> JobId | None:
+    """The first job whose new devices are taken."""
+    held: dict[tuple[Device, int], JobId] = {}
+    for identity, row in jobs.items():
+        if identity not in changes:
+            _hold(held, identity, row.allocation)
+    for name, new in changes.items():
+        if _collides(name, new, held):
+            return name
+        _hold(held, name, new)
+    return None
 
 
 def _hold(held: dict[tuple[Device, int], JobId], job: JobId, allocation: Allocation | None) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -17,9 +18,11 @@ from treadle.train.data import Batch, Data
 from treadle.train.elastic import Elastic
 from treadle.train.gradients import Gradients
 from treadle.train.group import BrokenGroupError, Group
+from treadle.train.stages import Stages, TurnClient
 from treadle.train.state import Kept, Position, State, receive, seed_apart, send
 from treadle.train.stop import STOP, STOPPED, exit_now
 
+REPORT_EVERY_S = 1.0
 STOP_EVERY = 8  # steps, on a GPU without a coordinator
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -34,6 +37,8 @@ class Run:
         self._loss = float("nan")
         self.group = Group(self.device, timeout_s)
         self.position = Position()
+        self._stages = Stages(TurnClient.from_environment(os.environ), self.device)
+        self._reported_at = monotonic()
         self.elastic = (
             Elastic(self, self.group, timeout_s) if "TREADLE_CHANNEL" in os.environ else None
         )
@@ -152,7 +157,7 @@ class Run:
         while position.epoch == epoch and position.offset < data.steps:
             if self._boundary():
                 continue
-            for batch in data.stream(epoch, position.offset, self.rank, self.size):
+            for batch in self._loaded(data.stream(epoch, position.offset, self.rank, self.size)):
                 if batch.share.first and self._boundary():
                     break
                 self._begin(batch)
@@ -177,8 +182,15 @@ class Run:
         scaler: Any = self._kept.get("scaler")
         self._gradients.begin(last=batch.share.last)
         (weighted if scaler is None else scaler.scale(weighted)).backward()
-        if batch.share.last:
+        if batch.share.last and self.size > 1:
+            with self._stages.stage("sync"):
+                self._agree()
+        elif batch.share.last:
             self._agree()
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Name a part of the step: `with run.stage("prepare"): ...`; the rest is `compute`."""
+        return self._stages.stage(name)
 
     def step(self, thing: Any) -> None:  # noqa: ANN401
         """Apply the step, at its last pass; or step a scheduler if a step was applied."""
@@ -201,11 +213,33 @@ class Run:
         """Report progress to Treadle; `loss` is the loss of the whole batch, not of this rank."""
         if self.rank == 0 and self._data is not None:
             loss = self.loss if "loss" in values else None
-            report(self.position.applied, self._epochs * self._data.steps, loss=loss)
+            self._report(loss=loss)
+
+    def _report(self, loss: float | None = None) -> None:
+        """Tell Treadle how far this run is, and where the time of a step goes."""
+        assert self._data is not None
+        self._reported_at = monotonic()
+        times = self._stages.times()
+        stages = None
+        if times is not None:
+            stages = {**times.seconds, "step": times.step_s, "turns": times.waited_s}
+        total = self._epochs * self._data.steps
+        report(self.position.applied, total, loss=loss, stages=stages)
 
     # -- parts of a step ---------------------------------------------------------------------------
 
+    def _loaded(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches; waiting for them is the stage `load`."""
+        while True:
+            self._stages.enter("load")
+            batch = next(batches, None)
+            self._stages.enter(None)
+            if batch is None:
+                return
+            yield batch
+
     def _begin(self, batch: Batch) -> None:
+        self._stages.enter("compute")
         self._batch = batch
         self._went_back = self._stepped = self._void = False
         if batch.share.first:
@@ -246,6 +280,9 @@ class Run:
         self.position.applied += 1
         self.position.offset += 1
         self._stepped = True
+        self._stages.step_done()
+        if self.rank == 0 and monotonic() - self._reported_at >= REPORT_EVERY_S:
+            self._report()
         if self.elastic is not None:
             self.elastic.applied(self.position.applied)
 
@@ -340,6 +377,12 @@ class Run:
         for parameter in self._state.model.parameters():
             parameter.grad = None
         self._gradients.rebuild()
+        self._stages.forget()
+        if self.elastic is not None:
+            # The script and its reports go by these, and the rank may be another now.
+            os.environ |= {"RANK": str(self.rank), "WORLD_SIZE": str(self.size)}
+            if self.elastic.version:  # not the first group: its devices may be others
+                self._stages.leave_turns()
 
     def _warm_up(self) -> None:
         """Do once what a step does; the state that comes from the others replaces the outcome."""

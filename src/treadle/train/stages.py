@@ -1,14 +1,14 @@
-"""Stages of a step, and turns for those that keep a shared resource busy.
+"""Stages of a step: timed, and in turns where jobs share a device and turns were seen to be better.
 
-    with stages.stage("compute"): ...
+    stages.enter("load"); ...; stages.enter("compute"); ...; stages.step_done(); stages.enter(None)
+    with stages.stage("prepare"): ...          # within another one
 
-A stage is timed. If the machine's turn server asks for it (jobs share a device, and turns were
-seen to be better), entering a stage waits for the turn of its resource. Everywhere else a stage
-costs two looks at a clock. Work on a GPU goes on after the program has ordered it: a thread gives
-the turn back when the device has done it, and the program goes on meanwhile.
+Each moment belongs to one stage. On a GPU, work goes on after the program has ordered it: the time
+of `compute` is read from the device's own events, and a thread gives a turn back when the device is
+done, while the program goes on. Without company a stage costs two looks at a clock.
 
-Only rank 0 of a job asks, for all devices of the job at once: the others wait for it in their
-collectives anyway, and two jobs can never wait for each other.
+Only rank 0 of a job asks for turns, for all devices of the job at once: the others wait for it in
+their collectives anyway, and two jobs can never wait for each other.
 """
 
 import json
@@ -17,66 +17,162 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CONNECT_S_MAX = 1.0
 WAIT_S_MAX = 5.0  # for a turn; a server that grants nothing for so long is left
 REPORT_EVERY_S = 0.25
 LINE_BYTES = 4096
 RESOURCE = {"load": "storage", "prepare": "cpu", "compute": "device", "sync": "network"}
+WARM_UP_STEPS = 3  # not counted: libraries choose their kernels in them
+EVENTS_MAX = 64  # of the device, that were not read yet
 
 
 class StageTimes(NamedTuple):
-    """Mean seconds of a step in each stage, and waiting for turns."""
+    """Mean seconds of a step, in each stage, and waiting for turns."""
 
     steps: int
+    step_s: float
     seconds: dict[str, float]
     waited_s: float
 
 
 class Stages:
-    """The stages of one process."""
+    """The stages of one process.
 
-    def __init__(self, turns: "TurnClient | None" = None) -> None:
+    device: the GPU whose time `compute` takes; None: the program's own time counts.
+    """
+
+    def __init__(self, turns: "TurnClient | None" = None, device: Any = None) -> None:  # noqa: ANN401
         self._turns = turns
-        self._seconds: dict[str, float] = {}
-        self._waited_s = 0.0
+        self._gpu = None if device is None or device.type != "cuda" else _DeviceTime()
+        self._now: str | None = None
+        self._since = 0.0
+        self._held = False  # the turn of the present stage
         self._steps = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Count from here: the group is another, or only begins."""
+        self._warm_up = WARM_UP_STEPS
+        self._clear()
+
+    def leave_turns(self) -> None:
+        """The devices are others: what this job was given turns of is no more."""
+        if self._turns is not None:
+            self._turns.leave()
+            self._turns = None
+
+    def enter(self, name: str | None) -> None:
+        """End the present stage and begin this one; None: no stage."""
+        self._end()
+        self._now = name
+        if name is not None:
+            turns = self._turns
+            if turns is not None:
+                asked_at = time.perf_counter()
+                self._held = turns.take(RESOURCE.get(name, name))
+                self._waited_s += time.perf_counter() - asked_at
+            if name == "compute" and self._gpu is not None:
+                self._gpu.begin()
+            self._since = time.perf_counter()
 
     @contextmanager
-    def stage(self, name: str, *, until: Callable[[], None] | None = None) -> Iterator[None]:
-        """Time a stage and take its turn.
-
-        until: waits until the device has done what was ordered in it; called in another thread.
-        """
-        turns = self._turns
-        held = turns is not None and self._take(turns, name)
-        begun = time.perf_counter()
+    def stage(self, name: str) -> Iterator[None]:
+        """A stage within another, which goes on after it."""
+        outer = self._now
+        self.enter(name)
         try:
             yield
         finally:
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
-            if held and turns is not None:
-                turns.give_back(until)
+            self.enter(outer)
 
     def step_done(self) -> None:
         self._steps += 1
+        if self._warm_up > 0:
+            self._warm_up -= 1
+            if not self._warm_up:
+                self._clear()
+        else:
+            self._counted += 1
         if self._turns is not None:
             self._turns.report(self._steps)
 
-    def times(self) -> StageTimes:
-        steps = max(1, self._steps)
-        seconds = {name: spent / steps for name, spent in self._seconds.items()}
-        return StageTimes(self._steps, seconds, self._waited_s / steps)
+    def times(self) -> StageTimes | None:
+        """Of the steps that were counted; None: there were none."""
+        if self._warm_up or not self._counted:
+            return None
+        if self._gpu is not None:
+            self._add("compute", self._gpu.read())
+        many = self._counted
+        seconds = {name: spent / many for name, spent in self._seconds.items()}
+        step_s = (time.perf_counter() - self._began) / many
+        return StageTimes(many, step_s, seconds, self._waited_s / many)
 
-    def _take(self, turns: "TurnClient", name: str) -> bool:
-        begun = time.perf_counter()
-        held = turns.take(RESOURCE.get(name, name))
-        self._waited_s += time.perf_counter() - begun
-        return held
+    def _end(self) -> None:
+        name, gpu = self._now, self._gpu
+        if name is None:
+            return
+        until = None
+        if name == "compute" and gpu is not None:
+            until = gpu.end()
+            self._add("compute", gpu.read())
+        else:
+            self._add(name, time.perf_counter() - self._since)
+        if self._held and self._turns is not None:
+            self._turns.give_back(until)
+        self._held = False
+
+    def _add(self, name: str, seconds: float) -> None:
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def _clear(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._waited_s = 0.0
+        self._counted = 0
+        self._began = time.perf_counter()
+        if self._gpu is not None:
+            self._gpu.read()
+
+
+class _DeviceTime:
+    """How long a GPU took for what was ordered between two moments, read when it is done."""
+
+    def __init__(self) -> None:
+        import torch  # noqa: PLC0415  (the rest works without)
+
+        self._new: Any = partial(torch.cuda.Event, enable_timing=True)
+        self._begun: Any = None
+        self._pairs: deque[tuple[Any, Any]] = deque()
+
+    def begin(self) -> None:
+        self._begun = self._event()
+
+    def end(self) -> Callable[[], None]:
+        """What waits until the device is there."""
+        done = self._event()
+        if len(self._pairs) < EVENTS_MAX:
+            self._pairs.append((self._begun, done))
+        wait: Callable[[], None] = done.synchronize
+        return wait
+
+    def read(self) -> float:
+        """Seconds of what was done since the last call."""
+        seconds = 0.0
+        while self._pairs and self._pairs[0][1].query():
+            begun, done = self._pairs.popleft()
+            seconds += begun.elapsed_time(done) / 1e3
+        return seconds
+
+    def _event(self) -> Any:  # noqa: ANN401
+        event = self._new()
+        event.record()
+        return event
 
 
 class TurnClient:
@@ -96,9 +192,11 @@ class TurnClient:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "TurnClient | None":
-        """None without a server, and on ranks other than 0."""
+        """None without a server, on ranks other than 0, and for those that join later."""
         names = ("TREADLE_TURNS", "TREADLE_TURNS_PROOF", "TREADLE_TURNS_RESOURCES")
         if not all(env.get(name) for name in names) or env.get("RANK", "0") != "0":
+            return None
+        if env.get("TREADLE_JOINS") == "1":
             return None
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -146,6 +146,7 @@ class Progress:
     eta_s: float | None = None  # seconds to go: steps left at the present speed
     loss: float | None = None
     source: str = ""  # "report" or "log"
+    stages: dict[str, float] = field(default_factory=dict)  # as in Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +304,9 @@ class Report:
     total: float | None = None
     loss: float | None = None
     checkpoint: float | None = None  # the step of the newest checkpoint
+    # Seconds of a step: in `load`, `prepare`, `compute`, `sync`, of all of it (`step`), waiting for
+    # `turns` of a shared device.
+    stages: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

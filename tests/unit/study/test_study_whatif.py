@@ -1,5 +1,6 @@
 """A recorded run, simulated under another policy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from treadle.core.job import JobSpec, Profile
 from treadle.journal.journal import Journal, read
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
-from treadle.study.own_orders import CLOSE, error
+from treadle.study.own_orders import CLOSE, AsOrdered, error
 from treadle.study.whatif import (
     completion_s,
     observed,
@@ -61,6 +62,22 @@ def test_u11_the_orders_of_resized_jobs_give_about_the_times_of_then(tmp_path: P
     ]
     journal = recorded(tmp_path / "j", "max-min", jobs, restart_cost="3", restart_charge="starts")
     assert 0 < error(recorded_s(journal), own_orders_s(journal, lambda: 0.0)) <= CLOSE
+
+
+def test_orders_for_devices_that_simulated_jobs_still_hold_wait_in_turn(tmp_path: Path) -> None:
+    """The jobs take longer than they did then, so that orders for the same device pile up."""
+    journal = recorded(tmp_path / "j", "fifo", RIGID)
+    longer = [replace(spec, iterations=3.0 * spec.iterations) for spec in RIGID]
+    experiment = prepare(
+        Workload.of("longer", longer),
+        Cluster.grid(1, 4),
+        Settings(policy="as recorded"),
+        stopwatch=lambda: 0.0,
+        made=AsOrdered(journal),
+    )
+    experiment.finish()
+    ends = {name: one.ended_at for name, one in experiment.recorder.histories.items()}
+    assert ends == {"a": 30.0, "b": 60.0, "c": 60.0, "d": 63.75}
 
 
 def test_another_policy_gives_the_same_result_as_its_own_run(tmp_path: Path) -> None:

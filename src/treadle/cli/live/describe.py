@@ -6,6 +6,7 @@ from treadle.cli.live.job_rows import devices_text, progress_text
 from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.load_text import load_lines
 from treadle.cli.live.session import Session, echo_json, json_option, session
+from treadle.cli.live.stage_text import step_text
 from treadle.cli.live.why import estimate_text, length_text, place_text, range_text
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
@@ -98,6 +99,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
         ("array", array),
         ("devices", f"{devices_text(view)}{held}"),
         ("progress", _progress(view)),
+        ("a step", step_text({} if view.progress is None else view.progress.stages)),
         ("end", "" if view.end is None else range_text(view.end, "in ")),
         ("submitted", submitted),
         ("started", started),

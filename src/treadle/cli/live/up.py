@@ -53,6 +53,13 @@ _PLACES = ("socket", "state")
     help="Start no Python job from an interpreter that has its modules imported.",
 )
 @click.option(
+    "--turns",
+    type=click.Choice(["auto", "free", "turns", "strict"]),
+    default="auto",
+    help="How jobs that use treadle.train share a device: freely, in turns, in Muri's strict order "
+    "of stages, or in turns only where they were seen to be better (auto).",
+)
+@click.option(
     "--policy", metavar="POLICY", help="Policy name (treadle policies); default: the last one."
 )
 @click.option("--placement", metavar="PLACEMENT", help="How devices are chosen.")
@@ -268,6 +275,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),
         warm=not options["no_warm"],
+        turns="" if options["turns"] == "auto" else options["turns"],
         policy=options["policy"],
         placement=options["placement"],
         store=options["store"],

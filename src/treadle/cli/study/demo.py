@@ -115,8 +115,11 @@ def _play(scene: Scene, story: tuple[Act, ...]) -> dict[str, JobView]:
     here = scene.here
     names: dict[str, str] = {}
     after, left = 0, list(story)
+    trains_s = inf  # since when the first job trains: the others wait for that
     while left or any(not job.state.ended for job in _views(here, names).values()):
-        while left and scene.passed_s >= left[0].after_s:
+        if trains_s == inf and any(job.progress for job in _views(here, names).values()):
+            trains_s = scene.passed_s
+        while left and (not names or scene.passed_s - trains_s >= left[0].after_s):
             act = left.pop(0)
             answer = here.client.submit(act.request)
             names[answer.id] = act.request.name
@@ -150,12 +153,17 @@ def _event_text(event: EventView, names: Mapping[str, str]) -> str:
         case "Start":
             return f"{name} starts on {size}"
         case "Change":
-            return f"{name} is resized to {size}: checkpoint, restart"
+            return f"{name} is to be resized to {size}"
+        case "JobStarted" if event.body.get("stall_s") is not None:
+            stall_s = event.body["stall_s"]
+            return f"{name} is resized without a restart: it stood still for {stall_s:.2f} s"
         case "Stop":
             return f"{name} is preempted: checkpoint, stop"
         case "AttemptEnded" if event.body.get("how") == "exited":
             code = event.body.get("code")
             return f"{name} finished" if code == 0 else f"{name} failed with exit code {code}"
+        case "AttemptEnded" if event.body.get("how") == "replaced":
+            return f"{name} was stopped with a checkpoint, and starts again"
         case _:
             return ""
 

@@ -195,5 +195,10 @@ def _newest(context: Context, record: JobRecord) -> Progress | None:
     if said is None:
         return record.progress
     return Progress(
-        step=said.step, total=said.total, per_s=said.per_s, loss=said.loss, source=said.source
+        step=said.step,
+        total=said.total,
+        per_s=said.per_s,
+        loss=said.loss,
+        source=said.source,
+        stages=dict(said.stages),
     )

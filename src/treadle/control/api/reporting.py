@@ -8,6 +8,9 @@ from treadle.wire.jobs import Report
 from treadle.wire.machine import Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
+STAGES = ("load", "prepare", "compute", "sync", "step", "turns")
+SECONDS_MAX = 1e6
+
 
 class Reporting:
     """Takes reports in."""
@@ -39,7 +42,13 @@ class Reporting:
         if report.checkpoint is not None and total:
             checkpoint = min(report.step, report.checkpoint) / total
         self._progress.hear(
-            row, report.step, total, loss=report.loss, source="report", checkpoint=checkpoint
+            row,
+            report.step,
+            total,
+            loss=report.loss,
+            source="report",
+            checkpoint=checkpoint,
+            stages=tuple(sorted((report.stages or {}).items())),
         )
 
 
@@ -48,5 +57,12 @@ def _check(report: Report) -> None:
         value = getattr(report, name)
         if value is not None and not 0 <= value < 1e15:
             raise InvalidRequestError(f"{name} is {value:g}; expected a number from 0")
+    for name, seconds in (report.stages or {}).items():
+        if name not in STAGES:
+            raise InvalidRequestError(f"there is no stage {name!r}; expected {', '.join(STAGES)}")
+        if not 0 <= seconds < SECONDS_MAX:
+            raise InvalidRequestError(
+                f"stage {name} takes {seconds:g} s; expected 0 to {SECONDS_MAX:g}"
+            )
     if report.loss is not None and report.loss != report.loss:  # not a number
         raise InvalidRequestError("loss is not a number")

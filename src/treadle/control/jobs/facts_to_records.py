@@ -214,7 +214,12 @@ class Reducer:
         if said is None:
             return
         record.progress = Progress(
-            step=said.step, total=said.total, per_s=said.per_s, loss=said.loss, source=said.source
+            step=said.step,
+            total=said.total,
+            per_s=said.per_s,
+            loss=said.loss,
+            source=said.source,
+            stages=dict(said.stages),
         )
         record.checkpoint = record.checkpoint if said.checkpoint is None else said.checkpoint
 

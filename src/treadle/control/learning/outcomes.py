@@ -35,6 +35,7 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
         total=None if said is None else _total(said),
         step_s=_step_alone_s(said, ended.seen),
         shared=_shared(ended.seen),
+        stages=said.stages if said is not None and said.alone else (),
         numbers=attempted.numbers,
         seen=ended.seen,
     )
@@ -45,7 +46,7 @@ def of_pace(said: LastProgress, size: int, *, numbers: tuple[float, ...]) -> Out
     pace = step_s(said)
     if pace is None or not said.alone:
         return None
-    return Outcome(size, 0.0, total=_total(said), step_s=pace, numbers=numbers)
+    return Outcome(size, 0.0, total=_total(said), step_s=pace, stages=said.stages, numbers=numbers)
 
 
 def of_sight(seen: Sighting, size: int) -> Outcome:

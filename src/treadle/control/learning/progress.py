@@ -113,8 +113,12 @@ class ProgressWatch:
         loss: float | None,
         source: str,
         checkpoint: float | None = None,
+        stages: tuple[tuple[str, float], ...] = (),
     ) -> None:
-        """A running job is so far. checkpoint: the share of the work that is safe, if it said."""
+        """A running job is so far.
+
+        checkpoint: the share of the work that is safe, if it said. stages: seconds of a step.
+        """
         now = self._clock.now()
         if loss is not None:
             self._losses.see(row.id, step, loss)
@@ -129,7 +133,8 @@ class ProgressWatch:
             if per_s is None and before.total == total and before.alone is not bool(company):
                 per_s = before.per_s
             checkpoint = before.checkpoint if checkpoint is None else checkpoint
-        said = LastProgress(step, total, per_s, loss, source, checkpoint=checkpoint)
+            stages = stages or before.stages
+        said = LastProgress(step, total, per_s, loss, source, checkpoint=checkpoint, stages=stages)
         if gauge is not None:
             said = replace(
                 said,

@@ -24,6 +24,7 @@ from treadle.engines.node.fork_client import ForkServer, Sent
 from treadle.engines.node.mps import Mps
 from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
 from treadle.engines.node.scope import Scope
+from treadle.engines.node.turn_link import TurnLink
 
 
 class Launched(NamedTuple):
@@ -47,6 +48,7 @@ class AttemptLaunch:
     around: Surroundings
     mps: Mps
     warm: WarmPool
+    turns: TurnLink
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""
@@ -95,6 +97,9 @@ class AttemptLaunch:
                     around=self.around,
                 )
                 document["env"] |= self.mps.join(launch, allocation, live.folder)
+                if launch.may_share:
+                    numbers = [device.number for device in allocation.devices]
+                    document["env"] |= self.turns.environment(launch.job, launch.attempt, numbers)
                 wish = self.warm.wish(launch, document)
                 return Launched(scope, document, self._sent(document, wish), wish)
             except (*TROUBLE, EngineError):

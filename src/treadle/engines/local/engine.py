@@ -48,10 +48,10 @@ from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
+from treadle.engines.node.turn_link import TurnLink
 from treadle.engines.registry import EngineContext
 
-# Tries of a look that is repeated soon.
-TRIES_TO_MEET = 16  # 4 s
+TRIES_TO_MEET = 16  # of a look that is repeated soon: 4 s
 TRIES_TO_READ = 20  # 6 s
 
 logger = logging.getLogger("treadle")
@@ -107,13 +107,14 @@ class LocalEngine:
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._coming)
         around = around or Surroundings.here()
+        turns = TurnLink(context.options.turns)
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
         self.warm = WarmPool(
             self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
-        launchers = (self.fork_server, devices.uuids, around, self.mps, self.warm)
-        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *launchers)
+        parts = (self.fork_server, devices.uuids, around, self.mps, self.warm, turns)
+        self._launch = AttemptLaunch(self.folders, self.groups, self._checkpoints, *parts)
         self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
@@ -219,6 +220,7 @@ class LocalEngine:
         await self.device_watch.close()
         await self.observer.close()
         await self.warm.close()
+        self._launch.turns.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- adopting -------------------------------------------------------------------------------

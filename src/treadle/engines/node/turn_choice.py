@@ -15,6 +15,7 @@ WINDOW_S = 3.0
 WINDOWS = (Way.FREE, Way.TURNS, Way.FREE, Way.TURNS)
 BETTER = 1.02  # turns must get at least so much more done
 AGAIN_S = 120.0  # until the next trial: jobs change
+AGAIN_S_MAX = 3600.0  # each trial in which turns were no better doubles the pause
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Choice:
     began: float
     way: Way = Way.FREE
     ratio: float | None = None  # of speeds with turns over those without, mean; None: not tried yet
+    _again_s: float = AGAIN_S
     _window: int = 0
     _counted: float | None = None  # since when steps of this window are counted
     _steps: dict[str, float] = field(default_factory=dict)  # at that moment
@@ -36,7 +38,7 @@ class Choice:
     def next_at(self) -> float:
         """When `look` has something to do."""
         if not self.trying:
-            return self.began + AGAIN_S
+            return self.began + self._again_s
         return self.began + (SETTLE_S if self._counted is None else WINDOW_S)
 
     def look(self, steps: Mapping[str, float], now: float) -> Way:
@@ -73,4 +75,6 @@ class Choice:
             if free and turns and min(*free, *turns) > 0:
                 ratios.append(sum(turns) / len(turns) / (sum(free) / len(free)))
         self.ratio = sum(ratios) / len(ratios) if ratios else None
-        return Way.TURNS if self.ratio is not None and self.ratio > BETTER else Way.FREE
+        better = self.ratio is not None and self.ratio > BETTER
+        self._again_s = AGAIN_S if better else min(AGAIN_S_MAX, 2 * self._again_s)
+        return Way.TURNS if better else Way.FREE

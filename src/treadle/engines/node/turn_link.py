@@ -2,44 +2,48 @@
 
 import os
 import secrets
+import select
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.engines.node.turn_server import proof
 
-MACHINE = ("cpu", "storage", "network")  # resources that all jobs of a machine share
+KINDS = ("device", "cpu", "storage", "network")  # that the jobs on one device share
 
 
 class TurnLink:
-    """Starts the server when the first job may share, and again if it died.
+    """Has the server started when the first job calls it, and again if it died.
 
-    Its address is a name, not a file: the ranks of other users could not reach a file in the
-    engine's folder.
+    Most jobs never call. Its address is a name, not a file: the ranks of other users could not
+    reach a file in the engine's folder.
     """
 
     def __init__(self, way: str = "") -> None:
         self._way = way  # "free", "turns" or "strict" instead of what was tried to be better
         self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._engine: int | None = None
-        self._address = ""
-        self._key = b""
+        self._engine: int | None = None  # the server ends some time after this is closed
+        self._closing: tuple[int, int] | None = None
+        self._address = f"treadle-turns-{secrets.token_hex(8)}"
+        self._key = secrets.token_bytes(32)
 
     def environment(
         self, job: str, attempt: int, devices: Sequence[int], *, weight: float = 1.0
     ) -> dict[str, str]:
-        """What the ranks of an attempt need to take turns; empty if no server can be started."""
+        """What the ranks of an attempt need to take turns; empty if that is not possible."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if self._listener is None:
                 try:
-                    self._start()
+                    self._listen()
                 except OSError:
                     return {}  # They share freely.
-        resources = [*MACHINE, *(f"device:{number}" for number in devices)]
+        resources = [f"{kind}:{number}" for number in devices for kind in KINDS]
         return {
             "TREADLE_TURNS": self._address,
             "TREADLE_TURNS_RESOURCES": " ".join(resources),
@@ -50,37 +54,61 @@ class TurnLink:
     def close(self) -> None:
         """The engine leaves; jobs keep the server as long as they need it."""
         with self._lock:
+            if self._closing is not None:
+                os.close(self._closing[1])
             if self._engine is not None:
                 os.close(self._engine)
-            self._engine = self._process = None
+            self._closing = self._engine = None
 
-    def _start(self) -> None:
-        self._key = secrets.token_bytes(32)
-        name = f"treadle-turns-{secrets.token_hex(8)}"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(f"\0{name}")
+    def _listen(self) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(f"\0{self._address}")
             listener.listen(64)
-            theirs, ours = os.pipe2(os.O_CLOEXEC)
-            try:
-                os.write(ours, self._key)
-                files = (listener.fileno(), theirs)
-                program = str(Path(__file__).with_name("turn_server.py"))
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", program, *map(str, files), self._way],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=files,
-                    start_new_session=True,
-                    cwd="/",
-                    env={"PATH": os.defpath, "LANG": "C.UTF-8"},
-                )
-            except OSError:
+            self._closing = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        args = (listener, self._closing[0])
+        threading.Thread(target=self._serve, args=args, name="turn server", daemon=True).start()
+
+    def _serve(self, listener: socket.socket, closing: int) -> None:
+        """Start the server at the first call, and wait for its end; again and again."""
+        with listener, suppress(OSError):  # Without a server, jobs share freely.
+            while True:
+                ready, _, _ = select.select([listener.fileno(), closing], [], [])
+                if closing in ready:
+                    break
+                self._start(listener).wait()
+        os.close(closing)
+
+    def _start(self, listener: socket.socket) -> "subprocess.Popen[bytes]":
+        theirs, ours = os.pipe2(os.O_CLOEXEC)
+        try:
+            os.write(ours, self._key)
+            files = (listener.fileno(), theirs)
+            program = str(Path(__file__).with_name("turn_server.py"))
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, *map(str, files), self._way],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=files,
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            )
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        with self._lock:
+            if self._engine is not None:
+                os.close(self._engine)
+            self._process, self._engine = process, ours
+            if self._closing is None:  # The engine left meanwhile.
                 os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-        threading.Thread(target=self._process.wait, name="turn server", daemon=True).start()
-        if self._engine is not None:
-            os.close(self._engine)
-        self._engine, self._address = ours, name
+                self._engine = None
+        return process

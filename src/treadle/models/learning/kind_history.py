@@ -1,9 +1,10 @@
 """What was learned of one kind of jobs, as plain numbers: the body of one stored row."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
-from treadle.models.learning.outcome import RAN_MIN_S, Outcome
+from treadle.models.learning.outcome import RAN_MIN_S, STEP_MAX_S, STEP_MIN_S, Outcome
 from treadle.models.learning.speeds import REPEATS_MAX, put
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.histogram import Histogram
@@ -37,6 +38,8 @@ class Needs:
     memory_gib: float | None = None  # of a device, the highest peak
     restart_s: float | None = None
     first_step_s: float | None = None
+    # Shares of a step in which it loads, prepares, computes and synchronises, as last measured.
+    stages: tuple[float, float, float, float] | None = None
 
     def filled(self, farther: "Needs", *, alike: bool) -> "Needs":
         """These, and what a farther kind knows besides; alike: it also uses devices as these do.
@@ -89,6 +92,9 @@ class History:
             changed = True
         if outcome.seen is not None:
             self._need(outcome.seen, outcome.size, whole=outcome.whole)
+            changed = True
+        if (shares := stage_shares(dict(outcome.stages))) is not None:
+            self.needs.stages = shares
             changed = True
         return changed
 
@@ -151,6 +157,18 @@ class History:
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
         needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
+
+
+def stage_shares(seconds: Mapping[str, float]) -> tuple[float, float, float, float] | None:
+    """Of a whole step; None if that is not known."""
+    step_s = seconds.get("step", 0.0)
+    if not STEP_MIN_S < step_s < STEP_MAX_S:
+        return None
+    load, prepare, compute, sync = (
+        round(min(1.0, seconds.get(name, 0.0) / step_s), 4)
+        for name in ("load", "prepare", "compute", "sync")
+    )
+    return load, prepare, compute, sync
 
 
 def _smooth(known: float | None, seen: float | None) -> float | None:

@@ -444,7 +444,13 @@ class Knowledge:
     ) -> Profile:
         needs = self.needs(kinds)
         carried = () if curve is None else curve.carried((asked, *sizes))
+        load, prepare, compute, sync = needs.stages or (0.0, 0.0, 1.0, 0.0)
         return Profile(
+            load_s=load,
+            prepare_s=prepare,
+            compute_s=compute,
+            sync_s=sync,
+            alone_s=0.0 if needs.stages is None else 1.0,
             size=asked,
             serial=SERIAL,
             model=model,

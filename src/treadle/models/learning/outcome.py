@@ -20,6 +20,8 @@ class Outcome:
     total: float | None = None  # steps of the whole job, if it said
     step_s: float | None = None  # seconds a step at this size, alone
     shared: bool = False  # it had company, so its times are not its own
+    # Seconds of a step alone, in its stages and as a whole, as the job itself measured them.
+    stages: tuple[tuple[str, float], ...] = ()
     numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
     seen: Sighting | None = None
 
