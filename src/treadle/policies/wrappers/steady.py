@@ -18,6 +18,8 @@ from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.wrapper import Wrapper
 
 _NAMED_MAX = 3
+REST_MIN_S = 5.0
+COSTS = 50.0  # a job that is changed again after this many times what a change costs loses 2 %
 
 
 def steady(
@@ -30,7 +32,8 @@ def steady(
 ) -> "Steady":
     """Jobs that cannot resume run on, and the others are left alone for a while.
 
-    run_s: how long a job runs at least before it is stopped; rest_s: after a change of its size.
+    run_s: how long a job runs at least before it is stopped; rest_s: after a change of its size, or
+    less where changes of its kind were measured and cost little.
     """
     for name, value in (("run_s", run_s), ("rest_s", rest_s)):
         if not 0 <= value < inf:
@@ -104,4 +107,7 @@ class Steady(Wrapper):
             return inf
         if job.phase is not Phase.RUNNING:
             return inf  # It is on its way out.
-        return max(job.begun_at + self._run_s, job.since_at + self._rest_s)
+        rest_s, cost_s = self._rest_s, job.spec.profile.restart_s
+        if cost_s > 0:  # measured
+            rest_s = min(rest_s, max(REST_MIN_S, COSTS * cost_s))
+        return max(job.begun_at + self._run_s, job.since_at + rest_s)

@@ -1,0 +1,29 @@
+"""How long a job is left alone after a change."""
+
+import pytest
+
+from treadle.core.cluster import Cluster
+from treadle.core.job import JobSpec, Profile
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.traces.workload import Workload
+
+
+@pytest.mark.parametrize(("cost_s", "resized_at"), [(0.0, [100, 160]), (0.05, [100, 110])])
+def test_a_job_whose_changes_cost_little_is_changed_again_soon(
+    cost_s: float, resized_at: list[float]
+) -> None:
+    """1. It has four devices. 2. Two others come, 10 s apart, and each needs one of them."""
+    profile = Profile(size=4, curve=((1, 4.0), (2, 2.0), (3, 1.4), (4, 1.0)), restart_s=cost_s)
+    jobs = [
+        JobSpec("a", 4000.0, (1, 2, 3, 4), asked=4, profile=profile),
+        JobSpec("b", 4000.0, (1,), submit_at=100.0),
+        JobSpec("c", 4000.0, (1,), submit_at=110.0),
+    ]
+    settings = Settings(policy="afs+steady")
+    made = prepare(Workload.of("made", jobs), Cluster.grid(1, 4), settings, stopwatch=lambda: 0.0)
+    made.finish()
+    histories = made.recorder.histories
+    assert [histories[name].first_start_at for name in ("b", "c")] == pytest.approx(
+        [float(at) for at in resized_at], abs=1.0
+    )
