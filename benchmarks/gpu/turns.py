@@ -3,8 +3,9 @@
     python -m benchmarks.gpu.turns [--seconds 4] [--json FILE] [--small]
 
 Runs each kind of job alone, then the groups with a job that keeps the device busy, each group under
-all three ways within the same processes. Prints relative speeds and their sums, and what `auto`
-would choose. --small: tiny shapes, to try it on a CPU.
+all three ways within the same processes. Prints relative speeds and their sums, what `auto` would
+choose, and what is predicted for free sharing from the share of time in which NVML calls the device
+busy while each job is alone. --small: tiny shapes, to try it on a CPU.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import multiprocessing as mp
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from ctypes import c_double
@@ -24,6 +26,7 @@ from benchmarks.gpu.stage_jobs import KINDS
 
 from treadle.engines.node.turn_choice import BETTER
 from treadle.engines.node.turn_link import TurnLink
+from treadle.models.company.predictor import predict
 from treadle.train.stages import Stages, TurnClient
 
 GROUPS = (
@@ -36,6 +39,7 @@ GROUPS = (
 )
 WAYS = ("free", "turns", "strict")
 READY_S_MAX = 90.0
+LOOK_S = 0.05  # between looks at how busy the device is
 
 
 def work(kind: str, small: bool, steps: c_double, orders: Connection) -> None:
@@ -66,6 +70,37 @@ def work(kind: str, small: bool, steps: c_double, orders: Connection) -> None:
             torch.cuda.current_stream().synchronize()  # as printing a loss does
         steps.value += 1
     job.close()
+
+
+class Busy:
+    """How busy the first GPU is, on average while this is open; None where it cannot be asked."""
+
+    def __init__(self) -> None:
+        self.share: float | None = None
+        self._seen: list[float] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "Busy":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._seen:
+            self.share = sum(self._seen) / len(self._seen)
+
+    def _look(self) -> None:
+        try:
+            import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415
+
+            pynvml.nvmlInit()
+            device = pynvml.nvmlDeviceGetHandleByIndex(0)
+            while not self._ended.wait(LOOK_S):
+                self._seen.append(pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100)
+        except Exception as error:  # no library, no GPU
+            sys.stderr.write(f"the device is not watched: {error}\n")
 
 
 class Group:
@@ -117,11 +152,14 @@ def main() -> None:
     options = parser.parse_args()
     links = {way: TurnLink(way) for way in WAYS}
     alone: dict[str, float] = {}
+    busy: dict[str, float | None] = {}
     for kind in KINDS:
         group = Group([kind], options.small)
-        alone[kind] = group.rates(links["free"], options.seconds)[0]
+        with Busy() as seen:
+            alone[kind] = group.rates(links["free"], options.seconds)[0]
         group.end()
-        print(f"alone  {kind:12} {alone[kind]:8.2f} steps/s", flush=True)
+        busy[kind] = seen.share
+        print(f"alone  {kind:12} {alone[kind]:8.2f} steps/s, busy {seen.share}", flush=True)
     found = []
     for kinds in GROUPS:
         group = Group(kinds, options.small)
@@ -136,13 +174,27 @@ def main() -> None:
         ]
         group.end()
         free = (sum(row["free"]) + sum(row["free again"])) / 2
+        if all(busy[kind] is not None for kind in kinds):
+            predicted = predict([(busy[kind], None, None) for kind in kinds])
+            row["predicted"] = [round(each, 3) for each in predicted]
+            row["error"] = round(sum(predicted) / free - 1.0, 3)
         row["auto"] = "turns" if sum(row["turns"]) > BETTER * free else "free"
         found.append(row)
         sums = "  ".join(f"{way} {sum(row[way]):.2f} {row[way]}" for way in (*WAYS, "free again"))
-        print(f"{row['group']:30} {sums}  auto: {row['auto']}", flush=True)
+        print(
+            f"{row['group']:30} {sums}  auto: {row['auto']}  "
+            f"predicted {row.get('predicted')}, {row.get('error')}",
+            flush=True,
+        )
     if options.json:
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-        body = {"device": device, "seconds": options.seconds, "alone": alone, "groups": found}
+        body: dict[str, Any] = {
+            "device": device,
+            "seconds": options.seconds,
+            "alone": alone,
+            "busy": busy,
+        }
+        body["groups"] = found
         options.json.write_text(json.dumps(body, indent=1) + "\n")
     for link in links.values():
         link.close()
