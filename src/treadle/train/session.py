@@ -177,8 +177,10 @@ class Run:
         if batch is None:
             raise InvalidInputError("run.backward was called outside of run.batches")
         self._went_back = True
-        weighted = loss * batch.share.weight
-        self._loss_sum = self._loss_sum + weighted.detach().float()
+        share = batch.share  # Alone and in one pass, the loss is the sum: nothing is launched for it.
+        weighted = loss if share.weight == 1.0 else loss * share.weight
+        part = weighted.detach().float()
+        self._loss_sum = part if share.first else self._loss_sum + part
         scaler: Any = self._kept.get("scaler")
         self._gradients.begin(last=batch.share.last)
         (weighted if scaler is None else scaler.scale(weighted)).backward()
@@ -242,8 +244,6 @@ class Run:
         self._stages.enter("compute")
         self._batch = batch
         self._went_back = self._stepped = self._void = False
-        if batch.share.first:
-            self._loss_sum = torch.zeros((), device=self.device)
 
     def _check(self, batch: Batch) -> None:
         if batch.share.last and not (self._stepped or self._void):
