@@ -177,7 +177,7 @@ class Run:
         if batch is None:
             raise InvalidInputError("run.backward was called outside of run.batches")
         self._went_back = True
-        share = batch.share  # Alone and in one pass, the loss is the sum: nothing is launched for it.
+        share = batch.share  # Alone and in one pass, nothing is launched for the sum.
         weighted = loss if share.weight == 1.0 else loss * share.weight
         part = weighted.detach().float()
         self._loss_sum = part if share.first else self._loss_sum + part
