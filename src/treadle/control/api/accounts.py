@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from treadle.control.api.tokens import digest, fresh, is_job_token, is_persons, job_named
 from treadle.control.jobs import JobRecord, JobTable, Person
 from treadle.control.loop import Commit, on_disk, wall
+from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, TokenRow
 from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView, Who
 from treadle.wire.problems import (
@@ -87,7 +88,11 @@ class Accounts:
         used, self._used = self._used, set()
         rows = [self._rows[digest] for digest in used if digest in self._rows]
         if rows:
-            await self._commit.note(Batch(tokens=rows))
+            try:
+                await self._commit.note(Batch(tokens=rows))
+            except StoreError:
+                self._used |= used
+                raise
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user

@@ -27,6 +27,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.wording import named_jobs
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
+from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, HistoryRow
 from treadle.store.store import Store
 from treadle.version import __version__
@@ -50,6 +51,7 @@ class Life:
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""
+        self._tidy_at = self._keep_at = 0.0
         context = parts.context
         self._company = CompanyJudge(context.belief, context.jobs, context.learner)
         self._controller = Controller(
@@ -120,37 +122,45 @@ class Life:
         return {}
 
     async def _look_after(self) -> None:
-        context = self._context
-        tidy_at = context.clock.now()
-        keep_at = tidy_at + KEEP_EVERY_S
+        self._tidy_at = self._context.clock.now()
+        self._keep_at = self._tidy_at + KEEP_EVERY_S
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if context.clock.now() >= tidy_at:
-                tidy_at += TIDY_EVERY_S
-                await context.commit.tidy()
-                await self._accounts.write_used()
-            context.learner.seen.see(
-                context.engine.measurements(),
-                company_of(context.scheduler.jobs.values()),
-                context.learner.steps(),
-                now=context.clock.now(),
-                wall_at=wall(),
-            )
-            await self._judge_company()
-            hung = context.learner.seen.hung(context.clock.now())
-            context.inbox.tell(*(JobHeld(job, COMPANY) for job in hung))
-            if context.clock.now() >= keep_at:
-                keep_at = context.clock.now() + KEEP_EVERY_S
-                await self._keep_histories()
             try:
-                await self._parts.progress.look()
-            except Exception:  # whatever jobs print or leave behind, the next look may be better
-                logger.exception("progress cannot be read")
-            self._respec()
-            context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
-            await self._note_trouble()
-            if context.condition.draining and not self._busy():
-                self.stopped.set()
+                await self._look()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                logger.warning("looking after jobs waits for the store: %s", error)
+
+    async def _look(self) -> None:
+        context = self._context
+        if context.clock.now() >= self._tidy_at:
+            self._tidy_at += TIDY_EVERY_S
+            await context.commit.tidy()
+            await self._accounts.write_used()
+        context.learner.seen.see(
+            context.engine.measurements(),
+            company_of(context.scheduler.jobs.values()),
+            context.learner.steps(),
+            now=context.clock.now(),
+            wall_at=wall(),
+        )
+        await self._judge_company()
+        hung = context.learner.seen.hung(context.clock.now())
+        context.inbox.tell(*(JobHeld(job, COMPANY) for job in hung))
+        if context.clock.now() >= self._keep_at:
+            self._keep_at = context.clock.now() + KEEP_EVERY_S
+            await self._keep_histories()
+        try:
+            await self._parts.progress.look()
+        except Exception:  # whatever jobs print or leave behind, the next look may be better
+            logger.exception("progress cannot be read")
+        self._respec()
+        context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
+        await self._note_trouble()
+        if context.condition.draining and not self._busy():
+            self.stopped.set()
 
     async def _judge_company(self) -> None:
         """Part bad company, and remember what became of any."""
