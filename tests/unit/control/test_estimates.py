@@ -88,13 +88,13 @@ def test_u12_why_says_when_a_gang_gets_a_reservation(tmp_path: Path) -> None:
         gang = await here.submit("forever", devices="2")
         await here.settle()
         assert (await here.live.why(gang)).reservation == (
-            "it was overtaken 0 times so far; devices are kept for it once 4 later jobs have "
-            "overtaken it, or in 6 h"
+            "it was not overtaken yet; devices are kept for it once 4 later jobs have overtaken "
+            "it, or in 6 h, when it has waited 4 h and twice the time it is taken to need"
         )
         await here.reached(await here.submit("forever"), State.RUNNING)
         await here.settle()
         found = (await here.live.why(gang)).reservation
-        assert found.startswith("it was overtaken once so far; devices are kept for it once 4")
+        assert found.startswith("it was overtaken once; devices are kept for it once 3 more later")
 
     play(story, tmp_path, devices=2, policy="afs")
 
@@ -103,7 +103,7 @@ def test_u12_why_says_when_a_gang_gets_a_reservation(tmp_path: Path) -> None:
     ("resumable", "reason"),
     [
         (False, "its size stays as it started, since it cannot resume (--resumable)"),
-        (True, "2 devices are its next size, and all 2 are taken"),
+        (True, "2 devices are its next size, and both are taken"),
     ],
 )
 def test_an_elastic_job_says_why_it_stays_small(

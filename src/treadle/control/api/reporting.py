@@ -8,6 +8,8 @@ from treadle.wire.jobs import Report
 from treadle.wire.machine import Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 
+STEPS_MAX = 1e15  # up to here a step more can be told from a step less
+
 
 class Reporting:
     """Takes reports in."""
@@ -46,7 +48,9 @@ class Reporting:
 def _check(report: Report) -> None:
     for name in ("step", "total", "checkpoint"):
         value = getattr(report, name)
-        if value is not None and not 0 <= value < 1e15:
-            raise InvalidRequestError(f"{name} is {value:g}; expected a number from 0")
+        if value is not None and not 0 <= value <= STEPS_MAX:
+            raise InvalidRequestError(
+                f"{name} is {value:g}; expected a number from 0 to {STEPS_MAX:g}"
+            )
     if report.loss is not None and report.loss != report.loss:  # not a number
         raise InvalidRequestError("loss is not a number")

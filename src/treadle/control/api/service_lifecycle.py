@@ -24,7 +24,7 @@ from treadle.control.learning import History, company_of, so_far_in, unpacked
 from treadle.control.loop import Controller, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import named_jobs
+from treadle.core.wording import named_jobs, several
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
 from treadle.store.rows import Batch, HistoryRow
@@ -71,7 +71,8 @@ class Life:
         settings |= self._retention.settings
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
-        text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
+        known = several(len(context.jobs.records), "job")
+        text = f"version {__version__}, {known}, {holding} with devices"
         await context.commit.note(Batch(settings=settings), Noted("controller started", text))
         if before != context.charge.policy:
             # The journal says which policy was in charge from when on.

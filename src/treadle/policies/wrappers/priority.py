@@ -18,6 +18,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.free_first import free_first
 from treadle.policies.wrappers.views import Changes
 from treadle.policies.wrappers.wrapper import Note, Remembering
 
@@ -55,7 +56,7 @@ class Priorities(Remembering):
             until = min(until, schedule.valid_until)
         changed = {
             identity: new
-            for identity, new in changes.items()
+            for identity, new in free_first(snapshot, changes).items()
             if new != snapshot.jobs[identity].allocation
         }
         return _noting(Schedule(changed, until), memories)
