@@ -108,7 +108,7 @@ def starts_in(
     """
     twin = scheduler.fork()
     engine = LiveStateEngine(twin, truth, now=now, left_s=left_s or {}, endless=endless)
-    waiting = {name for _, _, name in scheduler.ranking.queue}
+    waiting = {name: place for place, (_, _, name) in enumerate(scheduler.ranking.queue)}
     started_at = inf
     before: set[JobId] = set()
     steps = 0
@@ -123,9 +123,12 @@ def starts_in(
         steps += 1
         begun = {action.job for action in actions if isinstance(action, Start)}
         if job in begun:
+            # Of those that start at the same moment, the queue says which is the first.
+            own = waiting.get(job, len(waiting))
+            before.update(name for name in begun & waiting.keys() if waiting[name] < own)
             started_at = at
             raise _Found
-        before.update(begun & waiting)
+        before.update(begun & waiting.keys())
         if steps >= effort.steps_max or effort.give_up():
             raise _Found
 

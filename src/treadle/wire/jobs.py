@@ -122,6 +122,9 @@ class StartEstimate:
     sentence: str  # what it rests on
     coverage: float | None = None  # as of an Estimate
     order: int | None = described(None, "Its place among the starts of jobs that wait now, from 1.")
+    orders: tuple[int, int] | None = described(
+        None, "The first and the last place that it has in the simulations."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,7 @@ class CompanyView:
     jobs: tuple[str, ...]  # the others
     seconds: float
     relative: float | None = None  # its speed as a share of its speed alone; None: not measured
+    since_at: float | None = described(None, "When it began, while it lasts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +275,7 @@ class Why:
     position: int | None = described(
         None,
         "While it waits, from 1: in the order of starts (estimate.order) where that is known, "
-        "otherwise in the policy's order.",
+        "otherwise in the queue.",
     )
     waiting: int = described(0, "Jobs that wait, this one included.")
     estimate: StartEstimate | None = None  # when it starts, while it waits

@@ -65,3 +65,20 @@ def test_u14_a_report_that_is_refused_says_which_numbers_are_taken(
             await here.live.report(ME, job, Report(**said))
 
     play(story, tmp_path, devices=1)
+
+
+def test_u14_jobs_that_start_at_the_same_moment_have_places_of_their_own(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 5)
+        await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
+        behind = [await here.submit("forever") for _ in range(3)]
+        await here.settle()
+        answers = [await here.live.why(job) for job in behind]
+        assert [answer.position for answer in answers] == [1, 2, 3]
+        assert [answer.estimate and answer.estimate.orders for answer in answers] == [
+            (1, 1),
+            (2, 2),
+            (3, 3),
+        ]
+
+    play(story, tmp_path, devices=2)

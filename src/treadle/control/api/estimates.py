@@ -80,6 +80,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         sentence=sentence,
         coverage=COVERAGE if sure else None,
         order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
+        orders=(1 + min(a.after for a in begun), 1 + max(a.after for a in begun)),
     )
 
 

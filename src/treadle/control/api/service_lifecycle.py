@@ -21,7 +21,7 @@ from treadle.control.jobs import (
     text_of,
 )
 from treadle.control.learning import History, company_of, so_far_in, unpacked
-from treadle.control.loop import Controller, wall
+from treadle.control.loop import Controller, Rider, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import named_jobs, several
@@ -83,6 +83,9 @@ class Life:
         await self._restore_histories()
         unseen = [id_of(row) for row in context.jobs.open.values()]
         await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
+        with suppress(Exception):  # It is looked at again every few seconds.
+            # Before people can ask: what the controller before last wrote may be seconds old.
+            await asyncio.wait_for(self._parts.progress.look(), LEAVE_WITHIN_S)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),
@@ -94,6 +97,8 @@ class Life:
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
+        with suppress(Exception):  # The next controller goes on with what was written before.
+            await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,6 +111,14 @@ class Life:
             await asyncio.wait_for(left, LEAVE_WITHIN_S)
         context.reads.close()
         await context.commit.close()
+
+    async def _write_progress(self) -> None:
+        """Put the newest words of running jobs on record, so that no figure goes back."""
+        facts = self._parts.progress.untold()
+        if facts and not self._context.condition.store_error:
+            written = asyncio.get_running_loop().create_future()
+            self._context.commit.tell(facts, Rider(done=written))
+            await written
 
     def _nodes_now(self, before: str | None) -> dict[str, str]:
         """The nodes as the store keeps them; changes since the last time become facts."""

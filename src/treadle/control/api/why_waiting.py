@@ -90,7 +90,7 @@ def why(context: Context, record: JobRecord) -> Why:
 
 
 def _place(context: Context, record: JobRecord, start: StartEstimate | None) -> int | None:
-    """In the order of starts where that is known, otherwise in the policy's order."""
+    """In the order of starts where that is known, otherwise in the queue."""
     if start is not None and start.order is not None:
         return start.order
     return position(context.scheduler, record.id)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.company_faults import server_failed, why_alone
+from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -64,6 +65,7 @@ class Reducer:
         self._jobs = jobs
         self._learner = learner
         self._scheduler = scheduler
+        self._moves: list[Moved] = []  # of the present step
 
     def apply(
         self, facts: Sequence[Fact], actions: Sequence[Action], *, now: float, at: float
@@ -91,6 +93,8 @@ class Reducer:
             self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
             self._ordered(action, now)
+        follow_company(self._jobs, self._scheduler, self._moves)
+        self._moves.clear()
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
         for identity in touched:
             self._follow_phase(identity, at)
@@ -173,7 +177,8 @@ class Reducer:
             record.starts += 1
             attempt = started(attempt, started_at)
             self._jobs.put_attempt(attempt)
-        self._changed_live(record, attempt, now)
+            self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
+        self._changed_live(record, attempt, now=now, at=at)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
@@ -196,7 +201,9 @@ class Reducer:
         ran_s = record.ran_s if record.resumable else 0.0
         profiles.begin(record.id, question, now=now, age_s=ran_s)
 
-    def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
+    def _changed_live(
+        self, record: JobRecord, attempt: AttemptRow, *, now: float, at: float
+    ) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""
         job = self._scheduler.jobs.get(record.id)
         if job is None or job.allocation is None or job.phase is not Phase.RUNNING:
@@ -208,6 +215,7 @@ class Reducer:
         record.device_s += passed_s * len(attempt.devices)
         record.counted_s += passed_s
         self._jobs.put_attempt(moved(attempt, devices))
+        self._moves.append(Moved(at, AttemptKey(attempt.job, attempt.number)))
 
     def _progressed(self, record: JobRecord, fact: JobProgressed) -> None:
         said = fact.progress
@@ -235,6 +243,7 @@ class Reducer:
             self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
+            self._moves.append(Moved(row.ended_at or at, AttemptKey(row.job, row.number)))
             if row.started_at is not None:
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
@@ -289,6 +298,7 @@ class Reducer:
         """The job has ended, and so has every attempt at it."""
         for row in self._jobs.open_of(record.id):
             self._jobs.put_attempt(called_off(row, at))
+            self._moves.append(Moved(at, AttemptKey(row.job, row.number)))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0

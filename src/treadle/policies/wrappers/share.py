@@ -34,7 +34,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.core.wording import devices, named_jobs, several, sizes
+from treadle.core.wording import named_jobs, several, sizes
 from treadle.policies.base.companions import SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.passed_over import Passed, Room
@@ -223,7 +223,7 @@ class Share(Wrapper):
         if not job.spec.runs_on(len(group.devices)):
             who = named_jobs([member.id for member in members], self._terms.most)
             verb = "holds" if len(members) == 1 else "hold"
-            held, wanted = devices(len(group.devices)), sizes(job.spec.sizes)
+            held, wanted = several(len(group.devices), "device"), sizes(job.spec.sizes)
             return f"{who} {verb} {held}, and it runs on {wanted}"
         if self._belief.to_part(member.id for member in members):
             return "the jobs there are to be parted"
