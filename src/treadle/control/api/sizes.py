@@ -1,12 +1,11 @@
 """Why a running job that could use more devices does not have them."""
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_progress import GAIN_MIN
 from treadle.control.api.queue_order import free_devices
 from treadle.core.job import Job
 from treadle.core.wording import devices, free_of
 from treadle.policies.wrappers.pays import why_no_larger
-
-GAIN_MIN = 1.02  # a size that is not so much faster is no faster
 
 
 def why_small(context: Context, row: Job) -> str:

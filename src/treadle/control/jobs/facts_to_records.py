@@ -86,7 +86,7 @@ class Reducer:
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
-        self._learner.seen.forget(self._scheduler.ended)
+        self._learner.forget(self._scheduler.ended)
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
             self._learner.profiles.forget(record.id)
