@@ -75,7 +75,7 @@ def test_u4_the_list_gives_the_reason_that_why_gives(tmp_path: Path) -> None:
         for job in wait:
             why = await here.live.why(job)
             assert listed[job] == (why.cause, why.because)
-        assert "higher priority" in listed[wait[-1]][1]
+        assert listed[wait[-1]][1] == "it asks for 1 device and both are taken"
 
     play(story, tmp_path, devices=2, policy="afs")
 
@@ -115,6 +115,24 @@ def test_an_elastic_job_says_why_it_stays_small(
         await here.reached(small, State.RUNNING)
         because = (await here.live.why(small)).because
         assert because.endswith(f"and could use up to 2: {reason}")
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_u14_an_elastic_job_names_the_one_reason_for_its_size(tmp_path: Path) -> None:
+    """A small job held the other device and ended, and the elastic one has just started."""
+
+    async def story(here: Bench) -> None:
+        other = await here.submit("forever")
+        await here.reached(other, State.RUNNING)
+        small = await here.submit("forever", devices="1..2", resumable=True)
+        await here.reached(small, State.RUNNING)
+        await here.live.cancel(ME, other)
+        await here.reached(other, State.CANCELLED)
+        await here.settle()
+        because = (await here.live.why(small)).because
+        reason = "it is left alone for a while after its start; that is over in "
+        assert f"could use up to 2: {reason}" in because
 
     play(story, tmp_path, devices=2, policy="afs")
 

@@ -68,11 +68,12 @@ class Priorities(Remembering):
         memory = self._notes(snapshot).get(own)
         if row.allocation is not None or len(levels) < 2:
             return self.inner.why(snapshot._replace(memory=memory), job)
+        seen = self._view(snapshot, {}, own, taking=False)
         higher = sum(1 for other in snapshot.waiting() if other.spec.priority > own)
-        if higher:
+        # Where devices are what lacks, it would wait without the others as well.
+        if higher and seen.free.total >= row.spec.sizes[0]:
             others = several(higher, "waiting job has", "waiting jobs have")
             return Reason("rank", f"{others} a higher priority than its {own}")
-        seen = self._view(snapshot, {}, own, taking=False)
         return self.inner.why(seen._replace(memory=memory), job)
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
