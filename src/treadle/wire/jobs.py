@@ -134,6 +134,7 @@ class DryRun:
     jobs: int
     sizes: tuple[int, ...]
     starts_now: bool
+    beside: tuple[str, ...] = described((), "The jobs with which it would share its devices.")
     never_fits: str = ""  # why it could never run here, if it could not
     estimate: StartEstimate | None = None
     length: Estimate | None = None  # of the whole job, with the devices it asks for

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
-from treadle.wire.jobs import Report, State
+from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.problems import InvalidRequestError
 
 
@@ -82,3 +82,55 @@ def test_u14_jobs_that_start_at_the_same_moment_have_places_of_their_own(tmp_pat
         ]
 
     play(story, tmp_path, devices=2)
+
+
+def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_others_do(
+    tmp_path: Path,
+) -> None:
+    """1. The only device is taken, so none of the array runs. 2. It is free, and one runs."""
+
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
+        await here.settle()
+        last = array.jobs[-1]
+        assert here.state(last) is State.PENDING, "its user does not hold it"
+        status = here.live.status()
+        assert (status.waiting, status.held) == (4, 0)
+        limit = f"at most 2 members of array {array.id} may run at once"
+        assert (await here.live.why(last)).because == f"{limit}: 2 wait before it"
+        here.memory.finish(first)
+        await here.reached(array.jobs[0], State.RUNNING)
+        await here.settle()
+        assert (await here.live.why(last)).because == f"{limit}: 1 runs and 1 waits before it"
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_a_job_after_another_and_a_limited_one_have_a_range_for_their_start(
+    tmp_path: Path,
+) -> None:
+    """Jobs of 1,000 s run on two of four devices, one of them in an array that runs one by one."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 5)
+        first = await here.submit("forever")
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2%1"))
+        await here.reached(array.jobs[0], State.RUNNING)
+        after = await here.submit("forever", after=(first,))
+        await here.settle()
+        for job, around_s in ((after, 1000.0), (array.jobs[1], 1000.0), (array.jobs[2], 2000.0)):
+            why = await here.live.why(job)
+            assert why.position is None
+            assert why.estimate is not None
+            assert why.estimate.earliest_s is not None
+            assert why.estimate.latest_s is not None
+            assert 0.5 * around_s < why.estimate.earliest_s < why.estimate.latest_s < 1.5 * around_s
+            assert why.estimate.coverage == 0.8
+        dry = await here.live.dry_run(ME, JobRequest(command=("forever",), after=(first,)))
+        assert dry.starts_now is False
+        assert dry.estimate is not None
+        assert dry.estimate.earliest_s is not None
+
+    play(story, tmp_path, devices=4)

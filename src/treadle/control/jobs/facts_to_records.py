@@ -10,6 +10,7 @@ from dataclasses import replace
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.company_faults import server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
+from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -353,8 +354,8 @@ class Reducer:
         if row is None or row.phase is Phase.WAITING:
             self._call_off(record, at)
         if row is not None:
-            # What a machine could not launch waits for the machine: it is not held by a user.
-            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE})
+            # What waits for a machine or for the limit of its array is not held.
+            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, ARRAY})
             record.state = state_of_phase(row, record, blocked=blocked)
 
     def _call_off(self, record: JobRecord, at: float) -> None:
