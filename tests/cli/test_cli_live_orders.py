@@ -224,7 +224,7 @@ def test_down_without_a_daemon_or_jobs(capsys) -> None:
     idle = ValueClient(found=replace(STATUS, running=0, waiting=0, held=0))
     assert treadle(idle, "down") == 0
     assert capsys.readouterr().out == (
-        "no daemon is running; nothing to stop\nthe daemon stopped; there were no jobs\n"
+        "no daemon is running; nothing to stop\nthe daemon stopped; no job was running or waiting\n"
     )
 
 

@@ -177,7 +177,7 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
 
     answers = {job: machine.done("why", job) for job in (queued, held, after, "5_1", never)}
     assert answers[queued].splitlines()[0].startswith("job 2 waits (")
-    assert "  position  1st of 2 by the policy\n" in answers[queued]
+    assert "  position  1st of 2 in the queue\n" in answers[queued]
     assert answers[held].splitlines()[:2] == ["job 3 is held", "  because   its user holds it"]
     assert "job 4 is held (dependency)" in answers[after] or "(dependency)" in answers[after]
     assert "it starts after job 1 (running)" in answers[after]

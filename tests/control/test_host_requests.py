@@ -87,7 +87,7 @@ def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(tmp_path: 
             detail = await live.job(job)
             assert detail.failure is not None
             assert detail.failure.rule == "memory-limit"
-            sentence = "it used more than its --memory of 0.125 GiB (peak 0.125 GiB)"
+            sentence = "it used more than its --memory of 128 MiB (peak 128 MiB)"
             assert detail.failure.evidence == sentence
             assert (detail.memory_gib, detail.enforced) == (0.125, ("cpus", "memory"))
             assert [run.memory_peak_gib for run in detail.attempts] == [0.125]

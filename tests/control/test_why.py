@@ -78,7 +78,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
         assert (await live.why(job)).change == (
-            f"wait: job {first} is expected to end next, in about 10 min"
+            f"wait: job {first} is expected to end in about 10 min, which frees 4 devices"
         )
         estimate = (await live.why(job)).estimate
         assert estimate is not None
@@ -191,14 +191,14 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
         await until(live, State.RUNNING, jobs=array.jobs[:1])
         assert short(await live.why(array.jobs[1])) == (
             "array",
-            f"at most 1 member of array {array.id} may run at once, and another is under way",
+            f"at most 1 member of array {array.id} may run at once: 1 runs",
             "",
             False,
             None,
         )
         two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
         assert (await live.why(two.jobs[2])).because == (
-            f"at most 2 members of array {two.id} may run at once, and 2 others are under way"
+            f"at most 2 members of array {two.id} may run at once: 2 run"
         )
         await live.cancel(ME, array.jobs[0])
         await until(live, State.RUNNING, jobs=array.jobs[1:2])
@@ -227,15 +227,15 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
         job = await waits(live)
         high = await waits(live, priority=5)
         assert short(await live.why(job)) == (
-            "rank",
-            "1 waiting job has a higher priority than its 0",
+            "devices",  # Without the other it would wait as well.
+            "it asks for 1 device and all 4 are taken",
             "",
             False,
             2,
         )
         assert (await live.why(high)).position == 1
         await waits(live, priority=6)
-        assert (await live.why(job)).because == "2 waiting jobs have a higher priority than its 0"
+        assert (await live.why(job)).position == 3
         assert [view.priority for view in (await live.jobs()).jobs] == [0, 6, 5, 0]
 
     told(story, tmp_path)

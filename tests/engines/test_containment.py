@@ -166,7 +166,7 @@ def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Pa
             assert isinstance(await bench.ended(), JobFailed)
             (ended,) = bench.ends
             assert (ended.how, ended.code) == ("oom-killed", 137)
-            assert ended.error == "it used more than its --memory of 0.0625 GiB (peak 0.0625 GiB)"
+            assert ended.error == "it used more than its --memory of 64 MiB (peak 64 MiB)"
             assert ended.memory_peak_gib == 0.0625
 
     tell(tmp_path, story)

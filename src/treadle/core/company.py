@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
+from treadle.core.wording import gib_texts
 
 # Left free on a device that is shared: peaks that were not seen, and the allocators' slack. The
 # context of each process is in what was measured.
@@ -67,7 +68,5 @@ def _too_large(specs: Sequence[JobSpec], device_gib: float, room: float) -> str 
     needs = [needed_gib(spec) for spec in specs]
     if sum(needs) <= room:
         return None
-    return (
-        f"they need {' + '.join(f'{need:.3g}' for need in needs)} GiB of device memory, and "
-        f"{max(room, 0.0):.3g} of the device's {device_gib:.3g} GiB can be shared"
-    )
+    room_of_all = gib_texts((max(room, 0.0), device_gib), " of the device's ")
+    return f"they need {gib_texts(needs, ' + ')} of device memory, and {room_of_all} can be shared"

@@ -42,7 +42,7 @@ def are(count: int) -> str:
 def free_devices_of(free: int, total: int) -> str:
     """How many devices are free, with the noun: "3 of 8 devices are free"."""
     if free == 0:
-        return "the only device is taken" if total == 1 else f"all {total:,} devices are taken"
+        return f"{_all_of(total, 'device')} {are(total)} taken"
     if total == 1:
         return "the only device is free"
     return f"{free:,} of {total:,} devices {are(free)} free"
@@ -51,8 +51,16 @@ def free_devices_of(free: int, total: int) -> str:
 def free_of(free: int, total: int) -> str:
     """How many of all devices are free, as the end of a sentence."""
     if free == 0:
-        return "the only device is taken" if total == 1 else f"all {total:,} are taken"
+        return "the only device is taken" if total == 1 else f"{_all_of(total)} are taken"
     return f"{free:,} of {total:,} {are(free)} free"
+
+
+def _all_of(total: int, noun: str = "") -> str:
+    """the only device, both devices, all 3 devices; without the noun: both, all 3."""
+    if total == 1:
+        return f"the only {noun}"
+    every = "both" if total == 2 else f"all {total:,}"
+    return f"{every} {noun}s" if noun else every
 
 
 def too_large(size: int, total: int) -> str:
@@ -87,6 +95,13 @@ def gib_text(gib: float) -> str:
     if gib < 1000.0:
         return f"{gib:.3g} GiB"
     return f"{gib:,.0f} GiB" if gib < 1024.0 else f"{gib / 1024:,.1f} TiB"
+
+
+def gib_texts(amounts: Sequence[float], between: str) -> str:
+    """Several amounts of memory, with the unit once where they have the same: 3 of 8 GiB."""
+    if all(gib == 0 or 1.0 <= gib < 1000.0 for gib in amounts) and any(amounts):
+        return between.join(f"{gib:.3g}" for gib in amounts) + " GiB"
+    return between.join(map(gib_text, amounts))
 
 
 def sizes(numbers: Sequence[int]) -> str:
@@ -181,11 +196,15 @@ def from_to(low_s: float | None, high_s: float | None) -> str:
     """A range in words: "5m to 20m"; "unknown" if neither end is known."""
     if high_s is None:
         return "unknown" if low_s is None else f"{expected_span(low_s)} or more"
+    if high_s < 1:
+        return "less than 1s"
     if low_s is None:
-        return f"at most {short_span(high_s)}"
+        return f"at most {expected_span(high_s)}"
     low, high = expected_span(low_s), expected_span(high_s)
     if low_s >= YEAR_S:
         return low
+    if low_s < 1 and high_s >= 2:
+        return f"up to {high}"
     return f"about {low}" if low == high else f"{low} to {high}"
 
 

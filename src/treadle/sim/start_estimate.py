@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.core.actions import Action, Start
-from treadle.core.events import Event, JobStarted, JobStopped
+from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
@@ -22,6 +22,9 @@ from treadle.sim.run import Simulation
 ENDLESS = 1e9  # factor on the remaining time of a job whose length is not known
 LEFT_MIN_S = 0.01
 OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
+
+
+After = Callable[[JobId], Sequence[Event]]
 
 
 class LiveStateEngine(SimulatedEngine):
@@ -35,11 +38,14 @@ class LiveStateEngine(SimulatedEngine):
         now: float,
         left_s: Mapping[JobId, float],
         endless: Collection[JobId] = (),
+        after: After = lambda _: (),
     ) -> None:
         """left_s: seconds that are left of jobs, with the devices they have or ask for.
-        endless: jobs of unknown length, which are assumed not to end.
+        endless: jobs of unknown length, which are assumed not to end. after: facts that follow
+        from the end of a job: others are released.
         """
         super().__init__((), truth)
+        self._after = after
         self._now = now
         without_end = frozenset(endless)
         for job in scheduler.jobs.values():
@@ -48,6 +54,11 @@ class LiveStateEngine(SimulatedEngine):
             if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)
                 self._expect_end(run, now)
+
+    def due(self, now: float) -> list[Event]:
+        events = super().due(now)
+        ended = [event.job for event in events if isinstance(event, JobFinished)]
+        return [*events, *(fact for job in ended for fact in self._after(job))]
 
     def _take_over(self, job: Job, now: float, left_s: float | None) -> None:
         done = job.iterations_at(now)
@@ -100,15 +111,18 @@ def starts_in(
     effort: Effort,
     left_s: Mapping[JobId, float] | None = None,
     endless: Collection[JobId] = (),
+    after: After = lambda _: (),
 ) -> Begin | None:
     """When the waiting job would start; None if that is beyond the effort.
 
     left_s: what is left of jobs, where that is not what the scheduler believes. endless: jobs of
-    which no length is known; they are taken not to end.
+    which no length is known; they are taken not to end. after: what follows from an end.
     """
     twin = scheduler.fork()
-    engine = LiveStateEngine(twin, truth, now=now, left_s=left_s or {}, endless=endless)
-    waiting = {name for _, _, name in scheduler.ranking.queue}
+    engine = LiveStateEngine(
+        twin, truth, now=now, left_s=left_s or {}, endless=endless, after=after
+    )
+    waiting = {name: place for place, (_, _, name) in enumerate(scheduler.ranking.queue)}
     started_at = inf
     before: set[JobId] = set()
     steps = 0
@@ -123,9 +137,12 @@ def starts_in(
         steps += 1
         begun = {action.job for action in actions if isinstance(action, Start)}
         if job in begun:
+            # Of those that start at the same moment, the queue says which is the first.
+            own = waiting.get(job, len(waiting))
+            before.update(name for name in begun & waiting.keys() if waiting[name] < own)
             started_at = at
             raise _Found
-        before.update(begun & waiting)
+        before.update(begun & waiting.keys())
         if steps >= effort.steps_max or effort.give_up():
             raise _Found
 

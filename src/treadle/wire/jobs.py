@@ -122,6 +122,9 @@ class StartEstimate:
     sentence: str  # what it rests on
     coverage: float | None = None  # as of an Estimate
     order: int | None = described(None, "Its place among the starts of jobs that wait now, from 1.")
+    orders: tuple[int, int] | None = described(
+        None, "The first and the last place that it has in the simulations."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,7 @@ class DryRun:
     jobs: int
     sizes: tuple[int, ...]
     starts_now: bool
+    beside: tuple[str, ...] = described((), "The jobs with which it would share its devices.")
     never_fits: str = ""  # why it could never run here, if it could not
     estimate: StartEstimate | None = None
     length: Estimate | None = None  # of the whole job, with the devices it asks for
@@ -168,6 +172,7 @@ class CompanyView:
     jobs: tuple[str, ...]  # the others
     seconds: float
     relative: float | None = None  # its speed as a share of its speed alone; None: not measured
+    since_at: float | None = described(None, "When it began, while it lasts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +277,7 @@ class Why:
     position: int | None = described(
         None,
         "While it waits, from 1: in the order of starts (estimate.order) where that is known, "
-        "otherwise in the policy's order.",
+        "otherwise in the queue.",
     )
     waiting: int = described(0, "Jobs that wait, this one included.")
     estimate: StartEstimate | None = None  # when it starts, while it waits

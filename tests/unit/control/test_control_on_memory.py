@@ -61,10 +61,10 @@ def test_an_array_keeps_to_its_limit(tmp_path: Path) -> None:
         await here.reached(answer.jobs[1], RUNS)
         await here.settle()
         states = [here.state(job) for job in answer.jobs]
-        assert states == [RUNS, RUNS, State.HELD, State.HELD]
+        assert states == [RUNS, RUNS, State.PENDING, State.PENDING]
         here.memory.finish(answer.jobs[0])
         await here.reached(answer.jobs[2], RUNS)
-        assert here.state(answer.jobs[3]) is State.HELD
+        assert here.state(answer.jobs[3]) is State.PENDING
 
     play(story, tmp_path)
 

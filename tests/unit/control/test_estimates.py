@@ -75,7 +75,7 @@ def test_u4_the_list_gives_the_reason_that_why_gives(tmp_path: Path) -> None:
         for job in wait:
             why = await here.live.why(job)
             assert listed[job] == (why.cause, why.because)
-        assert "higher priority" in listed[wait[-1]][1]
+        assert listed[wait[-1]][1] == "it asks for 1 device and both are taken"
 
     play(story, tmp_path, devices=2, policy="afs")
 
@@ -88,13 +88,13 @@ def test_u12_why_says_when_a_gang_gets_a_reservation(tmp_path: Path) -> None:
         gang = await here.submit("forever", devices="2")
         await here.settle()
         assert (await here.live.why(gang)).reservation == (
-            "it was overtaken 0 times so far; devices are kept for it once 4 later jobs have "
-            "overtaken it, or in 6 h"
+            "it was not overtaken yet; devices are kept for it once 4 later jobs have overtaken "
+            "it, or in 6 h, when it has waited 4 h and twice the time it is taken to need"
         )
         await here.reached(await here.submit("forever"), State.RUNNING)
         await here.settle()
         found = (await here.live.why(gang)).reservation
-        assert found.startswith("it was overtaken once so far; devices are kept for it once 4")
+        assert found.startswith("it was overtaken once; devices are kept for it once 3 more later")
 
     play(story, tmp_path, devices=2, policy="afs")
 
@@ -103,7 +103,7 @@ def test_u12_why_says_when_a_gang_gets_a_reservation(tmp_path: Path) -> None:
     ("resumable", "reason"),
     [
         (False, "its size stays as it started, since it cannot resume (--resumable)"),
-        (True, "2 devices are its next size, and all 2 are taken"),
+        (True, "2 devices are its next size, and both are taken"),
     ],
 )
 def test_an_elastic_job_says_why_it_stays_small(
@@ -115,6 +115,24 @@ def test_an_elastic_job_says_why_it_stays_small(
         await here.reached(small, State.RUNNING)
         because = (await here.live.why(small)).because
         assert because.endswith(f"and could use up to 2: {reason}")
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_u14_an_elastic_job_names_the_one_reason_for_its_size(tmp_path: Path) -> None:
+    """A small job held the other device and ended, and the elastic one has just started."""
+
+    async def story(here: Bench) -> None:
+        other = await here.submit("forever")
+        await here.reached(other, State.RUNNING)
+        small = await here.submit("forever", devices="1..2", resumable=True)
+        await here.reached(small, State.RUNNING)
+        await here.live.cancel(ME, other)
+        await here.reached(other, State.CANCELLED)
+        await here.settle()
+        because = (await here.live.why(small)).because
+        reason = "it is left alone for a while after its start; that is over in "
+        assert f"could use up to 2: {reason}" in because
 
     play(story, tmp_path, devices=2, policy="afs")
 

@@ -142,7 +142,7 @@ def _check_times(why: Why) -> None:
     if why.never:
         assert estimate.earliest_s is None
     assert (estimate.earliest_s is None) >= (estimate.latest_s is None and estimate.runs == 0)
-    if estimate.latest_s is not None and (end := re.search(r"in about (.*)$", why.change)):
+    if estimate.latest_s is not None and (end := re.search(r"in about ([^,]*)", why.change)):
         number, unit = end[1].split(" ")
         seconds = (
             float(number) * {"s": 1, "min": 60, "h": 3600, "day": 86_400, "days": 86_400}[unit]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core.wording import devices, free_of, jobs, listed, span, times
+from treadle.core.wording import devices, free_of, from_to, gib_texts, jobs, listed, span, times
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ def test_devices_are_counted(count: int, text: str) -> None:
     ("free", "total", "text"),
     [
         (0, 1, "the only device is taken"),
-        (0, 2, "all 2 are taken"),
+        (0, 2, "both are taken"),
         (0, 8, "all 8 are taken"),
         (1, 1, "1 of 1 is free"),
         (1, 8, "1 of 8 is free"),
@@ -83,3 +83,34 @@ def test_spans_have_two_digits_of_the_largest_unit_that_fits(seconds: float, tex
 )
 def test_lists_are_cut_and_say_how_many_more(names: list[str], text: str) -> None:
     assert listed(names, 2) == text
+
+
+@pytest.mark.parametrize(
+    ("amounts", "text"),
+    [
+        ((0.0, 64.0), "0 of 64 GiB"),
+        ((0.0977, 16.0), "100 MiB of 16 GiB"),
+        ((3.0, 8.0), "3 of 8 GiB"),
+        ((0.0, 0.0), "0 MiB of 0 MiB"),
+    ],
+)
+def test_u14_memory_has_the_unit_that_leaves_a_readable_number(
+    amounts: tuple[float, float], text: str
+) -> None:
+    assert gib_texts(amounts, " of ") == text
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "text"),
+    [
+        (0.1, 0.4, "less than 1s"),
+        (None, 0.0, "less than 1s"),
+        (0.2, 12.0, "up to 12s"),
+        (None, 119.0, "at most 1m59s"),
+        (0.9, 1.2, "about 1s"),
+    ],
+)
+def test_u14_a_range_never_says_zero_seconds_nor_less_than_it_knows(
+    low_s: float | None, high_s: float, text: str
+) -> None:
+    assert from_to(low_s, high_s) == text

@@ -106,7 +106,7 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
         (
             seen("a", busy=0.3),
             seen("b", sizes=(2,)),
-            "job a holds 1 devices, and it needs others",
+            "job a holds 1 device, and it runs on 2",
         ),
     ],
 )

@@ -194,11 +194,11 @@ def _sharing(detail: JobDetail) -> str:
         return "none: exclusive"
     beside = detail.job.beside
     spells = [spell for run in detail.attempts for spell in run.company]
-    past = [_shared(spell) for spell in spells if set(spell.jobs) != set(beside)]
-    now = [spell for spell in spells if set(spell.jobs) == set(beside)]
-    if beside:
-        shown = now[-1] if now else CompanyView(jobs=beside, seconds=0.0)
-        past.append(f"now {_shared(shown)}")
+    past = [_shared(spell) for spell in spells if spell.since_at is None]
+    now = [spell for spell in spells if spell.since_at is not None]
+    if beside and not now:  # The other is being launched.
+        now = [CompanyView(jobs=beside, seconds=0.0)]
+    past += [f"now {_shared(spell)}" for spell in now]
     return "\n".join(past[-SPELLS_MAX:])
 
 

@@ -159,7 +159,7 @@ def _runs(pid: int) -> bool:
 def _gone(before: Status, mode: str | None) -> str:
     jobs = _jobs(before)
     if not jobs:
-        return "the daemon stopped; there were no jobs"
+        return "the daemon stopped; no job was running or waiting"
     if mode == "cancel":
         return f"{several(jobs, 'job')} ended, and the daemon stopped"
     running = before.running + before.stopping

@@ -109,6 +109,8 @@ def end_text(view: JobView) -> str:
         return ""
     if end.high_s is None:
         return "unknown"
+    if end.high_s < 1:
+        return "<1s"
     if end.low_s is None:
         return f"<{expected_span(end.high_s)}"
     low, high = expected_span(end.low_s, ever=">1y"), expected_span(end.high_s, ever=">1y")

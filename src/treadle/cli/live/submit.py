@@ -5,6 +5,7 @@ codes with --wait and --attach.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -261,18 +262,21 @@ def _when(made: Submitted, answer: Why | None) -> str:
     if answer.cause == "held":
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
-        return "starting now" + (f", beside {_beside(answer)}" if answer.beside else "")
+        return "starting now" + (f", beside {_named(answer.beside)}" if answer.beside else "")
     start = answer.estimate
     if start is None:
         return plain(answer.because) or "it waits"
     if start.earliest_s is None:
-        return f"it waits: {plain(answer.because)}"
+        waits = "" if answer.cause == "dependency" else "it waits: "
+        return f"{waits}{plain(answer.because)}"
+    if answer.cause == "dependency":  # "it starts after job 3 (running)"
+        return f"{plain(answer.because)}, {estimate_text(replace(start, sentence=''))}"
     order = f", {place_text(answer)}" if answer.waiting > 1 else ""
     return f"it starts {estimate_text(replace(start, sentence=''))}{order}"
 
 
-def _beside(answer: Why) -> str:
-    return plain(named_jobs(answer.beside, BESIDE_MAX))
+def _named(jobs: Sequence[str]) -> str:
+    return plain(named_jobs(jobs, BESIDE_MAX))
 
 
 def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
@@ -282,7 +286,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
     elif answer.never_fits:
         head = "could never run here"
     elif answer.starts_now:
-        head = "would start now"
+        head = "would start now" + (f", beside {_named(answer.beside)}" if answer.beside else "")
     else:
         head = "would wait"
     limit = "" if request.time_limit_s is None else exact_span(request.time_limit_s)

@@ -57,14 +57,18 @@ def why_text(answer: Why, *, width: int) -> str:
 
 
 def place_text(answer: Why) -> str:
-    """Where it stands: in the order of starts if that is known, otherwise in the policy's."""
+    """Where it stands: in the order of starts if that is known, otherwise in the queue."""
     if answer.position is None:
         return ""
     if answer.waiting == 1:
         return "the only job that waits"
     of = f" of {answer.waiting:,}" if answer.waiting else ""
-    known = answer.estimate is not None and answer.estimate.order is not None
-    return f"{ordinal(answer.position)}{of} {'to start' if known else 'by the policy'}"
+    start = answer.estimate
+    if start is None or start.order is None:
+        return f"{ordinal(answer.position)}{of} in the queue"
+    first, last = start.orders or (start.order, start.order)
+    place = ordinal(first) if first == last else f"{ordinal(first)} to {ordinal(last)}"
+    return f"{place}{of} to start"
 
 
 def estimate_text(estimate: StartEstimate | None) -> str:

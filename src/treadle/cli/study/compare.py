@@ -120,7 +120,7 @@ def run_all(
 def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
     """The conditions of the comparison, for its report."""
     lines = [
-        f"{len(workload.jobs)} jobs of {workload.name}"
+        f"{several(len(workload.jobs), 'job')} of {workload.name}"
         + (f" ({workload.format})" if workload.format else ""),
         f"{several(cluster.device_count, 'device')} on {several(len(cluster.nodes), 'node')}",
         f"placement {base.placement}, time {base.time}, seed {base.seed}",

@@ -12,6 +12,7 @@ import click
 from treadle.cli.show.progress_bar import Progress
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import several
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.traces.convert import check_writable, write
 from treadle.traces.describe import describe as describe_workload
@@ -144,7 +145,7 @@ def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
             return
         write(workload, Path(out), force=force, advance=advance)
     if then:
-        click.echo(f"wrote {len(workload.jobs):,} jobs to {out}")
+        click.echo(f"wrote {several(len(workload.jobs), 'job')} to {out}")
         for note in workload.notes:
             click.echo(f"  note: {note}")
         click.echo(f"next: {then}")

@@ -16,9 +16,11 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.job_progress import length_of
 from treadle.control.api.queries import Queries
-from treadle.control.api.queue_order import position
+from treadle.control.api.queue_order import position, sharers
 from treadle.control.api.views import enforced_limits, job_view
 from treadle.control.jobs import (
+    DEPENDENCY,
+    USER,
     Fact,
     Submission,
     accepted,
@@ -30,7 +32,7 @@ from treadle.control.jobs import (
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.errors import InvalidInputError, PolicyError
-from treadle.core.events import JobSubmitted
+from treadle.core.events import JobHeld, JobSubmitted
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.journal.codec import PolicySet
@@ -136,10 +138,11 @@ class Commands:
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         over = await self._over(request)
         wanted = self._prepare(who, request)
-        gated = request.held or not self._check_after(request, over)
+        gates = [] if self._check_after(request, over) else [DEPENDENCY]
+        gates += [USER] if request.held else []
         question = ("dry run", self._digest(who, request))
         return await self._queries.thinking.about(
-            question, lambda context: _tried(context, wanted, gated=gated)
+            question, lambda context: _tried(context, wanted, gates)
         )
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
@@ -277,29 +280,34 @@ class Commands:
         return hmac.new(self._digest_key, text, hashlib.sha256).hexdigest()
 
 
-def _tried(context: Context, wanted: Submission, *, gated: bool) -> DryRun:
-    """What would become of these jobs, tried on a copy of the scheduler."""
+def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun:
+    """What would become of these jobs, tried on a copy of the scheduler.
+
+    gates: what blocks them.
+    """
     now = context.clock.now()
     twin = context.scheduler.fork()
     twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
+    twin.take([JobHeld(spec.id, why) for spec in wanted.specs for why in gates], now)
     first = wanted.specs[0]
     never = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
-    starts = False
+    row = twin.jobs[first.id]
     if not never:
         try:
             twin.decide(now)
             row = twin.jobs[first.id]
-            starts = row.phase is Phase.STARTING and not gated
         except Exception as error:  # a third party's policy may raise anything
             raise ConflictError(f"the policy fails on it: {error}") from None
-    waits = not (never or starts or gated)
+    starts = row.phase is Phase.STARTING
+    waits = not (never or starts or USER in gates)
     spec: dict[str, object] = msgspec.to_builtins(first)
     return DryRun(
         jobs=len(wanted.specs),
         sizes=first.sizes,
         starts_now=starts,
         never_fits=never,
-        estimate=estimate(context, first.id, twin) if waits else None,
+        beside=tuple(name for name in sharers(twin, row) if name != first.id),
+        estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
         length=length_of(wanted.expectation, wanted.records[0].time_limit_s),
         spec=spec,
         notes=wanted.notes,

@@ -14,13 +14,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from treadle.control.api.context import Context
+from treadle.control.api.gates_ahead import GatesAhead
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
-from treadle.control.api.queue_order import position
-from treadle.control.jobs import ARRAY
+from treadle.control.api.queue_order import in_queue, position
+from treadle.control.jobs import JobRecord
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import named_jobs, several
+from treadle.core.wording import named_jobs
 from treadle.models.learning.expectation import COVERAGE
 from treadle.sim.start_estimate import Begin, Effort, starts_in
 from treadle.wire.jobs import StartEstimate
@@ -42,8 +43,16 @@ class Ahead(NamedTuple):
     endless: Sequence[JobId]  # nothing
 
 
-def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -> StartEstimate:
-    """A range, with the sentence that says what it is based on."""
+def estimate(
+    context: Context,
+    job: JobId,
+    scheduler: Scheduler | None = None,
+    tried: Sequence[JobRecord] = (),
+) -> StartEstimate:
+    """A range, with the sentence that says what it is based on.
+
+    scheduler, tried: with jobs that were not submitted, and their records.
+    """
     scheduler = scheduler or context.scheduler
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
     if context.charge.last_s > 0:
@@ -53,7 +62,7 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
         # Even if every step freed all devices, it would not be its turn.
         return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
     ahead = _ahead(context, scheduler, job)
-    answers = _simulated(context, scheduler, job, ahead, steps)
+    answers = _simulated(context, scheduler, job, ahead, steps=steps, tried=tried)
     begun = [answer for answer in answers if answer is not None]
     known = sorted(answer.in_s for answer in begun)
     if ahead.endless and not known:
@@ -68,18 +77,20 @@ def estimate(context: Context, job: JobId, scheduler: Scheduler | None = None) -
     if ahead.limited:
         sentence += "; some jobs are known only by their time limits"
     sooner = _sooner(scheduler, job, ahead)
-    later = _held_before(context, scheduler, job)
     sentence += f"; earlier if {' or if '.join(sooner)}" if sooner else ""
-    sentence += f"; not counting {later}" if later else ""
-    whole = len(known) == len(answers) and not later
+    whole = len(known) == len(answers)
     sure = whole and not (sooner or ahead.limited)
+    queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
     return StartEstimate(
         earliest_s=0.0 if sooner else _quantile(known, 0.1),
         latest_s=_quantile(known, 0.9) if whole else None,
         runs=len(answers),
         sentence=sentence,
         coverage=COVERAGE if sure else None,
-        order=1 + sorted(answer.after for answer in begun)[len(begun) // 2],
+        order=1 + sorted(a.after for a in begun)[len(begun) // 2] if queued else None,
+        orders=(1 + min(a.after for a in begun), 1 + max(a.after for a in begun))
+        if queued
+        else None,
     )
 
 
@@ -92,17 +103,14 @@ def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
     return found
 
 
-def _held_before(context: Context, scheduler: Scheduler, job: JobId) -> str:
-    """Members of arrays that came before it and wait for others of their array; empty: none."""
-    records = context.jobs.records
-    mine = records.get(job)
-    held = (records.get(name) for name, why in scheduler.blocked.items() if ARRAY in why)
-    count = sum(1 for record in held if record and mine and record.number < mine.number)
-    return f"{several(count, 'member')} of arrays that came before it" if count else ""
-
-
 def _simulated(
-    context: Context, scheduler: Scheduler, job: JobId, ahead: Ahead, steps: int
+    context: Context,
+    scheduler: Scheduler,
+    job: JobId,
+    ahead: Ahead,
+    *,
+    steps: int,
+    tried: Sequence[JobRecord],
 ) -> list[Begin | None]:
     """When it starts in each simulation; fewer of them where they take long."""
     answers: list[Begin | None] = []
@@ -119,6 +127,7 @@ def _simulated(
                     left_s=_drawn(ahead, run),
                     effort=effort._replace(give_up=worked_for(SPEND_S / RUNS_MIN)),
                     endless=ahead.endless,
+                    after=GatesAhead(context, scheduler, tried).after,
                 )
             )
         except Exception:  # A third party's policy may raise anything; status shows it.

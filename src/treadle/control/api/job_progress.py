@@ -16,15 +16,17 @@ from treadle.control.learning import Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import several
+from treadle.core.wording import devices, several
 from treadle.models.learning.expectation import COVERAGE, OWN_STEPS, Remaining, remaining
 from treadle.models.learning.kinds import Source
-from treadle.models.lengths.distribution import Lengths
+from treadle.models.lengths.distribution import Lengths, Span
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
 SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
 MEDIAN = 0.5
+BELIEVED = 1.6  # a speed at a size that was not measured may be off by such a factor
+GAIN_MIN = 1.02  # a size that is not so much faster is no faster
 OUTER = 0.15  # of ten draws, the second and the ninth: between the first and these a range ends
 
 
@@ -47,9 +49,12 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     expected = expectation(context, record, row)
     left = _left(context, record, row, expected)
     limit_s = limit_left_s(context, record)
-    if left.known:
-        return _ranged(left.span.low_s, left.span.high_s, left.because, limit_s)
-    return _unknown(expected, limit_s)
+    if not left.known:
+        return _unknown(expected, limit_s)
+    because, sooner = left.because, _if_grown(context, record, row)
+    if sooner < 1.0:
+        because += ", or sooner if it grows"
+    return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
 
 
 def length_of(expected: Expectation, limit_s: float | None) -> Estimate:
@@ -98,7 +103,7 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     left = _left(context, record, row, expected)
     if not left.known:
         return None
-    if left.because == OWN_STEPS:
+    if left.because == OWN_STEPS or _metered(context, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
@@ -121,7 +126,37 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
+    if left.because != OWN_STEPS and _metered(context, row):
+        return _at_new_size(context, row)
     return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+
+
+def _metered(context: Context, row: Job) -> bool:
+    """Whether a running job's work is known from its own steps."""
+    return row.phase is Phase.RUNNING and context.learner.metered(row.id)
+
+
+def _at_new_size(context: Context, row: Job) -> Remaining:
+    """Steps left at the speed that it is believed to have, of a job that is not measured yet.
+
+    The scheduler counts its work in what the job said of its steps before it was resized.
+    """
+    speed = context.belief.alone(row.spec, row.spec.asked) / _slower(context, row)
+    left_s = row.remaining_at(context.clock.now()) / speed
+    span = Span(left_s / BELIEVED, left_s * BELIEVED, COVERAGE)
+    because = f"steps left at the speed expected on {devices(row.size)}"
+    return Remaining(span, left_s, known=True, because=because)
+
+
+def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
+    """What is left of its time if it were given the most devices now; 1 if it cannot grow."""
+    spec, most = row.spec, context.cluster.device_count
+    if not (spec.resumable or "size" in record.changes):
+        return 1.0
+    alone = context.belief.alone
+    larger = [alone(spec, size) for size in spec.sizes if row.size < size <= most]
+    ratio = alone(spec, row.size) / max(larger) if larger else 1.0
+    return ratio if ratio < 1.0 / GAIN_MIN else 1.0
 
 
 def _by_now(context: Context, record: JobRecord) -> LastProgress | None:

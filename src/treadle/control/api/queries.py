@@ -15,7 +15,7 @@ from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why_waiting import Reasons, reasons, why
-from treadle.control.jobs import MACHINE, AttemptKey, JobRecord, id_of, record_of
+from treadle.control.jobs import ARRAY, MACHINE, AttemptKey, JobRecord, id_of, record_of
 from treadle.control.loop import date_text, worked_for
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
@@ -229,8 +229,9 @@ class Queries:
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        refused = sum(1 for reasons in scheduler.blocked.values() if reasons == (MACHINE,))
-        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + refused
+        # They wait for a machine, or for others of their array; nobody holds them.
+        late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
+        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         return Status(
             version=__version__,
@@ -244,7 +245,7 @@ class Queries:
             free=free_devices(scheduler),
             running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
-            held=sum(1 for job in scheduler.blocked if job not in stopping) - refused,
+            held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
             stopping=len(stopping),
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,

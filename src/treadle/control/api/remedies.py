@@ -1,7 +1,8 @@
 """The smallest change that would start a waiting job, tried on a copy of the scheduler first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import left_of
@@ -10,7 +11,7 @@ from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import named_jobs, span
+from treadle.core.wording import are, devices, named_jobs, span
 from treadle.wire.jobs import StartEstimate
 
 NAMED_MAX = 3
@@ -24,7 +25,7 @@ def remedy(context: Context, row: Job, start: StartEstimate | None) -> str:
     found = _fewer(context, row) or _higher(context, row)
     if found or start is None or start.latest_s is None:
         return found
-    return _next_end(context, start.latest_s)
+    return _next_end(context, row, start.latest_s)
 
 
 def _fewer(context: Context, row: Job) -> str:
@@ -74,11 +75,33 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
     return twin if twin.jobs[job].allocation is not None else None
 
 
-def _next_end(context: Context, within_s: float) -> str:
-    """Which jobs are expected to free devices next, if there is an estimate.
+class _Freed(NamedTuple):
+    """Devices that come free, and the job whose end frees them."""
 
-    Devices that are shared are free once all jobs on them have ended.
-    """
+    in_s: float
+    last: JobId  # of the jobs on them, the one that ends last
+    count: int
+
+
+def _next_end(context: Context, row: Job, within_s: float) -> str:
+    """Whose ends would free enough devices first, if that is expected in time."""
+    needed = row.spec.sizes[0] - free_devices(context.scheduler)
+    names, count, in_s = [], 0, 0.0
+    for freed in sorted(_to_be_freed(context)):
+        if count >= needed:
+            break
+        names.append(freed.last)
+        count, in_s = count + freed.count, freed.in_s
+    if not names or not 0 < needed <= count or in_s > within_s:
+        return ""
+    who = f"{named_jobs(names, NAMED_MAX)} {are(len(names))} expected to end"
+    when = "any moment" if in_s < 1 else f"{'in' if len(names) == 1 else 'within'} about "
+    when += "" if in_s < 1 else span(in_s)
+    return f"wait: {who} {when}, which frees {devices(count)}"
+
+
+def _to_be_freed(context: Context) -> Iterator[_Freed]:
+    """When devices come free, of those whose jobs all have a known end."""
     ends: dict[JobId, float] = {}
     for job in context.scheduler.jobs.values():
         record = context.jobs.records.get(job.id)
@@ -86,15 +109,9 @@ def _next_end(context: Context, within_s: float) -> str:
             left = left_of(context, record, job)
             if left is not None:
                 ends[job.id] = left.at(0.5)
-    groups = []
     for identity in ends:
-        members = sorted(sharers(context.scheduler, context.scheduler.jobs[identity]))
-        if members[0] == identity and all(name in ends for name in members):
-            groups.append((max(ends[name] for name in members), members))
-    if not groups:
-        return ""
-    left_s, names = min(groups)
-    if left_s > within_s:
-        return ""
-    who = f"{named_jobs(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} expected to end"
-    return f"wait: {who} any moment" if left_s < 1 else f"wait: {who} next, in about {span(left_s)}"
+        job = context.scheduler.jobs[identity]
+        members = sharers(context.scheduler, job)
+        if min(members) == identity and all(name in ends for name in members):
+            last = max(members, key=lambda name: ends[name])
+            yield _Freed(ends[last], last, job.size)

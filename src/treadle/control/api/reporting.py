@@ -10,6 +10,7 @@ from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowed
 
 STAGES = ("load", "prepare", "compute", "sync", "step", "turns")
 SECONDS_MAX = 1e6
+STEPS_MAX = 1e15  # up to here a step more can be told from a step less
 
 
 class Reporting:
@@ -55,8 +56,10 @@ class Reporting:
 def _check(report: Report) -> None:
     for name in ("step", "total", "checkpoint"):
         value = getattr(report, name)
-        if value is not None and not 0 <= value < 1e15:
-            raise InvalidRequestError(f"{name} is {value:g}; expected a number from 0")
+        if value is not None and not 0 <= value <= STEPS_MAX:
+            raise InvalidRequestError(
+                f"{name} is {value:g}; expected a number from 0 to {STEPS_MAX:g}"
+            )
     for name, seconds in (report.stages or {}).items():
         if name not in STAGES:
             raise InvalidRequestError(f"there is no stage {name!r}; expected {', '.join(STAGES)}")

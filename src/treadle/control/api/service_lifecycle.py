@@ -21,10 +21,10 @@ from treadle.control.jobs import (
     text_of,
 )
 from treadle.control.learning import History, company_of, so_far_in, unpacked
-from treadle.control.loop import Controller, wall
+from treadle.control.loop import Controller, Rider, wall
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import named_jobs
+from treadle.core.wording import named_jobs, several
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
 from treadle.store.errors import StoreError
@@ -73,7 +73,8 @@ class Life:
         settings |= self._retention.settings
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
-        text = f"version {__version__}, {len(context.jobs.records)} jobs, {holding} with devices"
+        known = several(len(context.jobs.records), "job")
+        text = f"version {__version__}, {known}, {holding} with devices"
         await context.commit.note(Batch(settings=settings), Noted("controller started", text))
         if before != context.charge.policy:
             # The journal says which policy was in charge from when on.
@@ -84,6 +85,9 @@ class Life:
         await self._restore_histories()
         unseen = [id_of(row) for row in context.jobs.open.values()]
         await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
+        with suppress(Exception):  # It is looked at again every few seconds.
+            # Before people can ask: what the controller before last wrote may be seconds old.
+            await asyncio.wait_for(self._parts.progress.look(), LEAVE_WITHIN_S)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._controller.run(), name="controller"),
@@ -95,6 +99,8 @@ class Life:
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""
+        with suppress(Exception):  # The next controller goes on with what was written before.
+            await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -107,6 +113,14 @@ class Life:
             await asyncio.wait_for(left, LEAVE_WITHIN_S)
         context.reads.close()
         await context.commit.close()
+
+    async def _write_progress(self) -> None:
+        """Put the newest words of running jobs on record, so that no figure goes back."""
+        facts = self._parts.progress.untold()
+        if facts and not self._context.condition.store_error:
+            written = asyncio.get_running_loop().create_future()
+            self._context.commit.tell(facts, Rider(done=written))
+            await written
 
     def _nodes_now(self, before: str | None) -> dict[str, str]:
         """The nodes as the store keeps them; changes since the last time become facts."""

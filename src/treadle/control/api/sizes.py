@@ -1,12 +1,20 @@
 """Why a running job that could use more devices does not have them."""
 
-from treadle.control.api.context import Context
-from treadle.control.api.queue_order import free_devices
-from treadle.core.job import Job
-from treadle.core.wording import devices, free_of
-from treadle.policies.wrappers.pays import why_no_larger
+from collections.abc import Sequence
 
-GAIN_MIN = 1.02  # a size that is not so much faster is no faster
+from treadle.control.api.context import Context
+from treadle.control.api.job_progress import GAIN_MIN
+from treadle.control.api.queue_order import free_devices
+from treadle.control.jobs import USER
+from treadle.core.events import JobHeld
+from treadle.core.job import Job, JobId
+from treadle.core.wording import devices, free_of, named_jobs, several, span
+from treadle.policies.wrappers.pays import on_probe, why_no_larger
+from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.steady import left_alone_s
+
+NAMED_MAX = 3
+TRIED_MAX = 1000  # jobs that a trial does without
 
 
 def why_small(context: Context, row: Job) -> str:
@@ -26,6 +34,34 @@ def why_small(context: Context, row: Job) -> str:
     policy, now = context.scheduler.policy, context.clock.now()
     if (wrong := why_no_larger(policy, row, fits, now)) is not None:
         return wrong
-    if context.scheduler.ranking.queue:
-        return "jobs wait that the policy prefers, or it has just started or been resized"
-    return "it has just started or been resized, or another job tries a new size"
+    if (left_s := left_alone_s(policy, row, now)) > 0:
+        record = context.jobs.records.get(row.id)
+        what = "its last change of size" if record and record.resizes else "its start"
+        return f"it is left alone for a while after {what}; that is over in {span(left_s)}"
+    if (other := on_probe(policy, context.scheduler.jobs.values(), row, now)) is not None:
+        return f"job {other} is trying a size that was not measured, and only one does at a time"
+    if kept := reservations(context.scheduler.snapshot(now).memory):
+        return f"free devices are kept for {named_jobs([entry.job for entry in kept], NAMED_MAX)}"
+    return _by_the_policy(context, row)
+
+
+def _by_the_policy(context: Context, row: Job) -> str:
+    """Whether jobs that wait keep it small, tried on copies of the scheduler."""
+    if _grows(context, row, without=()):
+        return "it grows at the next decision"
+    waiting = [name for _, _, name in context.scheduler.ranking.queue]
+    if waiting and _grows(context, row, without=waiting[:TRIED_MAX]):
+        first = several(len(waiting), "job that waits comes", "jobs that wait come")
+        return f"{first} first under {context.charge.policy}"
+    return f"{context.charge.policy} gives it no more"
+
+
+def _grows(context: Context, row: Job, *, without: Sequence[JobId]) -> bool:
+    twin, now = context.scheduler.fork(), context.clock.now()
+    try:
+        twin.take([JobHeld(name, USER) for name in without], now)
+        twin.decide(now)
+    except Exception:  # a third party's policy may raise anything
+        return False
+    found = twin.jobs.get(row.id)
+    return found is not None and found.size > row.size

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
 from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
-from treadle.control.jobs import JobRecord, attempt_of, company_views, id_of, rank_count
+from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count
+from treadle.control.loop import wall
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.store.rows import AttemptRow
@@ -137,8 +138,9 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
     """Everything about a job."""
     attempts = {row.number: attempt_of(row.body) for row in kept.attempts}
     for a in context.jobs.open_of(record.id):
-        company = company_views(context.learner.sighting(id_of(a)))
-        attempts[a.number] = replace(attempt_of(a.body), company=company)
+        view = attempt_of(a.body)
+        company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
+        attempts[a.number] = replace(view, company=company)
     return JobDetail(
         job=job_view(context, record),
         workdir=record.workdir,

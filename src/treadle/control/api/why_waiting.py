@@ -43,6 +43,7 @@ NAMED_MAX = 4
 _SIGNAL_BASE = 128
 ENDING = ("ending", "it has ended; that is being written to the store")
 _STOPPING = (Phase.STOPPING, Phase.CANCELLING)
+_FOLLOWS = ("dependency", "array")
 _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
 
@@ -69,7 +70,9 @@ def why(context: Context, record: JobRecord) -> Why:
     found = reason(context, record, row)
     queued = in_queue(context.scheduler, record.id)
     decided = queued and found.cause not in _NOT_DECIDED
-    start = estimate(context, record.id) if decided else None
+    # It is let through in the simulation, when what it waits for has happened.
+    follows = found.cause in _FOLLOWS and not found.never and not _stalled(context, record)
+    start = estimate(context, record.id) if decided or follows else None
     return Why(
         id=record.id,
         state=record.state,
@@ -90,7 +93,7 @@ def why(context: Context, record: JobRecord) -> Why:
 
 
 def _place(context: Context, record: JobRecord, start: StartEstimate | None) -> int | None:
-    """In the order of starts where that is known, otherwise in the policy's order."""
+    """In the order of starts where that is known, otherwise in the queue."""
     if start is not None and start.order is not None:
         return start.order
     return position(context.scheduler, record.id)
@@ -193,14 +196,26 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
     if DEPENDENCY in held:
         return _dependency(context, record)
     if ARRAY in held:
-        limit = record.array_limit
-        others = "another is" if limit == 1 else f"{limit} others are"
-        members = f"{several(limit, 'member')} of array {record.array}"
-        because = f"at most {members} may run at once, and {others} under way"
-        return Finding("array", because)
+        return _limited(context, record)
     if MACHINE in held:
         return _refused(context, record)
     return _stalled(context, record)
+
+
+def _limited(context: Context, record: JobRecord) -> Finding:
+    """Its array has a limit, and others of it were let through first."""
+    scheduler = context.scheduler
+    rows = [scheduler.jobs.get(name) for name in list(context.jobs.arrays.get(record.array, ()))]
+    through = [row for row in rows if row and ARRAY not in scheduler.blocked.get(row.id, ())]
+    waiting = sum(1 for row in through if row.phase is Phase.WAITING)
+    running = len(through) - waiting
+    parts = [several(running, "runs", "run")] if running else []
+    parts += [several(waiting, "waits", "wait") + " before it"] if waiting else []
+    limit = several(record.array_limit, "member")
+    return Finding(
+        "array",
+        f"at most {limit} of array {record.array} may run at once: {' and '.join(parts)}",
+    )
 
 
 def _stalled(context: Context, record: JobRecord) -> Finding | None:

@@ -1,10 +1,10 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
-from treadle.control.jobs.attempts import company_views
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
+from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of, jobs_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
@@ -66,9 +66,9 @@ __all__ = [
     "Restored",
     "Submission",
     "accepted",
+    "as_shown",
     "attempt_of",
     "check_fits",
-    "company_views",
     "core_facts",
     "first_cluster",
     "fits_at_most",

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from hashlib import blake2b
 
+from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
-from treadle.core.sighting import Sighting
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import AttemptView, CompanyView, FailureView
+from treadle.wire.jobs import AttemptView, FailureView
 
 NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
@@ -71,6 +71,7 @@ def closed(
     ran_s = ended.ran_s or 0.0
     if started_at is not None and abs(ended_at - started_at - ran_s) > CLOCK_SLACK_S:
         started_at = ended_at - ran_s  # The wall clock was set meanwhile.
+    before = attempt_of(row.body)
     view = AttemptView(
         number=row.number,
         devices=row.devices,
@@ -80,8 +81,8 @@ def closed(
         told=ended.how.shown,
         failure=failure,
         memory_peak_gib=_peak_gib(ended),
-        company=company_views(ended.seen),
-        changed=ended.changed or attempt_of(row.body).changed,
+        company=as_shown(before.company, ended.seen),
+        changed=ended.changed or before.changed,
     )
     return row._replace(
         busy=ended.busy,
@@ -98,17 +99,13 @@ def _peak_gib(ended: AttemptEnded) -> float | None:
     return max((peak for peak in (ended.memory_peak_gib, seen) if peak is not None), default=None)
 
 
-def company_views(seen: Sighting | None) -> tuple[CompanyView, ...]:
-    """With which jobs an attempt shared its devices, as people see it."""
-    spells = () if seen is None else seen.company
-    return tuple(
-        CompanyView(jobs=spell.jobs, seconds=spell.seconds, relative=spell.relative)
-        for spell in spells
-    )
-
-
 def called_off(row: AttemptRow, at: float) -> AttemptRow:
     view = AttemptView(
-        number=row.number, devices=row.devices, started_at=at, ended_at=at, told="called off"
+        number=row.number,
+        devices=row.devices,
+        started_at=at,
+        ended_at=at,
+        told="called off",
+        company=attempt_of(row.body).company,
     )
     return row._replace(ended_at=at, body=attempt_body(view))

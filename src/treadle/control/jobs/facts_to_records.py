@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
 from treadle.control.jobs.company_faults import server_failed, why_alone
+from treadle.control.jobs.company_spells import Moved, follow_company
+from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -64,6 +66,7 @@ class Reducer:
         self._jobs = jobs
         self._learner = learner
         self._scheduler = scheduler
+        self._moves: list[Moved] = []  # of the present step
 
     def apply(
         self, facts: Sequence[Fact], actions: Sequence[Action], *, now: float, at: float
@@ -84,13 +87,15 @@ class Reducer:
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
-        self._learner.seen.forget(self._scheduler.ended)
+        self._learner.forget(self._scheduler.ended)
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
             self._learner.profiles.forget(record.id)
             self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
         for action in actions:
             self._ordered(action, now)
+        follow_company(self._jobs, self._scheduler, self._moves)
+        self._moves.clear()
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
         for identity in touched:
             self._follow_phase(identity, at)
@@ -173,7 +178,8 @@ class Reducer:
             record.starts += 1
             attempt = started(attempt, started_at)
             self._jobs.put_attempt(attempt)
-        self._changed_live(record, attempt, now)
+            self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
+        self._changed_live(record, attempt, now=now, at=at)
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
@@ -196,7 +202,9 @@ class Reducer:
         ran_s = record.ran_s if record.resumable else 0.0
         profiles.begin(record.id, question, now=now, age_s=ran_s)
 
-    def _changed_live(self, record: JobRecord, attempt: AttemptRow, now: float) -> None:
+    def _changed_live(
+        self, record: JobRecord, attempt: AttemptRow, *, now: float, at: float
+    ) -> None:
         """If the attempt itself moved to other devices: count those it had until now."""
         job = self._scheduler.jobs.get(record.id)
         if job is None or job.allocation is None or job.phase is not Phase.RUNNING:
@@ -208,6 +216,7 @@ class Reducer:
         record.device_s += passed_s * len(attempt.devices)
         record.counted_s += passed_s
         self._jobs.put_attempt(moved(attempt, devices))
+        self._moves.append(Moved(at, AttemptKey(attempt.job, attempt.number)))
 
     def _progressed(self, record: JobRecord, fact: JobProgressed) -> None:
         said = fact.progress
@@ -240,6 +249,7 @@ class Reducer:
             self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
+            self._moves.append(Moved(row.ended_at or at, AttemptKey(row.job, row.number)))
             if row.started_at is not None:
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
@@ -294,6 +304,7 @@ class Reducer:
         """The job has ended, and so has every attempt at it."""
         for row in self._jobs.open_of(record.id):
             self._jobs.put_attempt(called_off(row, at))
+            self._moves.append(Moved(at, AttemptKey(row.job, row.number)))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0
@@ -348,8 +359,8 @@ class Reducer:
         if row is None or row.phase is Phase.WAITING:
             self._call_off(record, at)
         if row is not None:
-            # What a machine could not launch waits for the machine: it is not held by a user.
-            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE})
+            # What waits for a machine or for the limit of its array is not held.
+            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, ARRAY})
             record.state = state_of_phase(row, record, blocked=blocked)
 
     def _call_off(self, record: JobRecord, at: float) -> None:

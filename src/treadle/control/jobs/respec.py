@@ -134,9 +134,8 @@ class Respec:
         return [JobUpdated(after), JobProgressed(row.id, row.action, done, row.iterations_per_s)]
 
     def _speaks(self, job: JobId) -> bool:
-        """Whether the job itself says how fast it goes."""
-        said = self._learner.progress(job)
-        return said is not None and said.share_per_s is not None
+        """Whether the job itself has said how fast it goes, in this attempt or before a resize."""
+        return self._learner.metered(job)
 
 
 def _outliving(expected: Expectation, row: Job, record: JobRecord, now: float) -> float:

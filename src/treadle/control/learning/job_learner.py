@@ -4,6 +4,7 @@ It learns from facts alone, so that replaying the journal gives the same profile
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.load_history import packed
@@ -27,6 +28,7 @@ class JobLearner:
         self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
+        self._metered: set[JobId] = set()  # said their speed, in this attempt or an earlier one
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
 
     def progress(self, job: JobId) -> LastProgress | None:
@@ -35,6 +37,17 @@ class JobLearner:
 
     def hear(self, job: JobId, progress: LastProgress) -> None:
         self._heard[job] = progress
+        if progress.share_per_s is not None:
+            self._metered.add(job)
+
+    def metered(self, job: JobId) -> bool:
+        """Whether its work is known from its own steps, at whatever size they were made."""
+        return job in self._metered
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        """These jobs have ended."""
+        self.seen.forget(jobs)
+        self._metered.difference_update(jobs)
 
     def histories(self, *, running: bool = False) -> list[HistoryRow]:
         """Rows to write of attempts that have ended, each once; or of all that run."""
@@ -56,6 +69,9 @@ class JobLearner:
     def begin(self, job: JobId, action: int, size: int, *, share: float, now: float) -> None:
         """An attempt begins with so much of the work done."""
         self.meter.begin(job, action, size, share, now)
+        if (said := self._heard.get(job)) is not None:
+            # It changed without a restart: its speed was that of another size.
+            self._heard[job] = replace(said, per_s=None, share_per_s=None, measured_s=0.0)
         self.seen.began(job, now)
 
     def end(self, job: JobId, now: float) -> None:

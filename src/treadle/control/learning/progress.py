@@ -56,6 +56,7 @@ class ProgressWatch:
         self._spec = spec
         self._tell = tell
         self._told_at: dict[JobId, float] = {}
+        self._untold: set[JobId] = set()  # have said something since
         self._losses = LossWatch()
         self._sighted: dict[JobId, tuple[AttemptId, float]] = {}  # told, with the peak
         self._from = 0
@@ -73,6 +74,7 @@ class ProgressWatch:
                 self._sight(job.id, attempt)
         for name in [name for name in self._told_at if name not in self._scheduler.jobs]:
             del self._told_at[name]
+            self._untold.discard(name)
         self._losses.keep(self._scheduler.jobs)
         self._sighted = {
             job: at for job, at in self._sighted.items() if job in self._scheduler.jobs
@@ -146,12 +148,26 @@ class ProgressWatch:
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
         news = checkpoint is not None and (before is None or before.checkpoint != checkpoint)
+        self._untold.add(row.id)
         if news or now - self._told_at.get(row.id, -TELL_S) >= TELL_S:
             self._told_at[row.id] = now
-            self._report(row, said, gauge)
+            self._untold.discard(row.id)
+            for fact in self._facts(row, said, gauge):
+                self._tell(fact)
 
-    def _report(self, row: Job, said: LastProgress, gauge: Gauge | None) -> None:
-        """Let the scheduler know, in seconds at the asked size."""
+    def untold(self) -> list[Event]:
+        """What running jobs have said that the scheduler has not heard: for one who leaves."""
+        names, self._untold = sorted(self._untold), set()
+        facts: list[Event] = []
+        for name in names:
+            row, said = self._scheduler.jobs.get(name), self._learner.progress(name)
+            if row is not None and row.phase is Phase.RUNNING and said is not None:
+                facts += self._facts(row, said, self._learner.gauge(name))
+        return facts
+
+    def _facts(self, row: Job, said: LastProgress, gauge: Gauge | None) -> list[Event]:
+        """What the scheduler is to know, in seconds at the asked size."""
+        facts: list[Event] = []
         spec, now = self._spec(row), self._clock.now()
         done, speed = row.iterations_at(now), row.iterations_per_s
         if gauge is not None and said.share_per_s is not None:
@@ -160,11 +176,11 @@ class ProgressWatch:
             work = relative / said.share_per_s  # seconds at the asked size, for all of it
             if abs(work / spec.iterations - 1.0) > DRIFT:
                 spec = replace(spec, iterations=work)
-                self._tell(JobUpdated(spec))
+                facts.append(JobUpdated(spec))
             speed = said.share_per_s * spec.iterations
         if gauge is not None:
             done = gauge.seen_share * spec.iterations
-        self._tell(JobProgressed(row.id, row.action, done, speed, said))
+        return [*facts, JobProgressed(row.id, row.action, done, speed, said)]
 
 
 def _company(scheduler: Scheduler, row: Job) -> tuple[JobId, ...]:

@@ -463,7 +463,7 @@ class Attempt:
 
 
 def _gib(count: int) -> str:
-    return f"{count / GIB:.3g} GiB"
+    return f"{count / 2**20:.3g} MiB" if count < GIB else f"{count / GIB:.3g} GiB"
 
 
 def tell(report: int, message: Mapping[str, Any]) -> None:

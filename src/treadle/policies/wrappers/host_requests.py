@@ -14,7 +14,7 @@ from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import gib_text
+from treadle.core.wording import gib_text, gib_texts, several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Refusing
@@ -78,8 +78,8 @@ class HostRequests(Refusing):
         most_gib = max(node.memory_gib for node in cluster.nodes)
         most_cores = max(node.cores for node in cluster.nodes)
         return (
-            f"it asks for {_request(spec)} of one node, and the largest has {most_gib:.3g} GiB and "
-            f"{most_cores} cores"
+            f"it asks for {_request(spec)} of one node, and the largest has "
+            f"{gib_text(most_gib)} and {several(most_cores, 'core')}"
         )
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
@@ -102,9 +102,10 @@ def host_reason(snapshot: Snapshot, row: Job) -> Reason | None:
     if any(used.get(node.name, _Use()).plus(row.spec).fits(node) for node in nodes):
         return None
     left = [
-        f"{node.name} has {max(0.0, node.memory_gib - use.memory_gib):.3g} of "
-        f"{node.memory_gib:.3g} GiB and {max(0.0, node.cores - use.cores):g} of "
-        f"{node.cores} cores left"
+        f"{node.name} has "
+        f"{gib_texts((max(0.0, node.memory_gib - use.memory_gib), node.memory_gib), ' of ')} "
+        f"and {max(0.0, node.cores - use.cores):g} of "
+        f"{several(node.cores, 'core')} left"
         for node in nodes[:3]
         if (use := used.get(node.name, _Use())) is not None
     ]

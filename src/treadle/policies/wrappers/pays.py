@@ -7,7 +7,7 @@ then correct), so a job that grows to one is on probe: only one job at a time, a
 would pay for the way back as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -100,6 +100,14 @@ class Pays(Wrapper):
             return f"a restart would cost {cost}, and so the way back, and not pay before it ends"
         return f"a restart would cost {cost} and not pay before it ends"
 
+    def on_probe(self, jobs: Iterable[Job], job: Job, now: float) -> JobId | None:
+        """Another job on probe that keeps this one from growing."""
+        larger = [size for size in job.spec.sizes if size > job.size]
+        if not larger or not all(_unmeasured(job, size) for size in larger):
+            return None
+        found = (other.id for other in jobs if other.id != job.id and self._on_probe(other, now))
+        return next(found, None)
+
     # -- what does not pay ----------------------------------------------------------------------
 
     def _ending(self, snapshot: Snapshot) -> Iterator[Job]:
@@ -159,6 +167,15 @@ def why_no_larger(policy: Policy, job: Job, sizes: Sequence[int], now: float) ->
         if isinstance(policy, Pays):
             found = [policy.why_not(job, size, now) for size in sizes]
             return found[0] if found and None not in found else None
+        policy = policy.inner
+    return None
+
+
+def on_probe(policy: Policy, jobs: Iterable[Job], job: Job, now: float) -> JobId | None:
+    """The other job that tries an unmeasured size under a policy, which this one would do too."""
+    while isinstance(policy, Wrapper):
+        if isinstance(policy, Pays):
+            return policy.on_probe(jobs, job, now)
         policy = policy.inner
     return None
 

@@ -18,6 +18,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.free_first import free_first
 from treadle.policies.wrappers.views import Changes
 from treadle.policies.wrappers.wrapper import Note, Remembering
 
@@ -55,7 +56,7 @@ class Priorities(Remembering):
             until = min(until, schedule.valid_until)
         changed = {
             identity: new
-            for identity, new in changes.items()
+            for identity, new in free_first(snapshot, changes).items()
             if new != snapshot.jobs[identity].allocation
         }
         return _noting(Schedule(changed, until), memories)
@@ -67,11 +68,12 @@ class Priorities(Remembering):
         memory = self._notes(snapshot).get(own)
         if row.allocation is not None or len(levels) < 2:
             return self.inner.why(snapshot._replace(memory=memory), job)
+        seen = self._view(snapshot, {}, own, taking=False)
         higher = sum(1 for other in snapshot.waiting() if other.spec.priority > own)
-        if higher:
+        # Where devices are what lacks, it would wait without the others as well.
+        if higher and seen.free.total >= row.spec.sizes[0]:
             others = several(higher, "waiting job has", "waiting jobs have")
             return Reason("rank", f"{others} a higher priority than its {own}")
-        seen = self._view(snapshot, {}, own, taking=False)
         return self.inner.why(seen._replace(memory=memory), job)
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:

@@ -33,7 +33,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import are, devices, span, times
+from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, plain, starts
@@ -197,11 +197,26 @@ class Reserve(Remembering):
             return ""  # It has one: `why` says so.
         count, most = lines.overtaken[job], max(self._most(snapshot), 1)
         left_s = self._waits_until(row, snapshot.now) - snapshot.now
-        others = "later job has" if most == 1 else "later jobs have"
+        so_far = f"it was overtaken {times(count)}" if count else "it was not overtaken yet"
+        if count >= most or left_s <= 0:
+            # No job has started since, and nothing else has been decided.
+            return f"{so_far}; devices are kept for it from the next decision on"
+        more = several(most - count, "more later job has", "more later jobs have")
+        if not count:
+            more = several(most, "later job has", "later jobs have")
         return (
-            f"it was overtaken {times(count) if count else '0 times'} so far; devices are kept for "
-            f"it once {most} {others} overtaken it, or in {span(left_s)}"
+            f"{so_far}; devices are kept for it once {more} overtaken it, or in {span(left_s)}, "
+            f"{self._patience_text()}"
         )
+
+    def _patience_text(self) -> str:
+        """After which wait a gang gets a reservation, whatever overtook it."""
+        bounds = self._bounds
+        waited = f"when it has waited {span(bounds.wait_s)}"
+        if not bounds.lengths:
+            return waited
+        lengths = {1: "the time", 2: "twice the time"}.get(bounds.lengths)
+        return f"{waited} and {lengths or f'{bounds.lengths:g} times the time'} it is taken to need"
 
     # -- one decision ---------------------------------------------------------------------------
 

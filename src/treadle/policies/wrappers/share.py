@@ -34,6 +34,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.wording import named_jobs, several, sizes
 from treadle.policies.base.companions import SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.passed_over import Passed, Room
@@ -220,11 +221,14 @@ class Share(Wrapper):
         """Why the job may not join this group, or None."""
         members = list(group.members.values())
         if not job.spec.runs_on(len(group.devices)):
-            return f"job {members[0].id} holds {len(group.devices)} devices, and it needs others"
+            who = named_jobs([member.id for member in members], self._terms.most)
+            verb = "holds" if len(members) == 1 else "hold"
+            held, wanted = several(len(group.devices), "device"), sizes(job.spec.sizes)
+            return f"{who} {verb} {held}, and it runs on {wanted}"
         if self._belief.to_part(member.id for member in members):
             return "the jobs there are to be parted"
         if len(members) >= self._terms.most:
-            return f"{len(members)} jobs share those devices already"
+            return f"{several(len(members), 'job is', 'jobs are')} on those devices already"
         for member in members:
             if member.spec.priority > job.spec.priority:
                 return f"job {member.id} has a higher priority"

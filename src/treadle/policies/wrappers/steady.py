@@ -41,6 +41,15 @@ def steady(
     return Steady(inner, run_s, rest_s)
 
 
+def left_alone_s(policy: Policy, job: Job, now: float) -> float:
+    """For how long a running job that can resume is still left alone under a policy; 0: no more."""
+    while isinstance(policy, Wrapper):
+        if isinstance(policy, Steady):
+            return policy.left_alone_s(job, now)
+        policy = policy.inner
+    return 0.0
+
+
 class Steady(Wrapper):
     """Hides jobs that must be left alone."""
 
@@ -75,6 +84,9 @@ class Steady(Wrapper):
         if row.allocation is not None:
             return self.inner.why(snapshot, job)
         return self._settling(snapshot, job) or self.inner.why(self.inside(snapshot), job)
+
+    def left_alone_s(self, job: Job, now: float) -> float:
+        return max(0.0, self._until(job) - now)
 
     def _settling(self, snapshot: Snapshot, job: JobId) -> Reason | None:
         """The jobs that would make way if they were not left alone for a while, if that is it."""

@@ -1,0 +1,136 @@
+"""Sentences about jobs that users found untrue or hard to read, each in the state that they saw."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.test_estimates import teach
+from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.problems import InvalidRequestError
+
+
+def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path) -> None:
+    """Three jobs of one device run; a gang of two waits for the two that end first."""
+
+    async def story(here: Bench) -> None:
+        for model, length_s in (("a", 900.0), ("b", 300.0), ("c", 600.0)):
+            teach(here, model, *[length_s] * 5)
+            await here.reached(await here.submit("forever", model=model), State.RUNNING)
+        one = await here.submit("forever", model="b")
+        await here.settle()
+        change = (await here.live.why(one)).change
+        assert change == "wait: job 2 is expected to end in about 5 min, which frees 1 device"
+        gang = await here.submit("forever", model="b", devices="2", priority=10)
+        await here.settle()
+        change = (await here.live.why(gang)).change
+        assert change == (
+            "wait: jobs 2, 3 are expected to end within about 10 min, which frees 2 devices"
+        )
+
+    play(story, tmp_path, devices=3)
+
+
+def test_u14_a_gang_that_was_overtaken_often_enough_is_not_said_to_need_more(
+    tmp_path: Path,
+) -> None:
+    """Four jobs may overtake a gang on two devices, and four did."""
+
+    async def story(here: Bench) -> None:
+        stays = await here.submit("forever")
+        await here.reached(stays, State.RUNNING)
+        gang = await here.submit("forever", devices="2")
+        for _ in range(3):
+            small = await here.submit("quick")
+            await here.reached(small, State.SUCCEEDED)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.settle()
+        assert (await here.live.why(gang)).reservation == (
+            "it was overtaken 4 times; devices are kept for it from the next decision on"
+        )
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+@pytest.mark.parametrize("name", ["step", "total", "checkpoint"])
+def test_u14_a_report_that_is_refused_says_which_numbers_are_taken(
+    name: str, tmp_path: Path
+) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        said = {"step": 1.0, name: 1e16}
+        expected = rf"{name} is 1e\+16; expected a number from 0 to 1e\+15"
+        with pytest.raises(InvalidRequestError, match=expected):
+            await here.live.report(ME, job, Report(**said))
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_jobs_that_start_at_the_same_moment_have_places_of_their_own(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 5)
+        await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
+        behind = [await here.submit("forever") for _ in range(3)]
+        await here.settle()
+        answers = [await here.live.why(job) for job in behind]
+        assert [answer.position for answer in answers] == [1, 2, 3]
+        assert [answer.estimate and answer.estimate.orders for answer in answers] == [
+            (1, 1),
+            (2, 2),
+            (3, 3),
+        ]
+
+    play(story, tmp_path, devices=2)
+
+
+def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_others_do(
+    tmp_path: Path,
+) -> None:
+    """1. The only device is taken, so none of the array runs. 2. It is free, and one runs."""
+
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
+        await here.settle()
+        last = array.jobs[-1]
+        assert here.state(last) is State.PENDING, "its user does not hold it"
+        status = here.live.status()
+        assert (status.waiting, status.held) == (4, 0)
+        limit = f"at most 2 members of array {array.id} may run at once"
+        assert (await here.live.why(last)).because == f"{limit}: 2 wait before it"
+        here.memory.finish(first)
+        await here.reached(array.jobs[0], State.RUNNING)
+        await here.settle()
+        assert (await here.live.why(last)).because == f"{limit}: 1 runs and 1 waits before it"
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_a_job_after_another_and_a_limited_one_have_a_range_for_their_start(
+    tmp_path: Path,
+) -> None:
+    """Jobs of 1,000 s run on two of four devices, one of them in an array that runs one by one."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 5)
+        first = await here.submit("forever")
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2%1"))
+        await here.reached(array.jobs[0], State.RUNNING)
+        after = await here.submit("forever", after=(first,))
+        await here.settle()
+        for job, around_s in ((after, 1000.0), (array.jobs[1], 1000.0), (array.jobs[2], 2000.0)):
+            why = await here.live.why(job)
+            assert why.position is None
+            assert why.estimate is not None
+            assert why.estimate.earliest_s is not None
+            assert why.estimate.latest_s is not None
+            assert 0.5 * around_s < why.estimate.earliest_s < why.estimate.latest_s < 1.5 * around_s
+            assert why.estimate.coverage == 0.8
+        dry = await here.live.dry_run(ME, JobRequest(command=("forever",), after=(first,)))
+        assert dry.starts_now is False
+        assert dry.estimate is not None
+        assert dry.estimate.earliest_s is not None
+
+    play(story, tmp_path, devices=4)
