@@ -14,7 +14,11 @@ from treadle.models.fitted import Point
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, rescored, weights
-from treadle.models.learning.kind_experts import close_experts, far_experts
+from treadle.models.learning.kind_experts import (
+    as_sure_as_farther,
+    close_experts,
+    far_experts,
+)
 from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
 from treadle.models.learning.open_ranges import OpenRanges, Watched
@@ -245,10 +249,14 @@ class Knowledge:
         curve: Curve | None,
     ) -> list[Expert]:
         """What each kind says by itself, with its share before scores: closer ones first."""
+        asked_of = with_sizes(kinds, asked)
+        by_kind = {kind: self._experts_of(kind, asked, numbers, curve) for kind in asked_of}
+        by_kind |= as_sure_as_farther(
+            {kind: each for kind, each in by_kind.items() if each and closeness(kind) not in FAR}
+        )
         found: list[Expert] = []
         left = 1.0
-        for kind in with_sizes(kinds, asked):
-            experts = self._experts_of(kind, asked, numbers, curve)
+        for kind, experts in by_kind.items():
             if experts:
                 ended = self._known[kind].ended
                 share = left * ended / (ended + _DOUBT[closeness(kind)])
