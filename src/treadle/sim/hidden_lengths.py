@@ -31,7 +31,7 @@ from treadle.models.learning.kinds import Kind, Kinds, by_spec
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths
-from treadle.models.lengths.gittins import gittins
+from treadle.models.lengths.gittins import equivalent_s, gittins
 from treadle.models.lengths.indexing import KnownLengths
 from treadle.sim.engine import SimulatedEngine
 
@@ -73,9 +73,9 @@ class LengthLearner:
         self._jobs: dict[JobId, _Watched] = {}
         self._reviews: list[tuple[float, JobId, int]] = []
         self._ends, self._fresh_until = 0, 0
-        # What is expected of jobs by their kinds and size, and its mean.
+        # What is expected of jobs by their kinds and size, and the one number for policies.
         self._expected: dict[tuple[tuple[Kind, ...], int], Lengths] = {}
-        self._means: dict[tuple[tuple[Kind, ...], int], float] = {}
+        self._equivalent_s: dict[tuple[tuple[Kind, ...], int], float] = {}
 
     @property
     def next_at(self) -> float:
@@ -198,10 +198,10 @@ class LengthLearner:
         if done > 0:
             return done + per_s * self._lengths(spec).given(done / per_s).mean()
         key = (self._kinds(spec), spec.asked)
-        mean_s = self._means.get(key)
-        if mean_s is None:
-            mean_s = self._means[key] = self._lengths(spec).mean()
-        return per_s * mean_s
+        length_s = self._equivalent_s.get(key)
+        if length_s is None:
+            length_s = self._equivalent_s[key] = equivalent_s(self._lengths(spec))
+        return per_s * length_s
 
     def _lengths(self, spec: JobSpec) -> Lengths:
         """What is expected of jobs like it, the same until some more jobs have ended."""
@@ -221,7 +221,7 @@ class LengthLearner:
             if self._ends >= self._fresh_until:
                 self._fresh_until = self._ends + max(1, round(FRESH_SHARE * self._ends))
                 self._expected.clear()
-                self._means.clear()
+                self._equivalent_s.clear()
 
 
 class LearningEngine:

@@ -116,6 +116,24 @@ def test_running_jobs_shrink_for_one_that_waits():
     assert "50 start b n0:2" in lines
 
 
+def uneven(name: str, asked: int, *, length_s: float = 1000.0) -> JobSpec:
+    """A job that is slower on three devices than on two: its layers cannot be split in three."""
+    steps_s = ((1, 1.0), (2, 0.6), (3, 2.0), (4, 0.3))
+    spec = elastic(name, 1, 2, 3, 4, asked=asked, length_s=length_s)
+    return replace(spec, profile=replace(spec.profile, curve=steps_s))
+
+
+def test_a_job_grows_past_a_size_on_which_it_is_slower():
+    lines = play(policy(), [uneven("a", 1)], "1x4")
+    assert starts(lines) == ["0 start a n0:0,1,2,3"]
+
+
+def test_a_job_shrinks_past_a_size_on_which_it_is_slower():
+    jobs = [uneven("a", 4), job("b", size=1, length_s=10, at=10)]
+    lines = play(policy(), jobs, "1x4")
+    assert "50 change a n0:0,1" in lines
+
+
 def test_who_waits_long_is_promoted():
     """old has had its share, but after the patience has run out newer jobs no longer pass it."""
     jobs = [job("old", size=4, length_s=400)]

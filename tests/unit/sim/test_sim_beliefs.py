@@ -12,6 +12,8 @@ from treadle.core.events import JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.learning.belief import Learned
+from treadle.models.lengths.gittins import equivalent_s
+from treadle.models.lengths.prior import philly
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
@@ -207,9 +209,17 @@ def alike(count: int, length_s: float) -> list[JobSpec]:
 
 def test_a_job_that_reports_is_known_once_it_runs_and_its_like_from_then_on() -> None:
     told = told_by("steps", alike(9, 500.0))
-    assert told["j0"][0] > 1000.0, "nothing was known"
+    assert told["j0"][0] == pytest.approx(equivalent_s(philly(1))), "nothing was known"
     assert told["j0"][-1] == 500.0
     assert told["j8"][0] == pytest.approx(500.0, rel=0.5)
+
+
+def test_jobs_that_wait_are_ordered_by_how_soon_they_may_end_and_not_by_their_mean() -> None:
+    """Nine of ten like it took 10 s. Its mean is a quarter of an hour, so by that it would wait for
+    every job with ten minutes left, though it is likely to end, or to say its length, at once."""
+    jobs = [*alike(9, 10.0), *alike(10, 10_000.0)[9:], *alike(21, 10.0)[20:]]
+    told = told_by("steps", jobs)
+    assert told["j20"][0] == pytest.approx(10.0, rel=0.5)
 
 
 def test_a_silent_job_is_expected_to_take_longer_the_longer_it_runs() -> None:
@@ -247,6 +257,6 @@ def test_gittins_goes_by_the_distribution_of_lengths_whatever_is_known_of_speeds
         row, now = scheduler.jobs["last"], 200_002.0
         assert row.allocation is None
         found[belief] = -scheduler.policy.rank(row, now).value * row.spec.asked
-        by_mean = 1.0 / row.remaining_at(now)
+        by_mean = len(lengths[:10]) / sum(lengths[:10])
         assert found[belief] > 5 * by_mean
     assert found["known"] == pytest.approx(found["learned"])

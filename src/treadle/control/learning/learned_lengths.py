@@ -18,6 +18,7 @@ from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.gittins import equivalent_s
 from treadle.store.rows import ProfileRow
 
 PROFILES_MAX = KINDS_MAX
@@ -190,9 +191,10 @@ class Profiles:
             learned = replace(learned, known=False)
         length_s = question.estimate_s if learned.source is Source.ITS_USER else None
         if length_s is None:
-            length_s = learned.length.mean() if learned.known else UNKNOWN_S
+            length_s = equivalent_s(learned.length) if learned.known else UNKNOWN_S
         if question.limit_s is not None:
-            length_s = learned.length.cut(question.limit_s).mean() if learned.known else length_s
+            if learned.known:
+                length_s = equivalent_s(learned.length.cut(question.limit_s))
             length_s = min(length_s, question.limit_s)
         source = _SHOWN.get(learned.source, "nothing") if learned.known else "nothing"
         return Expectation(length_s, learned.profile, source, learned, learned.known)

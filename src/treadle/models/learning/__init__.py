@@ -7,7 +7,9 @@
     speeds.py         measurements by size, and what repeated ones come to
     outcome.py        what one attempt taught: time, work, speed, needs
     kind_history.py   what was learned of one kind, as stored
+    known_kinds.py    the kinds that are remembered, a bounded number
     kind_experts.py   what one kind says of a length, by several memories
+    kept_experts.py   the same, until something is learned of the kind
     experts.py        forecasts scored and mixed
     open_ranges.py    ranges of jobs that run, until they are compared
     proportion.py     whether a number of the command line says how much work there is

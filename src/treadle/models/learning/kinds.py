@@ -130,6 +130,13 @@ def closeness(kind: Kind) -> Source:
             return Source.SAME_SCRIPT
 
 
+def owner_of(kind: Kind) -> str:
+    """Whose jobs are of this kind; empty: of no single owner."""
+    if kind.startswith((EVERYTHING, "job ", "model ")):
+        return ""
+    return kind.partition("/")[0]
+
+
 def numbers(command: Sequence[str]) -> tuple[float, ...]:
     """The numbers in a command line, in order: commands that are alike have as many."""
     found: list[float] = []

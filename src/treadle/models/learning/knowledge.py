@@ -14,9 +14,11 @@ from treadle.models.fitted import Point
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, rescored, weights
-from treadle.models.learning.kind_experts import close_experts, far_experts
+from treadle.models.learning.kept_experts import KeptExperts
+from treadle.models.learning.kind_experts import as_sure_as_farther
 from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
+from treadle.models.learning.known_kinds import KnownKinds
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import proportional, stated
@@ -30,8 +32,8 @@ KINDS_MAX = 20_000
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
 MIXED_POINTS = 256  # of what is expected of a job
-ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
 SHARE_MIN = 0.02  # of any forecast, before scores
+NEWCOMER_RUNS = 10  # jobs of a user, before all of everybody's jobs count as they came
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
 # How many runs a kind needs until it counts as much as all farther kinds together.
@@ -61,17 +63,17 @@ class Knowledge:
 
     def __init__(self, stored: Iterable[tuple[Kind, History]] = ()) -> None:
         """`stored`: what an earlier one knew, the kind that changed last at the end."""
-        self._known: dict[Kind, History] = {}  # the kind that changed last stands last
-        for kind, history in stored:
-            if closeness(kind) in FAR:
-                history.upgrade()
-            self._keep(kind, history)
+        self._known = KnownKinds()
         self._changed: dict[Kind, None] = {}
-        self._experts: dict[Kind, dict[_Asked, list[Expert]]] = {}  # until a kind changes
+        self._experts = KeptExperts()
         self._open = OpenRanges()
         self._paces: dict[Kind, Pace] = {}
         self._remeasured: set[Kind] = set()  # since their pace was asked for
         self._versions = 0
+        for kind, history in stored:
+            if closeness(kind) in FAR:
+                history.upgrade()
+            self._keep(kind, history)
 
     def begin(
         self,
@@ -128,7 +130,7 @@ class Knowledge:
             if history.add_far(outcome, owner) if far else history.add(outcome):
                 self._keep(kind, history)
                 self._changed[kind] = None
-                self._experts.pop(kind, None)
+                self._experts.forget(kind)
                 if outcome.paced:
                     self._remeasured.add(kind)
 
@@ -245,10 +247,20 @@ class Knowledge:
         curve: Curve | None,
     ) -> list[Expert]:
         """What each kind says by itself, with its share before scores: closer ones first."""
+        asked_of = with_sizes(kinds, asked)
+        newcomer = self._is_newcomer(kinds)
+        by_kind = {
+            kind: self._experts.even(kind, self._known)
+            if newcomer and closeness(kind) is Source.EVERYTHING
+            else self._experts.of(kind, self._known.get(kind), asked, numbers, curve)
+            for kind in asked_of
+        }
+        by_kind |= as_sure_as_farther(
+            {kind: each for kind, each in by_kind.items() if each and closeness(kind) not in FAR}
+        )
         found: list[Expert] = []
         left = 1.0
-        for kind in with_sizes(kinds, asked):
-            experts = self._experts_of(kind, asked, numbers, curve)
+        for kind, experts in by_kind.items():
             if experts:
                 ended = self._known[kind].ended
                 share = left * ended / (ended + _DOUBT[closeness(kind)])
@@ -256,28 +268,13 @@ class Knowledge:
                 found += [one._replace(share=share / len(experts) + SHARE_MIN) for one in experts]
         return found
 
-    def _experts_of(
-        self, kind: Kind, asked: int, numbers: tuple[float, ...], curve: Curve | None
-    ) -> list[Expert]:
-        history = self._known.get(kind)
-        if history is None or not history.ended:
-            return []
-        close = closeness(kind)
-        known = self._experts.setdefault(kind, {})
-        # What far kinds say depends on nothing else, and a curve changes with the kind.
-        points = curve.points if isinstance(curve, FittedCurve) else ()
-        asking: _Asked = (0, (), ()) if close in FAR else (asked, numbers, points)
-        found = known.get(asking)
-        if found is None:
-            if len(known) >= ASKED_MAX:
-                known.clear()
-            label = f"{close.value}{'#' if '#' in kind else ''}"
-            found = known[asking] = (
-                far_experts(label, history)
-                if close in FAR
-                else close_experts(label, history, asked, numbers, curve)
-            )
-        return found
+    def _is_newcomer(self, kinds: Sequence[Kind]) -> bool:
+        """Whether few jobs of the user have ended, so that others' say what to expect."""
+        return not any(
+            history.ended >= NEWCOMER_RUNS
+            for kind in kinds
+            if closeness(kind) is Source.SAME_USER and (history := self._known.get(kind))
+        )
 
     def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
         """By scores; but the job's own command, once it ran a few times, counts for half at least.
@@ -330,20 +327,29 @@ class Knowledge:
                 self._compare(kinds, at, held=span.low_s <= seconds <= span.high_s)
         if not experts:
             return
-        everybody = self._scores(kinds)
+        everybody, newcomer = self._scores(kinds), self._is_newcomer(kinds)
         for kind in kinds:
-            if closeness(kind) in FAR:
+            # What newcomers are told is judged by the first jobs of each user, so that a burst of
+            # one user does not decide it.
+            if closeness(kind) is Source.SAME_USER or (newcomer and closeness(kind) in FAR):
                 history = self._known.get(kind) or History()
                 history.scores = rescored(history.scores or everybody, experts, seconds)
                 self._keep(kind, history)
                 self._changed[kind] = None
 
     def _compare(self, kinds: Sequence[Kind], at: int, *, held: bool) -> None:
+        """The first ranges of each user also count for everybody, and for newcomers."""
+        newcomer = True
         for kind in kinds:
             history = self._known.get(kind)
-            if history is not None and closeness(kind) in FAR:
-                history.compare(at, held=held)
-                self._changed[kind] = None
+            if history is None or closeness(kind) not in FAR:
+                continue
+            if closeness(kind) is Source.SAME_USER:
+                newcomer = not history.levels or history.levels[at].compared < COMPARED_MIN
+            elif not newcomer:
+                continue
+            history.compare(at, held=held)
+            self._changed[kind] = None
 
     def _levels(self, kinds: Sequence[Kind]) -> tuple[Level, ...]:
         """By stage: those of its user, once enough ranges were compared, or of everybody.
@@ -464,18 +470,10 @@ class Knowledge:
         )
 
     def _keep(self, kind: Kind, history: History) -> None:
-        self._known.pop(kind, None)
-        self._known[kind] = history
-        while len(self._known) > KINDS_MAX:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._paces.pop(oldest, None)
-            self._experts.pop(oldest, None)
-            self._remeasured.discard(oldest)
-
-
-# A size, the numbers of a command line, and the speeds that lengths are converted by.
-_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
+        for forgotten in self._known.keep(kind, history, kinds_max=KINDS_MAX):
+            self._paces.pop(forgotten, None)
+            self._experts.forget(forgotten)
+            self._remeasured.discard(forgotten)
 
 
 def _around(found: Sequence[float], lengths: Lengths) -> Lengths:

@@ -73,7 +73,7 @@ class Values:
         if not forecast.predictable:
             return None, True
         spec, size, left = job.spec, job.size, forecast.remaining
-        larger, smaller = _larger(spec.sizes, size), _smaller(spec.sizes, size)
+        larger, smaller = self.larger(spec, size), self.smaller(spec, size)
         if larger:
             saved_s = self.saved_s(spec, left, size, larger)
             if not smaller or saved_s >= self.pays_s(spec):
@@ -98,6 +98,30 @@ class Values:
         left = self.left(job, now)
         before = self._belief.iterations_per_s(job.spec, job.allocation, ())
         return left / before - left / self._belief.iterations_per_s(job.spec, Allocation(new), ())
+
+    def larger(self, spec: JobSpec, size: int) -> int:
+        """The next size above on which the job is not slower; 0 if there is none.
+
+        Where plans set the speed, it does not rise with every size: a model may run well on 12 and
+        on 16 devices and badly on 15. A job that stepped by one size would stay on 12.
+        """
+        above = [each for each in spec.sizes if each > size]
+        if not size or not above:
+            return above[0] if above else 0
+        now = self._belief.alone(spec, size)
+        return next((each for each in above if self._belief.alone(spec, each) >= now), 0)
+
+    def smaller(self, spec: JobSpec, size: int) -> int:
+        """The next size below, without those on which it is slower than on the one below them."""
+        found = 0
+        for each in reversed([each for each in spec.sizes if each < size]):
+            if found and self._belief.alone(spec, each) < self._belief.alone(spec, found):
+                break
+            found = each
+        return found
+
+    def fastest(self, spec: JobSpec, sizes: Sequence[int]) -> int:
+        return max(sizes, key=lambda size: (self._belief.alone(spec, size), size))
 
     def keeps(self, spec: JobSpec, size: int, smaller: int) -> float:
         """The share of its speed that a job keeps on fewer devices."""
@@ -190,7 +214,7 @@ class Moves:
                 continue
             missing = size - self._pool(spec).total
             enough = [s for s in job.spec.sizes if s < len(own) and len(own) - s >= missing]
-            if not (enough and self._resize(job, enough[-1])):
+            if not (enough and self._resize(job, self._values.fastest(job.spec, enough))):
                 self._let_go(identity)
             devices = self._place(spec, size)
             if devices is not None:
@@ -230,7 +254,7 @@ class Moves:
         before = self._saved()
         for identity in self._shrinkable(job.spec):
             other = self._snapshot.jobs[identity]
-            if self._resize(other, _smaller(other.spec.sizes, self._size(identity))):
+            if self._resize(other, self._values.smaller(other.spec, self._size(identity))):
                 self._moved.add(identity)
             devices = self._place(job.spec, job.spec.sizes[0])
             if devices is not None:
@@ -247,7 +271,7 @@ class Moves:
             if identity in self._moved or identity in self._started:
                 continue
             other, size = jobs[identity].spec, self._size(identity)
-            smaller = _smaller(other.sizes, size)
+            smaller = self._values.smaller(other, size)
             if smaller and self._runs_on_slots(other) == on_slots:
                 loss = 1.0 - self._values.keeps(other, size, smaller)
                 found.append((loss / (size - smaller), jobs[identity].sequence, identity))
@@ -275,7 +299,7 @@ class Moves:
     def _next_step(self, identity: JobId) -> list[_Step]:
         """The next larger size as a heap entry: by level, and there what is worth most first."""
         job, size = self._snapshot.jobs[identity], self._size(identity)
-        larger = _larger(job.spec.sizes, size)
+        larger = self._values.larger(job.spec, size)
         if not larger:
             return []
         left = self._values.left(job, self._snapshot.now)
@@ -316,7 +340,7 @@ class Moves:
 
     def _grow(self, job: Job, most: int) -> bool:
         """One step up for a job, if there is room."""
-        larger = _larger(job.spec.sizes, self._size(job.spec.id))
+        larger = self._values.larger(job.spec, self._size(job.spec.id))
         return 0 < larger <= most and self._resize(job, larger)
 
     def _resize(self, job: Job, size: int) -> bool:
@@ -395,13 +419,3 @@ def cpu_nodes(cluster: Cluster) -> list[str]:
     """The nodes whose devices are CPU slots; none if all are, and there is but one pool."""
     found = [node.name for node in cluster.nodes if node.device_type == CPU]
     return found if len(found) < len(cluster.nodes) else []
-
-
-def _larger(sizes: Sequence[int], size: int) -> int:
-    """The next size above; 0 if there is none."""
-    return next((s for s in sizes if s > size), 0)
-
-
-def _smaller(sizes: Sequence[int], size: int) -> int:
-    """The next size below; 0 if there is none."""
-    return max((s for s in sizes if s < size), default=0)

@@ -1,0 +1,74 @@
+"""The forecasts of each kind, kept until something is learned of the kind."""
+
+from treadle.models.fitted import Point
+from treadle.models.learning.curves import Curve, FittedCurve
+from treadle.models.learning.experts import Expert
+from treadle.models.learning.kind_experts import close_experts, even_experts, far_experts
+from treadle.models.learning.kind_history import History
+from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, closeness
+from treadle.models.learning.known_kinds import KnownKinds
+
+ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
+USERS_MAX = 256  # of those whose jobs ended last, for newcomers
+
+# A size, the numbers of a command line, and the speeds that lengths are converted by.
+_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
+_PLAIN: _Asked = (0, (), ())  # what far kinds say depends on none of these
+_EVEN: _Asked = (-1, (), ())  # nor does what newcomers are told
+
+
+class KeptExperts:
+    """Forecasts by kind and by what was asked."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Kind, dict[_Asked, list[Expert]]] = {}
+
+    def forget(self, kind: Kind) -> None:
+        self._kept.pop(kind, None)
+
+    def of(
+        self,
+        kind: Kind,
+        history: History | None,
+        asked: int,
+        numbers: tuple[float, ...],
+        curve: Curve | None,
+    ) -> list[Expert]:
+        """What a kind says by itself."""
+        if history is None or not history.ended:
+            return []
+        far = closeness(kind) in FAR
+        # A curve changes with the kind.
+        points = curve.points if isinstance(curve, FittedCurve) else ()
+        asking: _Asked = _PLAIN if far else (asked, numbers, points)
+        known = self._kept.setdefault(kind, {})
+        found = known.get(asking)
+        if found is None:
+            if len(known) >= ASKED_MAX:
+                known.clear()
+            label = _label(kind)
+            found = known[asking] = (
+                far_experts(label, history)
+                if far
+                else close_experts(label, history, asked, numbers, curve)
+            )
+        return found
+
+    def even(self, kind: Kind, kinds: KnownKinds) -> list[Expert]:
+        """What a newcomer is told of everything: no user counts for more than another."""
+        history = kinds.get(kind)
+        if history is None or not history.ended:
+            return []
+        known = self._kept.setdefault(kind, {})
+        found = known.get(_EVEN)
+        if found is None:
+            size = kind.removeprefix(EVERYTHING)
+            seen = (kinds.get(user + size) for user in kinds.users(USERS_MAX))
+            users = [each for each in seen if each is not None and each.ended]
+            label = _label(kind)
+            found = known[_EVEN] = even_experts(label, users) or far_experts(label, history)
+        return found
+
+
+def _label(kind: Kind) -> str:
+    return f"{closeness(kind).value}{'#' if '#' in kind else ''}"

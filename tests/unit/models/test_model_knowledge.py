@@ -1,0 +1,128 @@
+"""What more runs, and runs of others, change about what is expected of a job."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from treadle.models.learning import knowledge as knowledge_module
+from treadle.models.learning.kinds import Source, by_command, numbers
+from treadle.models.learning.knowledge import COMPARED_MIN, Knowledge
+from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import Span
+
+
+def see(knowledge: Knowledge, owner: str, command: Sequence[str], ran_s: float) -> None:
+    outcome = Outcome(1, ran_s, whole=True, numbers=numbers(command))
+    knowledge.observe(by_command(owner, "", command), outcome)
+
+
+def span(knowledge: Knowledge, owner: str, command: Sequence[str]) -> Span:
+    kinds = by_command(owner, "", command)
+    return knowledge.expect(kinds, 1, numbers=numbers(command)).span
+
+
+def sleep(seconds: float) -> tuple[str, str]:
+    return ("sleep", f"{seconds:g}")
+
+
+@pytest.mark.parametrize("others", [(20.0, 10.0, 30.0), (2.0, 10.0, 20.0, 4.0), (3.0, 10.0)])
+def test_a_run_that_was_as_expected_makes_no_range_wider(others: tuple[float, ...]) -> None:
+    """1. Other sleeps show that lengths are in proportion. 2. One `sleep 5` confirms it."""
+    knowledge = Knowledge()
+    for seconds in others:
+        see(knowledge, "ann", sleep(seconds), seconds + 0.05)
+    widths = []
+    for _ in range(6):
+        low_s, high_s, _coverage = span(knowledge, "ann", sleep(5.0))
+        assert low_s < 5.05 < high_s
+        widths.append(high_s - low_s)
+        see(knowledge, "ann", sleep(5.0), 5.05)
+    assert widths == sorted(widths, reverse=True)
+
+
+@given(
+    others=st.lists(st.floats(1.0, 1000.0), min_size=3, max_size=12, unique=True),
+    mine=st.floats(1.0, 1000.0),
+)
+def test_whatever_others_slept_a_confirming_run_makes_no_range_wider(
+    others: list[float], mine: float
+) -> None:
+    knowledge = Knowledge()
+    for seconds in others:
+        see(knowledge, "ann", sleep(seconds), seconds)
+    before = span(knowledge, "ann", sleep(mine))
+    assume(before.low_s <= mine <= before.high_s)
+    see(knowledge, "ann", sleep(mine), mine)
+    after = span(knowledge, "ann", sleep(mine))
+    assert after.high_s - after.low_s <= 1.001 * (before.high_s - before.low_s)
+
+
+def test_a_run_that_was_not_as_expected_is_believed() -> None:
+    knowledge = Knowledge()
+    for seconds in (20.0, 10.0, 30.0):
+        see(knowledge, "ann", sleep(seconds), seconds)
+    for _ in range(3):
+        see(knowledge, "ann", sleep(5.0), 60.0)
+    low_s, high_s, _ = span(knowledge, "ann", sleep(5.0))
+    assert low_s <= 60.0 <= high_s
+
+
+# -- what one user may change of what another is told ---------------------------------------------
+
+
+def likely_shorter(knowledge: Knowledge, owner: str, than_s: float) -> float:
+    """The probability that a job of this user, unlike any before, ends within so many seconds."""
+    expected = knowledge.expect(by_command(owner, "", ("./new.sh",)), 1)
+    return 1.0 - expected.length.survival(than_s)
+
+
+def users_of_hours(count: int) -> Knowledge:
+    """Users with a few jobs of some hours each."""
+    knowledge = Knowledge()
+    for turn in range(6):
+        for number in range(count):
+            see(knowledge, f"user{number}", ("python", f"{number}.py"), 9000.0 + 500.0 * turn)
+    return knowledge
+
+
+@pytest.mark.parametrize("burst", [20, 200])
+def test_a_burst_of_one_user_counts_for_a_newcomer_as_much_as_one_user(burst: int) -> None:
+    """Four users have jobs of hours; then one floods the machine with jobs of a second."""
+    knowledge = users_of_hours(4)
+    assert likely_shorter(knowledge, "newcomer", 60.0) < 0.05
+    for number in range(burst):
+        see(knowledge, "flood", ("./flood.sh", str(number)), 1.0 + 0.001 * (number % 7))
+    assert likely_shorter(knowledge, "newcomer", 60.0) < 0.3
+
+
+def test_a_burst_does_not_change_how_sure_a_newcomer_is_told_to_be() -> None:
+    """Ranges of the flood all miss; only its first ones count for everybody."""
+    knowledge, now = users_of_hours(4), 0.0
+    kinds = by_command("newcomer", "", ("./new.sh",))
+    for number in range(100):
+        command = ("./flood.sh", str(number))
+        flood = by_command("flood", "", command)
+        ran_s = 1.0 if number % 2 else 1e5
+        knowledge.begin(str(number), flood, 1, now=now)
+        now += ran_s
+        knowledge.observe(flood, Outcome(1, ran_s, whole=True), name=str(number))
+    compared = knowledge.expect(kinds, 1).levels[0].compared
+    assert 0 < compared <= COMPARED_MIN + 1  # The first is made before the user is known.
+
+
+def test_one_owner_does_not_displace_the_kinds_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(knowledge_module, "KINDS_MAX", 60)
+    knowledge = Knowledge()
+    mine = ("python", "train.py")
+    for _ in range(3):
+        see(knowledge, "ann", mine, 100.0)
+    for number in range(200):
+        see(knowledge, "flood", (f"./{number}.sh",), 1.0)
+    assert knowledge.expect(by_command("ann", "", mine), 1).source is Source.SAME_COMMAND
+    newest, oldest = (by_command("flood", "", (f"./{n}.sh",)) for n in (199, 0))
+    assert knowledge.expect(newest, 1).source is Source.SAME_COMMAND
+    assert knowledge.expect(oldest, 1).source is Source.SAME_USER
