@@ -66,7 +66,7 @@ def down(mode: str | None, yes: bool, timeout: str | None) -> int:
         code = _until_ended(here, stopping, limit_s)
         if code:
             return code
-    _until_gone(here, before.pid)
+    until_gone(here, before.pid)
     click.echo(_gone(before, mode))
     return 0
 
@@ -123,7 +123,7 @@ def _jobs(found: Status) -> int:
     return found.running + found.stopping + found.waiting + found.held
 
 
-def _until_gone(here: Session, pid: int) -> None:
+def until_gone(here: Session, pid: int) -> None:
     """Wait until it neither answers nor runs: while it shuts down it still holds its store."""
     begun_s = here.stopwatch()
     while _there(here, pid):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from treadle.cli.live.daemon_start import start_daemon
+from treadle.cli.live.down import until_gone
 from treadle.cli.live.session import Session
 
 LOOK_S = 0.5
@@ -40,5 +41,7 @@ def own_daemon(words: Sequence[str]) -> Iterator[Scene]:
         try:
             yield Scene(here, here.stopwatch())
         finally:
-            here.client.shut_down("cancel")
+            pid = here.client.shut_down("cancel").pid
+            # Its folder is removed next: not before it and its jobs have ended.
+            until_gone(here, pid)
             here.close()
