@@ -154,7 +154,7 @@ def unmodified(
     script: str,
     words: list[str],
     timeout_s: float = 20.0,
-    held_at: int = 0,
+    held_at: int = -1,
 ) -> None:
     """`python -m treadle.train.auto SCRIPT WORDS`."""
     from treadle.train.auto.__main__ import run

@@ -77,16 +77,18 @@ def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
 
 
 def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() -> None:
-    words = ("classify.py", "--epochs", str(EPOCHS), "--accumulate", "2", "--clip", "0.5")
+    more = ("--accumulate", "2", "--clip", "0.5")
     events = [
         Event(8, ("a", "b", "c")),
         Event(30, kill=0),
         Event(45, ("b", "d")),
         Event(60, ("b",)),
+        STOP,
     ]
-    result = run(Scenario("unmodified", ("a", "b"), events, _options(*words)))
-    assert result.ended["finished"], result.errors
-    assert {3, 2, 1} <= set(_sizes(result)), result.errors
+    options = _options("classify.py", "--epochs", "100000", *more)
+    result = run(Scenario("unmodified", ("a", "b"), events, options))
+    assert _sizes(result) == [2, 3, 2, 2, 1], result.errors
+    words = ("classify.py", "--epochs", str(EPOCHS), *more)
     # The last row of a step is that of its last batch.
     plain = [row["loss"] for row in _plain(*words) if "i" in row][1::2]
     ours = {
@@ -94,7 +96,7 @@ def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() 
         for step, rows in steps_of(result).items()
         if sum(len(row["samples"]) for row in rows if row["i"] % 2) in (BATCH, SAMPLES % BATCH)
     }
-    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)})
+    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.3)
 
 
 def test_a_stop_and_another_start_lose_and_repeat_no_step(tmp_path: Path) -> None:
