@@ -47,6 +47,7 @@ cpus: 4
 gpu_memory: 20GiB
 exclusive: true
 warm: false
+elastic: auto
 grace: 120s
 stop_signal: usr1
 retries: 5
@@ -87,6 +88,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         gpu_memory_gib=20.0,
         exclusive=True,
         warm=False,
+        elastic="auto",
         grace_s=120.0,
         stop_signal="SIGUSR1",
         retries=5,

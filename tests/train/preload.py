@@ -4,6 +4,7 @@ import torch
 import torch._dynamo
 import torch.distributed
 
+import treadle.train.auto.patches
 import treadle.train.session  # noqa: F401
 
 torch.set_num_threads(1)

@@ -6,6 +6,7 @@ Each writes a row for each applied step: which samples it took, and the loss ove
 import json
 import os
 import resource
+import sys
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from treadle import train
+from treadle.train.orders import Next
 
 SAMPLES = 60
 
@@ -113,3 +115,51 @@ def loop(
     digest = sum(float(p.detach().double().sum()) for p in model.parameters())
     row = {"final": digest, "rank": run.rank, "rate": decay.get_last_lr()[0]}
     os.write(said, json.dumps(row).encode() + b"\n")
+
+
+class _Rows:
+    """The output of an unmodified script: its rows, with what the run knows of each."""
+
+    def __init__(self, said: int, place: tuple[str, ...], watched: Any, held_at: int) -> None:
+        """held_at: the step after which the first member waits for an order to come."""
+        self._said, self._place, self._watched = said, place, watched
+        self._held_at = held_at
+
+    def write(self, text: str) -> int:
+        run = self._watched.run
+        if text.startswith("{") and run is not None:
+            row = json.loads(text)
+            if "i" in row:
+                row["loss"] *= run._weight
+                row |= {"step": run.step_count, "applied": not run._void}
+                row["samples"] = row.get("samples", []) if run._weight else []
+            row |= {"rank": run.rank, "size": run.size, "place": self._place[0]}
+            row |= {"version": run.elastic.version, "pid": os.getpid()}
+            row |= {"member": os.environ["TREADLE_MEMBER"]}
+            os.write(self._said, json.dumps(row).encode() + b"\n")
+            orders = run.elastic._orders
+            while row["member"] == "m0" and row.get("step") == self._held_at:
+                if run.elastic._channel.wait(lambda: orders.pending or Next.WAIT):
+                    break
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def unmodified(
+    said: int,
+    place: tuple[str, ...],
+    *,
+    script: str,
+    words: list[str],
+    timeout_s: float = 20.0,
+    held_at: int = -1,
+) -> None:
+    """`python -m treadle.train.auto SCRIPT WORDS`."""
+    from treadle.train.auto.__main__ import run
+    from treadle.train.auto.patches import Watched
+
+    watched = Watched(timeout_s=timeout_s)
+    sys.stdout = _Rows(said, place, watched, held_at)  # type: ignore[assignment]
+    run(watched, [script, *words])

@@ -50,6 +50,7 @@ class JobFields(TypedDict, total=False):
     gpu_memory: str | float | None  # "20G", or GiB
     exclusive: bool
     warm: bool
+    elastic: str
     grace: Seconds
     stop_signal: str
     retries: int | None
@@ -175,6 +176,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "command": ("command", _command),
     "devices": ("devices", _devices),
     "ranks": ("ranks", lambda value, what: values.ranks(str(value), what)),
+    "elastic": ("elastic", lambda value, what: values.elastic(str(value), what) if value else ""),
     "workdir": ("workdir", lambda value, _: str(value)),
     "priority": ("priority", lambda value, what: values.priority(str(value), what)),
     "time_limit": ("time_limit_s", _seconds),

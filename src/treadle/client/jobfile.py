@@ -356,6 +356,7 @@ _READERS: dict[str, _Reader] = {
     "gpu_memory": _field("gpu_memory_gib", "an amount such as 20G", values.memory),
     "exclusive": _field("exclusive", "true or false", _flag),
     "warm": _field("warm", "true or false", _flag),
+    "elastic": _field("elastic", "auto or no", values.elastic),
     "grace": _field("grace_s", _LENGTH, values.duration),
     "stop_signal": _field("stop_signal", "a signal such as SIGTERM", values.stop_signal),
     "retries": _field("retries", "a whole number", _retries),

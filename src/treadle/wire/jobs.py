@@ -73,6 +73,7 @@ class JobRequest:
     gpu_memory_gib: float | None = None  # memory of each GPU that it needs; None: it does not say
     exclusive: bool = False  # it shares its devices with no other job
     warm: bool = True  # it may start from an interpreter that has imported what it imports
+    elastic: str = described("", "auto: run a script for one device as an elastic job.")
     grace_s: float = 30.0  # between the stop signal and SIGKILL
     stop_signal: str = "SIGTERM"
     # At most; failures that would repeat are never retried. None: 3, of transient failures only.

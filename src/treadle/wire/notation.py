@@ -292,6 +292,13 @@ def ranks(text: str, what: str = "ranks") -> str:
     return stripped
 
 
+def elastic(text: str, what: str = "elastic") -> str:
+    stripped = text.strip().lower()
+    if stripped not in ("auto", "no"):
+        raise InvalidInputError(f"{what} is {shown(text)}; expected auto or no")
+    return "" if stripped == "no" else stripped
+
+
 def identities(text: str, what: str) -> tuple[str, ...]:
     """Ids or names of jobs, with commas or colons between them."""
     parts = tuple(part.strip() for part in re.split(r"[,:]", text))

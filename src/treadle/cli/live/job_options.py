@@ -96,6 +96,11 @@ _OPTIONS = (
         default=None,
         help="Whether it may start from an interpreter that has its modules imported.",
     ),
+    click.option(
+        "--elastic",
+        metavar="auto|no",
+        help="auto: run a PyTorch script for one device on many, resized while it runs.",
+    ),
     click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
     click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
     click.option(
@@ -287,6 +292,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "gpu_memory": ("gpu_memory_gib", values.memory),
     "exclusive": ("exclusive", _kept),
     "warm": ("warm", _kept),
+    "elastic": ("elastic", values.elastic),
     "grace": ("grace_s", values.duration),
     "stop_signal": ("stop_signal", values.stop_signal),
     "retries": ("retries", _retries),

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from treadle.control.jobs.attempts import nonce_of
+from treadle.control.jobs.elastic_command import elastic_command
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import JobRecord
@@ -75,7 +76,7 @@ class Launcher:
             attempt=number,
             nonce=nonce,
             submission=record.nonce,
-            command=record.command,
+            command=elastic_command(record.command) if record.elastic else record.command,
             workdir=record.workdir,
             ranks=ranks,
             launcher=launcher,

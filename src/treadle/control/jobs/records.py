@@ -46,6 +46,7 @@ class JobRecord:
     gpu_memory_gib: float | None = None  # of each GPU
     exclusive: bool = False  # its user said that it shares its devices with no other job
     warm: bool = True  # it may start from a warm interpreter
+    elastic: str = ""  # "auto": its script is made elastic
     grace_s: float = 30.0
     stop_signal: str = "SIGTERM"
     after: tuple[JobId, ...] = ()

@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from treadle.control.jobs.elastic_command import completed
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import Cluster
@@ -84,6 +85,7 @@ def prepare(
     """
     try:
         checked(request)
+        request = completed(request)
         sizes = sizes_of(request.devices)
         members = array(request.array) if request.array else None
     except InvalidInputError as error:
@@ -188,6 +190,7 @@ def _record(
         gpu_memory_gib=request.gpu_memory_gib,
         exclusive=request.exclusive,
         warm=request.warm,
+        elastic=request.elastic,
         grace_s=request.grace_s,
         stop_signal=stop_signal(request.stop_signal),
         after=request.after,

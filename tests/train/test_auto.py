@@ -1,0 +1,183 @@
+"""Unmodified training scripts as elastic jobs: real processes with gloo."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
+from tests.train.harness import Event, Result, Scenario, run
+
+SCRIPTS = Path(__file__).with_name("unmodified")
+SAMPLES, BATCH = 60, 8
+EPOCHS = 30
+STOP = Event(0, stop=True)
+
+
+@cache
+def _plain(script: str, *words: str) -> list[dict[str, Any]]:
+    """The rows of the script without Treadle."""
+    command = [sys.executable, str(SCRIPTS / script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _plain_losses(script: str, *words: str) -> dict[int, float]:
+    found = [row["loss"] for row in _plain(script, *words) if "i" in row]
+    return {step + 1: loss for step, loss in enumerate(found)}
+
+
+def _options(script: str, *words: str, **more: Any) -> dict[str, Any]:
+    return {"script": str(SCRIPTS / script), "words": list(words), **more}
+
+
+def _sizes(result: Result) -> list[int]:
+    return [len(change["group"]) for change in result.changes]
+
+
+def test_resizes_change_nothing_of_what_an_unmodified_script_learns() -> None:
+    """1 -> 3 -> 2 members, then all of them move; every sample once in each epoch."""
+    events = [
+        Event(5, ("a", "b", "c")),
+        Event(30, ("b", "c")),
+        Event(50, ("x", "y")),
+        STOP,
+    ]
+    words = ("classify.py", "--epochs", "100000")
+    result = run(Scenario("unmodified", ("a",), events, _options(*words)))
+    assert _sizes(result) == [1, 3, 2, 3, 2], result.errors
+    assert set(result.codes.values()) <= {0, 143}, result.errors
+    check_samples(result, SAMPLES, stopped=True)
+    check_steps(result, SAMPLES, BATCH)
+    plain = _plain_losses("classify.py", "--epochs", str(EPOCHS))
+    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.3)
+
+
+def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
+    """Validation and the scheduler's rate; epochs that it only passed print nothing."""
+    words = ("--epochs", str(EPOCHS))
+    options = _options("classify.py", *words, held_at=60)
+    result = run(Scenario("unmodified", ("a",), [Event(60, ("a", "b"))], options))
+    assert result.ended["finished"], result.errors
+    plain = {row["epoch"]: row for row in _plain("classify.py", *words) if "right" in row}
+    by_member: dict[str, dict[int, dict[str, Any]]] = {"m0": {}, "m1": {}}
+    for row in result.rows:
+        if "right" in row:
+            assert row["epoch"] not in by_member[row["member"]], "an epoch twice"
+            by_member[row["member"]][row["epoch"]] = row
+    assert by_member["m0"].keys() == plain.keys()
+    assert min(by_member["m1"]) == 60 // 8
+    for rows in by_member.values():
+        for epoch, row in rows.items():
+            assert (row["right"], row["rate"]) == (plain[epoch]["right"], plain[epoch]["rate"])
+
+
+def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() -> None:
+    more = ("--accumulate", "2", "--clip", "0.5")
+    events = [
+        Event(8, ("a", "b", "c")),
+        Event(30, kill=0),
+        Event(45, ("b", "d")),
+        Event(60, ("b",)),
+        STOP,
+    ]
+    options = _options("classify.py", "--epochs", "100000", *more)
+    result = run(Scenario("unmodified", ("a", "b"), events, options))
+    assert _sizes(result) == [2, 3, 2, 2, 1], result.errors
+    words = ("classify.py", "--epochs", str(EPOCHS), *more)
+    # The last row of a step is that of its last batch.
+    plain = [row["loss"] for row in _plain(*words) if "i" in row][1::2]
+    ours = {
+        step: sum(row["loss"] for row in rows if row["i"] % 2)
+        for step, rows in steps_of(result).items()
+        if sum(len(row["samples"]) for row in rows if row["i"] % 2) in (BATCH, SAMPLES % BATCH)
+    }
+    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.3)
+
+
+def test_a_stop_and_another_start_lose_and_repeat_no_step(tmp_path: Path) -> None:
+    words = ("classify.py", "--epochs", str(EPOCHS))
+    options = _options(*words)
+    first = run(
+        Scenario("unmodified", ("a",), [Event(21, stop=True)], options, folder=str(tmp_path))
+    )
+    assert set(first.codes.values()) == {143}, first.errors
+    second = run(Scenario("unmodified", ("a", "b"), [], options, folder=str(tmp_path)))
+    assert second.ended["finished"], second.errors
+    known = [losses(each, SAMPLES, BATCH) for each in (first, second)]
+    assert not known[0].keys() & known[1].keys(), "a step was done again"
+    check_same(known[0] | known[1], _plain_losses(*words), at_least=1.0)
+
+
+def test_later_ranks_save_nothing_and_still_find_their_own(tmp_path: Path) -> None:
+    words = ("classify.py", "--epochs", "3", "--save", str(tmp_path / "model"))
+    result = run(Scenario("unmodified", ("a", "b"), [], _options(*words)))
+    assert result.ended["finished"], result.errors
+    assert {path.name for path in tmp_path.glob("*.pt")} == {f"model-{n}.pt" for n in range(3)}
+    assert [row["loaded"] for row in result.rows if "loaded" in row] == [6, 6]
+
+
+ALONE = "treadle.train.auto: runs as one process that cannot be resized: "
+REFUSED = {
+    "iterable": "the DataLoader has an IterableDataset (Stream), whose samples have no numbers to "
+    "share out; give it a dataset with __len__ and __getitem__",
+    "endless": "the sampler of the DataLoader (Endless) has no length; give it __len__",
+    "single": "the DataLoader has batch_size=None, and single items cannot be shared out; give it "
+    "the batch size",
+    "manual": "optimizer.step() came outside of a loop over a DataLoader; only batches of a "
+    "DataLoader can be shared out",
+    "lbfgs": "the optimizer LBFGS computes the loss several times in a step; take one without a "
+    "closure",
+    "sum": 'MSELoss has reduction="sum", and only a mean over the batch can be shared out; use '
+    'reduction="mean"',
+    "own-group": "the script makes a process group of its own; submit it without --elastic auto, "
+    "or take that part out",
+    "wrapped": "the model is wrapped in DataParallel; give the plain model, it is shared out as "
+    "it is",
+}
+FORBIDDEN = {
+    "two": "the script takes batches of two DataLoaders at the same time; only one of them can be "
+    "shared out",
+    "unequal": "the script has several optimizers that do not step equally often; only those that "
+    "all step for each batch can be moved in one piece",
+    "by-hand": "SGD.step() came without backward() before it; gradients that the script computes "
+    "in another way cannot be added up",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_shared_is_refused_with_one_sentence(case: str) -> None:
+    result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", case)))
+    assert result.codes == {"m0": 2, "m1": 2}
+    assert f"treadle.train.auto: {REFUSED[case]}\n" in result.errors
+
+
+@pytest.mark.parametrize("case", FORBIDDEN)
+def test_what_shows_only_in_the_loop_is_refused_there(case: str) -> None:
+    result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", case)))
+    assert 2 in result.codes.values()
+    assert f"treadle.train.auto: {FORBIDDEN[case]}\n" in result.errors
+
+
+def test_one_process_runs_what_cannot_be_shared_as_it_is() -> None:
+    result = run(Scenario("unmodified", ("a",), [], _options("cases.py", "manual")))
+    assert result.codes == {"m0": 0}
+    assert f"{ALONE}{REFUSED['manual']}\n" in result.errors
+
+
+def test_a_rate_that_a_newcomer_cannot_know_is_noticed() -> None:
+    events = [Event(3, ("a", "b"))]
+    words = ("counts.py",)
+    result = run(Scenario("unmodified", ("a",), events, _options(*words)))
+    assert "the ranks differ after step" in result.errors
+    assert 2 in result.codes.values()
+
+
+def test_batch_normalisation_is_noted_and_its_statistics_stay_the_same() -> None:
+    result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", "batch-norm")))
+    assert result.ended["finished"], result.errors
+    assert "batch normalisation uses the samples of each rank" in result.errors
