@@ -192,12 +192,12 @@ class MemberRanks:
         made = {**extra, "env": {**extra["env"], **own, "TREADLE_CHANNEL": str(channel)}}
         self.starting.append(Newcomer(member, made, channel))
 
-    def _dismiss(self, member: Member, why: str) -> None:
+    def _dismiss(self, member: Member, at_once: bool) -> None:
         waiting = [each for each in self.starting if each.member == member]
         for newcomer in waiting:
             self.starting.remove(newcomer)
             os.close(newcomer.channel)
-        at_once = member in self._dismissed or "arrive" in why
+        at_once = at_once or member in self._dismissed
         self._dismissed.add(member)
         if member in self._ranks:
             self._dismiss_rank(self._ranks[member], at_once)
