@@ -98,6 +98,7 @@ def loop(
     every_s: float = 600.0,
     file_bytes: int = 0,
     fails: str = "",
+    save_at: int = 0,
 ) -> None:
     torch.set_num_threads(1)
     if file_bytes:  # stands for a disk that is full
@@ -122,6 +123,8 @@ def loop(
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)
+            if run.step_count == save_at and run.step_count > before:
+                run.save()
             row: dict[str, Any] = {
                 "step": run.step_count,
                 "epoch": epoch,

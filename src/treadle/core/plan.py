@@ -67,6 +67,7 @@ def plan_of(text: str) -> Plan:
     shards = {word: shard for shard, word in _ZERO.items()}
     for word in text.split():
         degree = re.fullmatch(r"([dtpx])([1-9]\d{0,5})", word)
+        found: int | Shard
         if degree is not None:
             name, found = _DEGREES[degree[1]], int(degree[2])
         elif word in ("offload", "recompute"):

@@ -102,6 +102,20 @@ class Data:
             persistent_workers=workers > 0,  # a change of the group does not start them again
         )
 
+    def sequence(self) -> int:
+        """The length of a sample, if it is a row of tokens; else 1."""
+        try:
+            sample = self.dataset[0]
+        except (LookupError, TypeError, ValueError, OSError):
+            return 1
+        values = sample.values() if isinstance(sample, dict) else sample
+        if isinstance(values, Tensor):
+            values = (values,)
+        for value in values if hasattr(values, "__iter__") else ():
+            if isinstance(value, Tensor) and value.dim() == 1 and not value.is_floating_point():
+                return max(1, len(value))
+        return 1
+
     @property
     def steps(self) -> int:
         """Steps of an epoch."""

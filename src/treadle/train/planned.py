@@ -21,11 +21,18 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.optim import Optimizer
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.live_plans import announced
+from treadle.core.live_plans import ModelSize, announced
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.train.group import BrokenGroupError
 from treadle.train.offload import HostStep
-from treadle.train.parallelize import Blueprint, Parallel, blocks, parallelize, recompute
+from treadle.train.parallelize import (
+    Blueprint,
+    Parallel,
+    blocks,
+    parallelize,
+    recompute,
+    tensor_degree,
+)
 from treadle.train.sharded_state import bytes_of, load, save
 
 
@@ -66,6 +73,21 @@ class Planned:
         if self._blueprint is not None:
             return self._blueprint.can()
         return announced(shard=False, recompute=bool(blocks(self._model)), tensor=1, pipeline=1)
+
+    def size(self, batch: int, sequence: int) -> ModelSize:
+        """What a plan model needs to know of the model; rough where it does not say."""
+        parts = [part for part in self._model.modules() if isinstance(part, nn.Linear)]
+        widths = [part.in_features for part in parts] or [1]
+        config = getattr(self._model, "config", None)
+        heads = getattr(config, "num_attention_heads", 0) or tensor_degree(self._model)
+        return ModelSize(
+            parameters=max(1, sum(each.numel() for each in self._model.parameters())),
+            batch=batch,
+            sequence=sequence,
+            hidden=getattr(config, "hidden_size", 0) or max(set(widths), key=widths.count),
+            layers=max(1, len(blocks(self._model))),
+            heads=max(1, heads),
+        )
 
     @property
     def split(self) -> bool:

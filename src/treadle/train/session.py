@@ -339,8 +339,14 @@ class Run:
         self._save(wait=True)
 
     def _save(self, *, wait: bool) -> None:
-        if self._state is not None and self._planned is not None:
+        if self._state is None or self._planned is None:
+            return
+        try:
             self._saving.save(self._state, self._planned, self.device, wait=wait)
+        except BrokenGroupError as error:  # All ranks of a split model take part.
+            if self.elastic is None:
+                raise
+            self.elastic.failed(error)
 
     # -- members -----------------------------------------------------------------------------------
 
@@ -350,7 +356,9 @@ class Run:
         if self.elastic is not None:
             # A gradient scaler looks at whole gradients.
             words = self._planned.can() if "scaler" not in self._kept else ("plan",)
-            self.elastic.announce(words)
+            assert self._data is not None
+            size = self._planned.size(self._data.batch_size, self._data.sequence())
+            self.elastic.announce((*words, size.word))
             if self.elastic.joins:
                 self._warm_up()
             self.elastic.enter()
