@@ -65,9 +65,9 @@ class Attempt:
             pass_fds=(descriptor, self.said),
         )
 
-    def dismiss(self, member: str, why: str) -> None:
-        sys.stderr.write(f"{member} is dismissed: {why}\n")
-        self.processes[member].send_signal(signal.SIGTERM)
+    def dismiss(self, member: str, at_once: bool) -> None:
+        sys.stderr.write(f"{member} is dismissed\n")
+        self.processes[member].send_signal(signal.SIGKILL if at_once else signal.SIGTERM)
 
     def report(self, fact: Fact) -> None:
         if isinstance(fact, Changed):

@@ -24,7 +24,7 @@ class Attempt:
 
     def __init__(self, folder: Path) -> None:
         self.ends: dict[str, socket.socket] = {}
-        self.dismissed: list[tuple[str, str]] = []
+        self.dismissed: list[tuple[str, bool]] = []
         self.facts: list[Fact] = []
         self.members = Members(
             folder, launch=self.launch, dismiss=self.dismiss, report=self.facts.append
@@ -33,8 +33,8 @@ class Attempt:
     def launch(self, member: str, place: Place, descriptor: int, joins: bool) -> None:
         self.ends[member] = socket.socket(fileno=socket.dup(descriptor))
 
-    def dismiss(self, member: str, why: str) -> None:
-        self.dismissed.append((member, why))
+    def dismiss(self, member: str, at_once: bool) -> None:
+        self.dismissed.append((member, at_once))
 
     def says(self, member: str, data: bytes) -> None:
         self.ends[member].sendall(data)

@@ -46,6 +46,8 @@ from treadle.core.membership import Membership
 from treadle.train.orders import Next, Orders
 
 PLACES = [(f"gpu{number}",) for number in range(5)]
+SPLIT = "zero-3"
+PLANS = ["", "", "recompute", SPLIT]
 
 
 @dataclass
@@ -67,6 +69,13 @@ class Process:
     awaited: int = 0  # the version whose Form it awaits
     state: tuple[int, ...] | None = None  # the version in which each step was applied
     exit_stop: bool = False
+    plan: str = ""
+    halt: Halt | None = None  # at which it saves the state
+
+    @property
+    def split(self) -> bool:
+        """Whether it has only a part of the state."""
+        return self.plan == SPLIT
 
     def say(self, message: Message) -> None:
         self.outbox.append(encode(message))
@@ -83,6 +92,9 @@ class World:
         self.outputs: list[object] = []
         self.ended: Ended | None = None
         self.deaths = 0  # also of those that were dismissed
+        self.folders: dict[str, tuple[int, ...]] = {}  # states that were saved at a halt
+        self.full_disk = False
+        self.parts_lost = False  # a member with a part of the state died
 
     # -- the coordinator's side
 
@@ -110,12 +122,19 @@ class World:
     def check_source(self, form: Form) -> None:
         """No step is lost: the source has all that any member applied."""
         applied = {name: len(self.processes[name].state or ()) for name in form.members}
-        assert applied[form.source] == max(applied.values()), "a step was lost"
+        if form.carried:
+            assert form.carried in self.folders, "the state was not saved"
+            assert len(self.folders[form.carried]) >= max(applied.values()), "a step was lost"
+        else:
+            assert applied[form.source] == max(applied.values()), "a step was lost"
 
     def die(self, name: str) -> None:
         self.deaths += 1
         process = self.processes[name]
         if process.alive:
+            self.parts_lost |= process.split or (
+                process.form is not None and process.form.plan == SPLIT
+            )
             process.alive, process.mode = False, "dead"
 
     # -- the members' side
@@ -168,6 +187,8 @@ class World:
                 return self._await(process)
             case "forming":
                 return self._form(process)
+            case "carrying":
+                return self._carry(process)
             case _:
                 return False
 
@@ -184,7 +205,12 @@ class World:
                 process.alive, process.mode = False, "left"
                 process.exit_stop = decision.stop
             case Halt():
-                self._arrive(process, decision)
+                if process.split and (process.broken or decision.at_step is None):
+                    self.die(process.name)  # It cannot go on from a part of the state.
+                elif decision.carry and not process.broken:
+                    process.mode, process.halt = "carrying", decision
+                else:
+                    self._arrive(process, decision)
             case Next.WAIT:
                 if finished and process.awaited != -1 and not process.broken:
                     process.awaited = -1  # said once
@@ -193,11 +219,37 @@ class World:
                 return False
         return True
 
-    def _arrive(self, process: Process, halt: Halt) -> None:
+    def _arrive(self, process: Process, halt: Halt, carried: str = "", problem: str = "") -> None:
         step = None if process.state is None else len(process.state)
         process.mode, process.awaited = "arrived", halt.version
-        process.version = 0  # it left its group
-        process.say(Arrived(halt.version, step))
+        if not halt.carry:
+            process.version = 0  # it left its group
+        process.say(Arrived(halt.version, step, carried, problem))
+
+    def _carry(self, process: Process) -> bool:
+        """Save the state: all members of a group whose plan is split, else the first alone."""
+        halt, names = process.halt, self.groups[process.version]
+        assert halt is not None
+        assert process.state is not None
+        name = f"/carried/{halt.version}"
+        peers = [self.processes[each] for each in names]
+        there = [peer.mode == "carrying" and peer.halt == halt for peer in peers]
+        if process.split and name not in self.folders and not all(there):
+            if any(not peer.alive for peer in peers):
+                self.die(process.name)
+                return True
+            return False
+        if self.full_disk and name not in self.folders:
+            self._arrive(process, halt, problem="no space left on device")
+            for peer in peers if process.split else ():
+                if peer is not process and peer.mode == "carrying":
+                    self._arrive(peer, halt, problem="no space left on device")
+            return True
+        if process.split or process.name == names[0]:
+            self.folders[name] = process.state
+        saved = name in self.folders and (process.split or process.name == names[0])
+        self._arrive(process, halt, name if saved else "")
+        return True
 
     def _step(self, process: Process, *, unlucky: bool) -> bool:
         """A step needs all members of the group; one that is gone may have given its part."""
@@ -213,6 +265,9 @@ class World:
             process.mode = "boundary"
             return True
         if any(lost for given, lost in zip(began, gone, strict=True) if not given or unlucky):
+            if process.split:
+                self.die(process.name)
+                return True
             process.mode, process.broken = "boundary", True
             process.say(Broken(process.version, step))
             return True
@@ -237,9 +292,14 @@ class World:
             case Form():
                 process.mode, process.form = "forming", decision
             case Halt():
-                self._arrive(process, decision)
+                if process.split and process.state is not None:
+                    self.die(process.name)
+                else:
+                    self._arrive(process, decision)
             case Leave():
                 process.alive, process.mode = False, "left"
+            case Next.GO:
+                process.mode, process.awaited = "boundary", 0
             case _:
                 return False
         return True
@@ -264,23 +324,28 @@ class World:
             process.say(Broken(form.version, None))
             process.mode, process.awaited = "arrived", form.version
             process.orders.formed(form.version)
-            if process.name in form.receivers:
+            if process.name in form.receivers or form.carried or form.plan == SPLIT:
                 process.state = None  # perhaps a part of it came
+                process.plan = ""
             return True
         return False
 
     def _formed(self, process: Process, form: Form) -> None:
         source = self.processes[form.source]
-        if source.state is None:
-            assert not any(p.state for p in self.processes.values() if p.alive), "state was there"
+        if form.carried:
+            process.state = self.folders[form.carried]
+        elif source.state is None:
+            alive = [p for p in self.processes.values() if p.alive]
+            assert self.parts_lost or not any(p.state for p in alive), "state was there"
             source.state = ()
-        if process.name in form.receivers:
+        if process.name in form.receivers and not form.carried:
+            assert source.state is not None
             process.state = source.state[: self._at_form(form, source)]
         assert process.state is not None
         process.orders.applied = len(process.state)
         process.orders.formed(form.version)
         process.mode, process.version, process.broken = "boundary", form.version, False
-        process.awaited = 0
+        process.awaited, process.plan = 0, form.plan
         self.groups[form.version] = form.members
         process.say(Switched(form.version, len(process.state), 0.1))
 
@@ -295,11 +360,12 @@ class Members(RuleBasedStateMachine):
         places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=4),
         total=st.sampled_from([3, 10, 10_000]),
         least=st.sampled_from([1, 1, 2]),
+        plan=st.sampled_from(PLANS),
     )
-    def begin(self, places: set[tuple[str, ...]], total: int, least: int) -> None:
+    def begin(self, places: set[tuple[str, ...]], total: int, least: int, plan: str) -> None:
         self.world = World(total, Limits(least=least))
         self.order = 1
-        self.world.give(Target(1, tuple(sorted(places))))
+        self.world.give(Target(1, tuple(sorted(places)), plan))
         self.targets = {1: tuple(sorted(places))}
         self.stopped = False
         self.faults = 0
@@ -338,11 +404,18 @@ class Members(RuleBasedStateMachine):
         self.world.reap(self.pick(number))
 
     @precondition(lambda self: self.order < 12)
-    @rule(places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5))
-    def order_members(self, places: set[tuple[str, ...]]) -> None:
+    @rule(
+        places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5),
+        plan=st.sampled_from(PLANS),
+    )
+    def order_members(self, places: set[tuple[str, ...]], plan: str) -> None:
         self.order += 1
         self.targets[self.order] = tuple(sorted(places))
-        self.world.give(Target(self.order, self.targets[self.order]))
+        self.world.give(Target(self.order, self.targets[self.order], plan))
+
+    @rule(full=st.booleans())
+    def the_disk_fills_up_or_is_emptied(self, full: bool) -> None:
+        self.world.full_disk = full
 
     @rule(places=st.sets(st.sampled_from(PLACES), min_size=1, max_size=5))
     def a_stale_order_changes_nothing(self, places: set[tuple[str, ...]]) -> None:
@@ -363,6 +436,9 @@ class Members(RuleBasedStateMachine):
         if self.faults < 2 and process.alive and process.mode == "in step":
             self.faults += 1
             self.world.deaths += 1
+            if process.split:
+                self.world.die(process.name)
+                return
             process.broken, process.mode = True, "boundary"
             process.say(Broken(process.version, len(process.state or ())))
 
@@ -408,7 +484,7 @@ class Members(RuleBasedStateMachine):
         group = [world.processes[name] for name in machine.group]
         assert len({p.version for p in group}) == 1
         steps = min(len(p.state or ()) for p in group)
-        assert steps >= most, "a step was lost"
+        assert steps >= most or world.parts_lost, "a step was lost"
         self.check_places(group)
 
     def check_places(self, group: list[Process]) -> None:

@@ -9,15 +9,18 @@ TOLERANCE = 2e-5  # sums in another order, over a few hundred steps
 
 
 def steps_of(result: Result) -> dict[int, list[dict[str, Any]]]:
-    """The rows of each applied step, of the group that applied it last."""
+    """The rows of each applied step, of the group that applied it last, one for each copy of the
+    model: the ranks of one copy take the same samples."""
     rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in result.rows:
         if row.get("applied"):
             rows[row["step"]].append(row)
-    return {
-        step: [row for row in found if row["version"] == max(r["version"] for r in found)]
-        for step, found in sorted(rows.items())
-    }
+    steps = {}
+    for step, found in sorted(rows.items()):
+        newest = max(row["version"] for row in found)
+        last = {row["replica"]: row for row in found if row["version"] == newest}
+        steps[step] = list(last.values())
+    return steps
 
 
 def check_steps(result: Result, samples: int, batch: int) -> None:

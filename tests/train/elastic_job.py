@@ -45,9 +45,11 @@ def main() -> None:
                     "size": run.size,
                 }
                 row |= {"loss": run.loss, "pid": os.getpid(), "samples": samples}
+                row |= {"plan": run.plan.text, "replica": run._replica()[0]}
                 rows.write(json.dumps(row) + "\n")
                 rows.flush()
                 samples = []
+                run.report(loss=run.loss)
                 if not Path("fast").exists():
                     time.sleep(0.05)
 

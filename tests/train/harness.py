@@ -34,6 +34,7 @@ class Event:
 
     at_step: int
     places: tuple[str, ...] = ()
+    plan: str = ""
     kill: int | None = None  # the rank, among those that are left
     number: int = signal.SIGKILL
     stop: bool = False
@@ -49,6 +50,7 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     folder: str = ""
+    plan: str = ""
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Supervisor:
         self.groups.mkdir(exist_ok=True)
         self.pids: dict[str, int] = {}
         self.codes: dict[str, int] = {}
+        self.dismissed: set[str] = set()
         self.facts: list[dict[str, Any]] = []
         self.applied = 0
         self.order = 1
@@ -123,6 +126,8 @@ class Supervisor:
                 )
             )
             os.environ["TREADLE_CHECKPOINT_DIR"] = str(self.folder / "checkpoints")
+            os.environ["TREADLE_MEMORY_DIR"] = str(self.groups)  # as good as /dev/shm for a test
+            os.environ["TREADLE_PLAN"] = self.members.machine._plan
             os.set_inheritable(descriptor, True)
             errors = os.open(self.folder / f"{member}.err", os.O_WRONLY | os.O_CREAT, 0o600)
             os.dup2(errors, 1)
@@ -143,9 +148,11 @@ class Supervisor:
 
             exit_now(code)
 
-    def dismiss(self, member: str, why: str) -> None:
+    def dismiss(self, member: str, at_once: bool) -> None:
         if member not in self.codes:
-            os.kill(self.pids[member], signal.SIGKILL if "arrive" in why else signal.SIGTERM)
+            hangs = at_once or member in self.dismissed
+            os.kill(self.pids[member], signal.SIGKILL if hangs else signal.SIGTERM)
+            self.dismissed.add(member)
 
     def report(self, fact: Fact) -> None:
         row = {"kind": type(fact).__name__, "at_s": time.monotonic() - self.began, **asdict(fact)}
@@ -153,7 +160,7 @@ class Supervisor:
 
     def run(self) -> None:
         places = tuple((place,) for place in self.scenario.start)
-        self.members.order(Target(1, places), time.monotonic())
+        self.members.order(Target(1, places, self.scenario.plan), time.monotonic())
         while self.pids.keys() - self.codes.keys():
             if time.monotonic() - self.began > LIMIT_S:
                 for member in self.pids.keys() - self.codes.keys():
@@ -187,7 +194,7 @@ class Supervisor:
                     self.applied = max(self.applied, row.get("step", 0))
 
     def reap(self) -> None:
-        for member, pid in self.pids.items():
+        for member, pid in list(self.pids.items()):  # a restart launches others
             if member in self.codes:
                 continue
             found, status = os.waitpid(pid, os.WNOHANG)
@@ -212,7 +219,7 @@ class Supervisor:
             else:
                 self.order += 1
                 places = tuple((place,) for place in event.places)
-                self.members.order(Target(self.order, places), time.monotonic())
+                self.members.order(Target(self.order, places, event.plan), time.monotonic())
 
 
 def _coordinate(scenario: Scenario, outcome: Path) -> None:

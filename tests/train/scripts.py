@@ -19,18 +19,42 @@ from treadle.train.orders import Next
 SAMPLES = 60
 
 
+class Layer(nn.Module):
+    """Its weights have the names by which a tensor plan is recognised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(16, 16) for _ in range(4))
+        self.up_proj, self.down_proj = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        normed = self.before(x)
+        query, key, value = (
+            part(normed).view(batch, length, -1, 4).transpose(1, 2)
+            for part in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        seen = nn.functional.scaled_dot_product_attention(query, key, value)
+        x = x + self.o_proj(seen.transpose(1, 2).reshape(batch, length, -1))
+        after: Tensor = self.down_proj(torch.relu(self.up_proj(self.between(x))))
+        return x + after
+
+
 class Transformer(nn.Module):
     """Tiny, without dropout: the arithmetic is the same for any number of ranks."""
 
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(16, 16)
-        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.layers = nn.ModuleList(Layer() for _ in range(2))
         self.head = nn.Linear(16, 16)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.layers(self.embed(x)))
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x)
+        out: Tensor = self.head(x)
         return out
 
 
@@ -76,6 +100,7 @@ def loop(
     every_s: float = 600.0,
     file_bytes: int = 0,
     fails: str = "",
+    save_at: int = 0,
 ) -> None:
     torch.set_num_threads(1)
     if file_bytes:  # stands for a disk that is full
@@ -100,6 +125,8 @@ def loop(
             run.backward(loss)
             run.step(optimizer)
             run.step(decay)
+            if run.step_count == save_at and run.step_count > before:
+                run.save()
             row: dict[str, Any] = {
                 "step": run.step_count,
                 "epoch": epoch,
@@ -108,7 +135,8 @@ def loop(
             }
             row |= {"version": run.elastic.version if run.elastic else 0}
             row |= {"member": os.environ.get("TREADLE_MEMBER", ""), "place": place[0]}
-            row |= {"samples": taken, "pid": os.getpid()}
+            row |= {"samples": taken, "pid": os.getpid(), "plan": run.plan.text}
+            row |= {"replica": run._replica()[0]}
             row |= {"applied": run.step_count > before, "loss": float(run._loss_sum)}
             os.write(said, json.dumps(row).encode() + b"\n")
         run.report(loss=loss)

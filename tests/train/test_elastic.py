@@ -1,5 +1,6 @@
 """Training with members that come, go, move and die, as real processes with gloo."""
 
+import re
 import signal
 from functools import cache
 
@@ -151,7 +152,7 @@ def test_a_full_disk_costs_checkpoints_and_not_the_training() -> None:
     options = {"kind": "cnn", "epochs": 2, "every_s": 0.0, "file_bytes": 4000}
     result = run(Scenario("loop", ("a", "b"), [], options))
     assert result.ended["finished"]
-    assert "no checkpoint at step 3: " in result.errors
+    assert re.search(r"no checkpoint at step \d+: ", result.errors)
     check_samples(result, SAMPLES)
 
 

@@ -95,8 +95,8 @@ def train(
         if size > 1:
             dist.all_reduce(total)
     else:
-        total, _ = planned.agree(total, stop=False)
-    planned.step()
+        total = planned.agree(total)[0]
+    optimizer.step()
     optimizer.zero_grad()
     return total.item()
 
@@ -125,7 +125,8 @@ def live(rank: int, folder: Path, barrier: Barrier, losses: Connection) -> None:
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             planned.become(plan, folder / str(number))
             found.append(train(planned, mine, optimizer, words))
-            planned.save(folder / str(number + 1))
+            if planned.split or rank == 0:
+                planned.save(folder / str(number + 1))
             dist.destroy_process_group()
         barrier.wait(120)
     if rank == 0:

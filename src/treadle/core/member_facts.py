@@ -70,6 +70,7 @@ class Dismiss:
 
     member: Member
     why: str
+    at_once: bool = False  # it hangs: asking it to end is of no use
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Changed:
     group: tuple[Member, ...]
     step: int
     stall_s: float  # the longest time that a member which trained before and after stood still
-    why: str = "order"  # or "start" or "loss"
+    why: str = "order"  # or "start", "loss", or "restart": all began again from what was saved
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +123,4 @@ class Limits:
     leave_s: float = 20.0  # for a process that was told to leave to end
     least: int = 1  # members below which the attempt fails
     failures: int = 5  # groups in a row that break although no process ended
+    restarts: int = 3  # of all members, since a part of the state was lost

@@ -27,10 +27,14 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Stop at this step and answer `Arrived`; None: abandon the step in flight and stop now."""
+    """Stop at this step and answer `Arrived`; None: abandon the step in flight and stop now.
+
+    A member that has only a part of the state ends if it is halted now: it cannot go on from there.
+    """
 
     version: int
     at_step: int | None = None
+    carry: bool = False  # save the state first, all members together: the plan is split or will be
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,13 @@ class Form:
     source: Member  # whose state counts
     receivers: tuple[Member, ...]  # who needs that state; the others have the same already
     rendezvous: str  # "file:PATH" or "tcp:HOST:PORT"
-    plan: str = ""
+    plan: str = ""  # as in core/plan.py
+    carried: str = ""  # the folder with the state, if the old members saved it
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Forget `Prepare` and `Halt` of this version and train on."""
+    """Forget `Prepare` and `Halt` of this version and train on, in the same group."""
 
     version: int
 
@@ -97,6 +102,8 @@ class Arrived:
 
     version: int
     step: int | None = None
+    carried: str = ""  # the folder in which the state was saved
+    problem: str = ""  # why it could not be
 
 
 @dataclass(frozen=True, slots=True)

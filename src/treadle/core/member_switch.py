@@ -52,25 +52,36 @@ class Switch:
     version: int
     group: list[Member]  # the next one, in rank order; empty: all stop
     leavers: list[Member]
-    why: str  # "start", "order" or "loss"
+    why: str  # "start", "order", "loss" or "restart"
+    plan: str = ""
+    carries: bool = False  # the state goes through a folder
+    carried: str = ""  # that folder, once it is complete
     stage: str = "asking"  # then "halting", then "forming"
     until: float | None = None
     steps: dict[Member, int] = field(default_factory=dict)  # of `At`
     arrived: dict[Member, int | None] = field(default_factory=dict)
     switched: dict[Member, Switched] = field(default_factory=dict)
+    gone: set[Member] = field(default_factory=set)  # leavers that ended before they arrived
 
-    def halting(self, trained: Container[Member]) -> list[Member]:
-        """Members of the next group that have to stop first: newcomers only wait."""
+    def halting(self, trained: Sequence[Member]) -> list[Member]:
+        """Members that have to stop first: newcomers only wait.
+
+        Those that leave are waited for where each has a part of the state.
+        """
         if self.why == "loss":
             return self.group
+        if self.carries:
+            return [member for member in trained if member not in self.gone]
         return [member for member in self.group if member in trained]
 
     @property
     def has_state(self) -> bool:
-        """Whether a member of the next group has the state of the training."""
-        return any(self.arrived.get(member) is not None for member in self.group)
+        """Whether a member of the next group has the state of the training, or a folder does."""
+        return bool(self.carried) or any(
+            self.arrived.get(member) is not None for member in self.group
+        )
 
-    def form(self, rendezvous: str, plan: str) -> Form:
+    def form(self, rendezvous: str) -> Form:
         """The order to form the next group: the member with most steps has the state."""
         steps = {m: s for m in self.group if (s := self.arrived.get(m)) is not None}
         source = max(steps, key=lambda member: steps[member]) if steps else self.group[0]
@@ -86,7 +97,8 @@ class Switch:
             source=source,
             receivers=tuple(receivers),
             rendezvous=f"{rendezvous}{self.version}",
-            plan=plan,
+            plan=self.plan,
+            carried=self.carried,
         )
 
     def stall_s(self, trained: Container[Member]) -> float:

@@ -22,24 +22,23 @@ starts from the newest checkpoint or from nothing.
 
 If no wanted member has state (all move), one of the old stays in the group until the next switch,
 which then only removes it.
-"""
 
-from collections.abc import Iterable
+Under a plan that splits the model each member has a part of the state only. Then, and where such a
+plan begins, `Halt` says that the members save the state before they arrive, those that leave too,
+and `Form` names the folder. If that fails, all train on in the old group. A loss takes a part of
+the state with it: all members end, and start again from what was saved last.
+"""
 
 from treadle.core.member_facts import (
     Changed,
-    Dismiss,
-    Ended,
     Gone,
     Heard,
     Input,
     Launch,
-    Limits,
     Lost,
     Output,
     Phase,
     Place,
-    Refused,
     Send,
     Stop,
     Target,
@@ -57,50 +56,17 @@ from treadle.core.member_messages import (
     Hello,
     Leave,
     Member,
-    Order,
     Prepare,
     Ready,
     StopAsked,
     Switched,
 )
-from treadle.core.member_switch import Row, Rows, Switch
+from treadle.core.member_state import MemberState, is_split
+from treadle.core.member_switch import Row, Switch
 
 
-class Membership:
+class Membership(MemberState):
     """The members of one attempt."""
-
-    def __init__(self, rendezvous: str, limits: Limits = Limits()) -> None:  # noqa: B008
-        self.phase = Phase.STARTING
-        self.group: tuple[Member, ...] = ()  # those that train together, in rank order
-        self.version = 0  # of the newest group, which is perhaps being formed
-        self._group_version = 0
-        self.order = 0  # the newest target's number
-        self._limits = limits
-        self._rendezvous = rendezvous
-        self._rows = Rows()
-        self._wanted: list[Member] = []
-        self._plan = self._group_plan = ""
-        self._reported = True  # the newest target was reached or refused, and reported
-        self._switch: Switch | None = None
-        self._queued: Target | None = None
-        self._stop_asked = False
-        self._finished = False
-        self._started = False  # a group has trained: somewhere there is state to keep
-        self._step = 0  # of the last switch
-        self._failures = 0
-        self._count = 0
-        self._out: list[Output] = []
-
-    @property
-    def due(self) -> float | None:
-        """The next moment at which it needs a `Tick`."""
-        moments = [row.until for row in self._rows.values()]
-        moments += [self._switch.until] if self._switch else []
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    @property
-    def members(self) -> dict[Member, Place]:
-        return {member: row.place for member, row in self._rows.items()}
 
     def step(self, given: Input, now: float) -> list[Output]:
         """Take one fact or order; what has to be done about it, in order."""
@@ -129,7 +95,7 @@ class Membership:
         self.order = target.order
         if not target.places:
             self._stop(now)
-        elif self._switch is not None:  # short, and not to be cancelled
+        elif self._switch is not None or self._restarting:  # short, and not to be cancelled
             self._queued = target
         else:
             self._adopt(target, now)
@@ -137,6 +103,7 @@ class Membership:
     def _adopt(self, target: Target, now: float) -> None:
         """Keep members on wanted places, launch the missing, dismiss newcomers not wanted."""
         self._queued, self._reported = None, False
+        self._target_now = target
         self._plan = target.plan
         self._wanted, spare, missing = self._rows.match(target.places, self.group)
         for member in spare:
@@ -155,7 +122,9 @@ class Membership:
 
     def _advance(self, now: float) -> None:
         """Begin the next switch towards the target, if there is one and its members are ready."""
-        if self._switch is not None or self.phase in (Phase.DRAINING, Phase.ENDED):
+        if self._switch is not None or self._restarting:
+            return None
+        if self.phase in (Phase.DRAINING, Phase.ENDED):
             return None
         if not self._rows:
             return self._end("no member is left")
@@ -177,7 +146,11 @@ class Membership:
         self.phase = Phase.RUNNING
         if not self._reported:
             self._reported = True
-            self._out.append(Changed(self.order, self.version, self.group, self._step, 0.0))
+            self._out.append(
+                Changed(
+                    self.order, self.version, self.group, self._step, 0.0, plan=self._group_plan
+                )
+            )
 
     def _approach(self, now: float) -> None:
         """Begin the next switch if all that it needs are ready."""
@@ -186,18 +159,28 @@ class Membership:
             self.phase = Phase.WARMING if self.group else Phase.STARTING
             return
         kept = [member for member in self.group if member in self._wanted]
-        if self.group and not kept:
+        if self.group and not kept and not self._carries:
             kept = [self.group[0]]  # It has the state; the switch after this one removes it.
         leavers = [member for member in self.group if member not in kept]
-        why = "order" if self.group else "start"
+        why = "order" if self.group else "restart" if self._restarts else "start"
         self._begin(kept + newcomers, leavers, why=why, now=now)
+
+    @property
+    def _carries(self) -> bool:
+        """Whether the state goes through a folder: members have parts of it, or will have."""
+        return bool(self.group) and (is_split(self._group_plan) or is_split(self._plan))
 
     # -- a switch ----------------------------------------------------------------------------------
 
     def _begin(self, group: list[Member], leavers: list[Member], *, why: str, now: float) -> None:
         self.version += 1
         self.phase = Phase.SWITCHING if self.group else Phase.STARTING
-        switch = self._switch = Switch(self.version, group, leavers, why)
+        plan = self._plan if group else self._group_plan
+        switch = self._switch = Switch(
+            self.version, group, leavers, why, plan, carries=bool(group) and self._carries
+        )
+        if not self.group:  # What was saved before a restart, if that is newer than a checkpoint.
+            switch.carried = self._carried
         for member in group:
             self._rows[member].until = None
         if not self.group:
@@ -214,7 +197,7 @@ class Membership:
         at_step = max(switch.steps.values()) + 1
         switch.stage, switch.until = "halting", None
         if switch.group:
-            return self._tell(self.group, Halt(switch.version, at_step))
+            return self._tell(self.group, Halt(switch.version, at_step, switch.carries))
         for leaver in switch.leavers:
             self._rows[leaver].leaving = True
             save = leaver == self.group[0]
@@ -222,16 +205,30 @@ class Membership:
         return None
 
     def _arrive(self, switch: Switch, member: Member, answer: Arrived, now: float) -> None:
-        if switch.stage != "halting" or member not in switch.group:
+        if switch.stage != "halting" or member not in (*switch.group, *switch.leavers):
+            return
+        if switch.carries and answer.problem:
+            self._cancel(switch, f"the state could not be saved: {answer.problem}", now)
             return
         switch.arrived[member] = answer.step
+        switch.carried = answer.carried or switch.carried
         self._form_if_all(switch, now)
+
+    def _cancel(self, switch: Switch, why: str, now: float) -> None:
+        """The members have halted, and train on in the group that they have."""
+        self._switch = None
+        self._give_up(why, now)
+        if switch.gone:
+            return self._recover(now)
+        self._tell(self.group, Cancelled(switch.version))
+        self.phase = Phase.RUNNING
+        return self._advance(now)
 
     def _form_if_all(self, switch: Switch, now: float) -> None:
         waited = switch.halting(self.group)
         if all(each in switch.arrived for each in waited):
             self._form(switch, now)
-        elif switch.until is None and switch.arrived:
+        elif switch.until is None and switch.arrived.keys() & {*waited}:
             # From the first arrival on: before it, a step or the user's own code may take long.
             switch.until = now + max(self._rows[each].timeout_s for each in waited)
 
@@ -239,12 +236,12 @@ class Membership:
         switch.stage, switch.until = "forming", None
         if self._started and not switch.has_state:
             return self._fail("no member that has the state is left", now)
-        return self._tell(switch.group, switch.form(self._rendezvous, self._plan))
+        return self._tell(switch.group, switch.form(self._rendezvous))
 
     def _done_switching(self, switch: Switch, now: float) -> None:
         before = set(self.group)
         self.group, self._group_version = tuple(switch.group), switch.version
-        self._group_plan = self._plan
+        self._group_plan, self._carried = switch.plan, ""
         self._switch, self._failures = None, 0
         for leaver in switch.leavers:
             if leaver in self._rows:
@@ -255,9 +252,12 @@ class Membership:
         step = self._step = max(each.step for each in switch.switched.values())
         stall_s = switch.stall_s(before)
         reached = self._queued is None and set(self._wanted) == set(self.group)
+        reached = reached and self._plan == self._group_plan
         order = self.order if reached and not self._reported else None
         self._reported = self._reported or reached
-        self._out.append(Changed(order, switch.version, self.group, step, stall_s, switch.why))
+        self._out.append(
+            Changed(order, switch.version, self.group, step, stall_s, switch.why, switch.plan)
+        )
         if self._finished:
             return self._drain(now)
         self.phase = Phase.RUNNING
@@ -270,12 +270,16 @@ class Membership:
         if row is None:
             return
         if row.leaving:
-            if not self._rows:
+            if not self._rows and self._restarting and not self._stop_asked:
+                self._start_again(now)
+            elif not self._rows:
                 self._end("finished" if self._finished else "all members left")
             return
         switch = self._switch
         if switch is not None and member in switch.leavers and switch.stage != "asking":
-            return  # If it did not reach its step, the others cannot either, and halt at once.
+            # If it did not reach its step, the others cannot either, and halt at once.
+            self._leaver_lost(switch, member, now)
+            return
         self._out.append(Lost(member))
         if member in self._wanted:
             self._wanted.remove(member)
@@ -285,11 +289,21 @@ class Membership:
         else:
             self._newcomer_lost(member, "ended", now)
 
+    def _leaver_lost(self, switch: Switch, member: Member, now: float) -> None:
+        if switch.carries and switch.stage == "halting":
+            if is_split(self._group_plan) and not switch.carried:
+                self._recover(now)
+                return
+            switch.gone.add(member)
+            self._form_if_all(switch, now)
+
     def _newcomer_lost(self, member: Member, how: str, now: float) -> None:
         """Go on without it, but give up if members were to leave for it."""
         why = f"newcomer {member} {how}" + (" before it trained" if how == "ended" else "")
         switch = self._switch
         if switch is not None and member in switch.group:
+            if switch.stage == "halting" and switch.carries:  # The plan needs all of them.
+                return self._cancel(switch, why, now)
             if switch.stage == "halting":  # Too late to cancel.
                 switch.group.remove(member)
                 return self._form_if_all(switch, now)
@@ -302,21 +316,14 @@ class Membership:
             self._give_up(why, now)
         return self._advance(now)
 
-    def _give_up(self, why: str, now: float) -> None:
-        """Stay with the present group."""
-        for member in list(self._rows):
-            if member not in self.group and not self._rows[member].leaving:
-                self._dismiss(member, "the change was given up", now)
-        self._wanted = list(self.group)
-        self._plan = self._group_plan
-        if not self._reported:
-            self._reported = True
-            self._out.append(Refused(self.order, why))
-
     def _recover(self, now: float) -> None:
         """Form a group of those that are left; what was ordered comes after that."""
         switch = self._switch
         forming = switch is not None and switch.stage == "forming"
+        plan = switch.plan if switch is not None and forming else self._group_plan
+        carried = switch.carried if switch is not None else ""
+        if is_split(plan):
+            return self._restart(carried, now)
         among = switch.group if switch is not None and forming else self.group
         left = [member for member in among if self._rows.has(member)]
         leavers = [member for member in self.group if self._rows.has(member) and member not in left]
@@ -328,8 +335,35 @@ class Membership:
         self.version += 1
         self.phase = Phase.SWITCHING
         self.group = tuple(left)
-        self._switch = Switch(self.version, left, leavers, "loss", stage="halting")
+        self._switch = Switch(self.version, left, leavers, "loss", plan, stage="halting")
+        self._switch.carried = carried if forming else ""
         return self._tell(left, Halt(self.version, None))
+
+    def _restart(self, carried: str, now: float) -> None:
+        """A part of the state is lost: all end, and start again from what was saved."""
+        self._restarts += 1
+        among = self._switch.group if self._switch is not None else []
+        self._switch, self._restarting = None, True
+        self.version += 1
+        self._carried = carried
+        self._tell(dict.fromkeys((*self.group, *among)), Halt(self.version, None))
+        self.group, self._started, self._wanted = (), False, []
+        if self._restarts > self._limits.restarts:
+            self._restarting = False
+            return self._fail(f"parts of the state were lost {self._restarts} times", now)
+        for member in list(self._rows):
+            self._dismiss(member, "a part of the state was lost", now)
+        self.phase = Phase.STARTING
+        if not self._rows:
+            self._start_again(now)
+        return None
+
+    def _start_again(self, now: float) -> None:
+        target, self._restarting = self._queued or self._target_now, False
+        reported = self._reported and self._queued is None
+        assert target is not None
+        self._adopt(target, now)
+        self._reported = reported
 
     def _broken(self, member: Member, answer: Broken, now: float) -> None:
         """A collective failed. The process that is to blame may still live."""
@@ -350,11 +384,6 @@ class Membership:
             return self._fail(f"{self._failures} groups in a row failed", now)
         return self._recover(now)
 
-    def _keep_leavers(self, switch: Switch | None) -> None:
-        for member in switch.leavers if switch else ():
-            if member in self._rows:
-                self._rows[member].leaving = False
-
     # -- the end -----------------------------------------------------------------------------------
 
     def _stop(self, now: float) -> None:
@@ -365,12 +394,10 @@ class Membership:
             self._advance(now)
 
     def _begin_stop(self, now: float) -> None:
-        if not self.group:
-            for member in list(self._rows):
-                self._dismiss(member, "the attempt stops", now)
-            self.phase = Phase.DRAINING
-            return
-        self._begin([], list(self.group), why="order", now=now)
+        for member in self._newcomers():  # also those of a switch that a loss has ended
+            self._dismiss(member, "the attempt stops", now)
+        if self.group:
+            self._begin([], list(self.group), why="order", now=now)
         self.phase = Phase.DRAINING
 
     def _finish(self, member: Member, now: float) -> None:
@@ -396,19 +423,6 @@ class Membership:
             for row in rows:
                 row.leaving = True  # in its own time: it may evaluate or save its model
 
-    def _fail(self, why: str, now: float) -> None:
-        for member in list(self._rows):
-            self._dismiss(member, why, now)
-        self.phase = Phase.DRAINING
-        if not self._rows:
-            self._end(why)
-
-    def _end(self, why: str) -> None:
-        self.phase = Phase.ENDED
-        self.group = ()
-        self._switch = None
-        self._out.append(Ended(self._finished, why))
-
     # -- answers and deadlines ---------------------------------------------------------------------
 
     def _hear(self, member: Member, answer: Answer, now: float) -> None:
@@ -426,7 +440,7 @@ class Membership:
                 self._broken(member, answer, now)
             case Finished() if member in (*self.group, *(switch.group if switch else ())):
                 self._finish(member, now)
-            case StopAsked() if self.phase is not Phase.DRAINING:
+            case StopAsked() if not (self._restarting or self.phase is Phase.DRAINING):
                 self._stop(now)
             case _:
                 pass  # stale
@@ -456,7 +470,8 @@ class Membership:
             else:
                 late = [m for m in switch.halting(self.group) if m not in switch.arrived]
                 for member in late:
-                    self._dismiss(member, "it did not arrive where the others wait", now)
+                    why = "it did not arrive where the others wait"
+                    self._dismiss(member, why, now, at_once=True)
                     self._out.append(Lost(member))
                     if member in self._wanted:
                         self._wanted.remove(member)
@@ -483,18 +498,3 @@ class Membership:
         self.phase = Phase.RUNNING
         self._give_up(f"{silent} did not answer", now)
         return self._advance(now)
-
-    # -- small things ------------------------------------------------------------------------------
-
-    def _newcomers(self) -> list[Member]:
-        """Members that no group has, and no switch in flight wants."""
-        taken = [*self.group, *(self._switch.group if self._switch else ())]
-        return [each for each in self._rows if self._rows.has(each) and each not in taken]
-
-    def _dismiss(self, member: Member, why: str, now: float) -> None:
-        row = self._rows[member]
-        row.leaving, row.until = True, now + self._limits.leave_s
-        self._out.append(Dismiss(member, why))
-
-    def _tell(self, members: Iterable[Member], order: Order) -> None:
-        self._out += [Send(member, order) for member in members if member in self._rows]

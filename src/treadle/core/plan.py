@@ -1,11 +1,18 @@
-"""How a job splits its model over its devices: the execution plan."""
+"""How a job splits its model over its devices: the execution plan.
 
+As text a plan is a few words, such as `d2 t2 zero-3 recompute x4`: copies of the model, tensor and
+pipeline degree, what the copies share out (ZeRO), off-load, recomputation, accumulation.
+"""
+
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from treadle.core.errors import InvalidInputError
 
 Shard = Literal["none", "optimizer", "gradients", "all"]
+_ZERO: dict[Shard, str] = {"optimizer": "zero-1", "gradients": "zero-2", "all": "zero-3"}
+_DEGREES = {"d": "data", "t": "tensor", "p": "pipeline", "x": "accumulate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +41,45 @@ class Plan:
             return size % inner == 0
         return size == inner * self.data
 
+    @property
+    def replicated(self) -> bool:
+        """Whether every device has all of the state, so that any of them can give it to others."""
+        return self.tensor == self.pipeline == 1 and (self.shard == "none" or self.data == 1)
+
+    @property
+    def text(self) -> str:
+        """The plan as words that `plan_of` reads; empty for the default."""
+        words = [f"d{self.data}"] if self.data is not None else []
+        words += [f"t{self.tensor}"] if self.tensor > 1 else []
+        words += [f"p{self.pipeline}"] if self.pipeline > 1 else []
+        words += [_ZERO[self.shard]] if self.shard != "none" else []
+        words += ["offload"] * self.offload + ["recompute"] * self.recompute
+        words += [f"x{self.accumulate}"] if self.accumulate > 1 else []
+        return " ".join(words)
+
 
 DATA_PARALLEL = Plan()
+
+
+def plan_of(text: str) -> Plan:
+    """The plan that `Plan.text` wrote, or a person."""
+    given: dict[str, Any] = {}
+    shards = {word: shard for shard, word in _ZERO.items()}
+    for word in text.split():
+        degree = re.fullmatch(r"([dtpx])([1-9]\d{0,5})", word)
+        found: int | Shard
+        if degree is not None:
+            name, found = _DEGREES[degree[1]], int(degree[2])
+        elif word in ("offload", "recompute"):
+            name, found = word, True
+        elif word in shards:
+            name, found = "shard", shards[word]
+        else:
+            raise InvalidInputError(
+                f"the plan {text!r} has the word {word!r}; expected words such as d2, t2, p2, "
+                "zero-1, zero-2, zero-3, offload, recompute, x4"
+            )
+        if name in given:
+            raise InvalidInputError(f"the plan {text!r} gives {name} twice")
+        given[name] = found
+    return Plan(**given)

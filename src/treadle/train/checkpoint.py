@@ -3,12 +3,17 @@
 A file is the pickled content, its digest, its length and a mark, in this order: a truncated file
 has no mark, and a damaged one another digest. Reading starts with the newest file and goes on to
 older ones past those that are damaged. Without torch, plain pickle is used.
+
+The state of a model that is split over ranks is a folder beside the file, as
+torch.distributed.checkpoint writes it. The file is written after it and holds the digests of its
+parts. Steps number the files: the clock of the machine does not count.
 """
 
 import hashlib
 import os
 import pickle
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +24,10 @@ from typing import Any, BinaryIO
 MARK = b"treadle-checkpoint-1\n"
 _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
+_PARTS = re.compile(r"parts-(\d{12})$")
+_DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
 KEPT = 2
+CHUNK_BYTES = 1 << 20
 
 
 class Checkpoints:
@@ -34,6 +42,7 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{step:012d}"
         draft = self.folder / f".checkpoint-{os.getpid()}.part"
+        self._sweep()
         try:
             with draft.open("wb") as file:
                 digest = _Digest(file)
@@ -49,16 +58,61 @@ class Checkpoints:
         for old in self._paths()[self._keep :]:
             with suppress(OSError):
                 old.unlink()
+        self._sweep()
         return path
+
+    def save_parts(self, step: int, parts: Path, rest: dict[str, Any]) -> Path:
+        """The same for a state in parts: the folder is moved or copied, and removed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".parts-{os.getpid()}.part"
+        place = self.folder / f"parts-{step:012d}"
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir()
+            digests = {each.name: _copy(each, draft) for each in sorted(parts.iterdir())}
+            _flush(draft)
+            shutil.rmtree(place, ignore_errors=True)
+            draft.rename(place)
+            return self.save(step, {**rest, "parts": digests, "parts_folder": place.name})
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(parts, ignore_errors=True)
+
+    def parts_of(self, content: dict[str, Any]) -> Path | None:
+        """The folder with the parts of a checkpoint that was loaded."""
+        name = content.get("parts_folder")
+        return None if name is None else self.folder / name
 
     def load(self) -> Any:  # noqa: ANN401
         """The newest that is whole; None if there is none."""
         for path in self._paths():
             try:
-                return _read(path)
+                content = _read(path)
+                if isinstance(content, dict) and (folder := self.parts_of(content)) is not None:
+                    _check_parts(folder, content["parts"])
             except (OSError, ValueError) as error:
                 sys.stderr.write(f"checkpoint {path.name} is passed over: {error}\n")
+            else:
+                return content
         return None
+
+    def _sweep(self) -> None:
+        """Remove parts without their file, and what a writer that was killed has left."""
+        steps = {path.name.rpartition("-")[2] for path in self._paths()}
+        with suppress(OSError):
+            for entry in list(self.folder.iterdir()):
+                parts = _PARTS.match(entry.name)
+                mine = entry.name.endswith(f"-{os.getpid()}.part")
+                if parts is not None and parts[1] not in steps and not self._is_new(parts[1]):
+                    shutil.rmtree(entry, ignore_errors=True)
+                elif _DRAFT.match(entry.name) and not mine:
+                    shutil.rmtree(entry, ignore_errors=True)
+                    entry.unlink(missing_ok=True)
+
+    def _is_new(self, step: str) -> bool:
+        """Whether parts are newer than any file: their own may be on its way."""
+        newest = self._paths()[:1]
+        return not newest or step > newest[0].name.rpartition("-")[2]
 
     def _paths(self) -> list[Path]:
         """The newest first."""
@@ -145,6 +199,33 @@ def _read(path: Path) -> Any:  # noqa: ANN401
         # The folder is the job's own: what lies there may be trusted as its script is.
         return torch.load(BytesIO(body), map_location="cpu", weights_only=False)
     return pickle.loads(body)
+
+
+def _copy(file: Path, folder: Path) -> str:
+    """Copy a file, or move it on the same disk; its digest."""
+    target = folder / file.name
+    digest = hashlib.sha256()
+    moved = file.stat().st_dev == folder.stat().st_dev
+    if moved:
+        file.rename(target)
+    with (target if moved else file).open("rb") as source, target.open("ab") as copy:
+        while data := source.read(CHUNK_BYTES):
+            digest.update(data)
+            if not moved:
+                copy.write(data)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return digest.hexdigest()
+
+
+def _check_parts(folder: Path, digests: dict[str, str]) -> None:
+    for name, expected in digests.items():
+        found = hashlib.sha256()
+        with (folder / name).open("rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                found.update(data)
+        if found.hexdigest() != expected:
+            raise ValueError(f"its part {name} is damaged")
 
 
 def _flush(folder: Path) -> None:

@@ -90,6 +90,7 @@ class Data:
         self.micro_batch = micro_batch
         self._device = device
         self._workers = workers
+        self.pieces = 1  # passes of a step at least, as the plan says
         self._shares: Iterator[Share] = iter(())
         self._upcoming: list[Share] = []
         self._loader: DataLoader[Any] = DataLoader(
@@ -100,6 +101,20 @@ class Data:
             pin_memory=device.type == "cuda",
             persistent_workers=workers > 0,  # a change of the group does not start them again
         )
+
+    def sequence(self) -> int:
+        """The length of a sample, if it is a row of tokens; else 1."""
+        try:
+            sample = self.dataset[0]
+        except (LookupError, TypeError, ValueError, OSError):
+            return 1
+        values = sample.values() if isinstance(sample, dict) else sample
+        if isinstance(values, Tensor):
+            values = (values,)
+        for value in values if hasattr(values, "__iter__") else ():
+            if isinstance(value, Tensor) and value.dim() == 1 and not value.is_floating_point():
+                return max(1, len(value))
+        return 1
 
     @property
     def steps(self) -> int:
@@ -117,7 +132,7 @@ class Data:
     def _cut(self, order: Sequence[int], step: int, rank: int, size: int) -> Iterator[Share]:
         for number in range(step, self.steps):
             batch = order[number * self.batch_size : (number + 1) * self.batch_size]
-            yield from shares(batch, rank, size, self.micro_batch)
+            yield from shares(batch, rank, size, self.micro_batch, self.pieces)
 
 
 class _Indices:
@@ -139,27 +154,27 @@ def permutation(count: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def shares(batch: Sequence[int], rank: int, size: int, micro_batch: int) -> list[Share]:
+def shares(
+    batch: Sequence[int], rank: int, size: int, micro_batch: int, pieces: int = 1
+) -> list[Share]:
     """One rank's part of a batch, in pieces of at most `micro_batch`; parts differ by 1 at most.
 
-    A rank without a part (a short last batch) takes one sample with the weight 0: it has to take
-    part in the step.
+    All ranks have the same number of pieces: where a model is sharded, each pass is a collective.
+    A rank without samples for a piece takes one with the weight 0.
     """
     begin, end = len(batch) * rank // size, len(batch) * (rank + 1) // size
-    own = batch[begin:end]
-    if not own:
-        return [Share((batch[0],), (), 0.0, first=True, last=True)]
-    count = -(-len(own) // micro_batch)
+    own, most = batch[begin:end], -(-len(batch) // size)
+    count = max(-(-most // micro_batch), min(pieces, most))
     cuts = [len(own) * piece // count for piece in range(count + 1)]
     return [
         Share(
-            tuple(own[low:high]),
+            tuple(own[low:high]) or (batch[0],),
             tuple(own[low:high]),
             (high - low) / len(batch),
-            first=low == 0,
-            last=high == len(own),
+            first=number == 0,
+            last=number == count - 1,
         )
-        for low, high in pairwise(cuts)
+        for number, (low, high) in enumerate(pairwise(cuts))
     ]
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 from functools import partial
 from time import monotonic
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from treadle.core.member_messages import (
     Arrived,
@@ -18,19 +18,35 @@ from treadle.core.member_messages import (
     StopAsked,
     Switched,
 )
+from treadle.core.plan import Plan, plan_of
 from treadle.train.channel import Channel
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.orders import Next
 from treadle.train.stop import STOP, STOPPED, end_without_teardown, exit_now
 
 CAN = ("size", "devices")
+PROBLEM_MAX = 500  # characters
+
+
+class Move(NamedTuple):
+    """How the state comes into a new group."""
+
+    plan: Plan
+    source: int = 0  # the rank that has it, if no folder does
+    spread: bool = True  # some rank needs it
+    fresh: bool = False  # there is none but what a checkpoint holds; said to the source alone
+    receives: bool = False  # this rank needs it
+    carried: str = ""  # the folder that has it
 
 
 class Trained(Protocol):
     """What the session does for a change."""
 
-    def take_state(self, source: int | None, *, fresh: bool) -> None:
-        """Send or receive the state in the new group; None: no member needs it."""
+    def carry(self, version: int) -> str:
+        """Save the state, with all others of the old group; the folder, if this rank knows it."""
+
+    def take_state(self, move: Move) -> None:
+        """Get or give the state in the new group, and take on its plan."""
 
     def regrouped(self) -> None: ...
 
@@ -50,12 +66,17 @@ class Elastic:
         self._group = group
         self._channel = Channel(int(os.environ["TREADLE_CHANNEL"]), group.cut)
         self._orders = self._channel.orders
-        self.receives = False  # the state comes from another member
+        self.in_parts = False  # this member has only a part of the state
         self._has_state = False
         self._told = False
         self._failure: BrokenGroupError | None = None
         STOP.at_once = lambda: self.version == 0
+        self._timeout_s = timeout_s
         self._channel.say(Hello(CAN, timeout_s))
+
+    def announce(self, more: tuple[str, ...]) -> None:
+        """What else can change, now that the model is known."""
+        self._channel.say(Hello((*CAN, *more), self._timeout_s))
 
     def enter(self) -> None:
         """Wait until this member belongs to a group."""
@@ -73,6 +94,8 @@ class Elastic:
         """A collective failed: the step does not count."""
         self.broken, self._failure = True, error
         self._channel.say(Broken(self.version, self._orders.applied))
+        if self.in_parts:
+            self._end_in_parts()
 
     def boundary(self) -> bool:
         """Between two steps; whether the group changed. Without an order it is three tests."""
@@ -102,8 +125,8 @@ class Elastic:
                     self._leave(order)
                 case Halt() as order:
                     if self.broken or order.at_step is None:
-                        self._group.abort()
-                    self._regroup(order.version, began, halted=True)
+                        self._halt_now()
+                    self._regroup(order.version, began, halted=order)
                     changed = True
                 case Next.WAIT if self.broken:
                     # The coordinator is gone as well: none can say who is left.
@@ -112,9 +135,9 @@ class Elastic:
                 case _:
                     return changed
 
-    def _regroup(self, version: int, began: float, *, halted: bool = False) -> None:
-        if halted:
-            self._arrive(version)
+    def _regroup(self, version: int, began: float, *, halted: Halt | None = None) -> None:
+        if halted is not None:
+            self._arrive(halted)
         while True:
             order = self._channel.wait(partial(self._orders.before_group, version))
             match order:
@@ -129,29 +152,60 @@ class Elastic:
                         version = order.version
                 case Halt():
                     version = order.version
-                    self._group.abort()
-                    self._arrive(version)
+                    self._halt_now()
+                    self._arrive(order)
                 case Leave():
                     self._leave(order)
+                case Next.GO:  # The old group stands, and goes on.
+                    return None
                 case _:  # The coordinator is gone.
                     sys.stderr.write("the coordinator ended before this member could train\n")
                     exit_now(1)
 
-    def _arrive(self, version: int) -> None:
+    def _arrive(self, halt: Halt) -> None:
         if self.broken and not self.survived:
             self.survived = True
             end_without_teardown()
         step = self._orders.applied if self._has_state else None
-        self._channel.say(Arrived(version, step))
+        carried = problem = ""
+        if halt.carry and not self.broken and self._has_state:
+            try:
+                carried = self._trained.carry(halt.version)
+            except BrokenGroupError as error:
+                self.failed(error)
+            except OSError as error:
+                problem = str(error) or type(error).__name__
+        self._channel.say(Arrived(halt.version, step, carried, problem[:PROBLEM_MAX]))
+
+    def _halt_now(self) -> None:
+        """The group is broken. A member with a part of the state cannot go on from there."""
+        self._group.abort()
+        if self.in_parts:
+            self._end_in_parts()
+
+    def _end_in_parts(self) -> NoReturn:
+        sys.stderr.write(
+            f"a member was lost after step {self._orders.applied}, and with it a part of the "
+            "state: this process ends, and the job goes on from what was saved last\n"
+        )
+        self._group.abort()
+        exit_now(STOPPED)
 
     def _form(self, form: Form, began: float) -> None:
         self._group.leave()
-        self.receives = self.me in form.receivers
-        fresh = not self._has_state and not self.receives  # the first of all
-        self._has_state = self._has_state and not self.receives
+        plan, receives = plan_of(form.plan), self.me in form.receivers
+        move = Move(
+            plan=plan,
+            source=form.members.index(form.source),
+            spread=bool(form.receivers) or not plan.replicated,
+            fresh=not self._has_state and not receives,  # the first of all
+            receives=receives,
+            carried=form.carried,
+        )
+        self._has_state &= not receives and plan.replicated and not form.carried
+        self.in_parts = not plan.replicated
         self._group.join(form.rendezvous, form.members.index(self.me), len(form.members))
-        source = form.members.index(form.source) if form.receivers else None
-        self._trained.take_state(source, fresh=fresh)
+        self._trained.take_state(move)
         self._has_state = True
         self._trained.regrouped()
         self.version, self.broken = form.version, False
@@ -159,7 +213,7 @@ class Elastic:
         self._channel.say(Switched(form.version, self._orders.applied, monotonic() - began))
 
     def _leave(self, order: Leave) -> NoReturn:
-        if order.save:
+        if order.save or (order.stop and self.in_parts):
             self._trained.save()
         self._group.abort()
         exit_now(STOPPED if order.stop else 0)

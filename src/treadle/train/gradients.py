@@ -60,12 +60,16 @@ class Gradients:
         self._error: BrokenGroupError | None = None
         self._tail = torch.zeros(0)
 
-    def rebuild(self) -> None:
-        """After a change of the group: a group of one needs no hooks and pays nothing."""
+    def close(self) -> None:
+        """Leave the parameters alone."""
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._buckets, self._works = [], [], []
         self._error, self._active = None, False
+
+    def rebuild(self) -> None:
+        """After a change of the group: a group of one needs no hooks and pays nothing."""
+        self.close()
         if self._group.size == 1:
             return
         self._buckets = list(_buckets(reversed(self._parameters)))

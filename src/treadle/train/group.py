@@ -51,6 +51,7 @@ class Group:
         self._timeout = timedelta(seconds=timeout_s)
         self._joined = False
         self._sockets: dict[int, str] = {}  # of the present group
+        self._before: dict[int, str] = {}  # those that were there before it
         self._is_cut = False
 
     @property
@@ -64,11 +65,11 @@ class Group:
         rendezvous: "file:PATH" on one machine, "tcp:HOST:PORT", or "env:" under torchrun.
         """
         self.rank, self.size = rank, size
+        self._is_cut = False
         if size == 1:
             return
         kind, _, where = rendezvous.partition(":")
-        self._is_cut = False
-        before = _sockets()
+        self._before = _sockets()
         join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
         if kind == "file":
@@ -81,14 +82,28 @@ class Group:
         try:
             dist.init_process_group(**arguments)
             self._joined = True
-            self._sockets = {d: name for d, name in _sockets().items() if before.get(d) != name}
-            dist.distributed_c10d._set_pg_timeout(self._timeout)
+            self.cover_parts()
         except (RuntimeError, ValueError) as error:
             self.abort()
             raise BrokenGroupError(f"the group could not be formed: {error}") from None
         if self._is_cut:
             self.abort()
             raise BrokenGroupError("a member was lost while the group was formed")
+
+    def cover_parts(self) -> None:
+        """After groups within this one were made: they are cut with it, and wait as long."""
+        if not self._joined:
+            return
+        now = _sockets()
+        self._sockets = {d: name for d, name in now.items() if self._before.get(d) != name}
+        for part in list(dist.distributed_c10d._world.pg_map):
+            dist.distributed_c10d._set_pg_timeout(self._timeout, part)
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether an error that came through other code is one of a collective."""
+        words = str(error).lower()
+        said = any(word in words for word in ("gloo", "nccl", "connection closed", "socket"))
+        return self._is_cut or said or isinstance(error, dist.DistError)
 
     def cut(self) -> None:
         """Make collectives in flight fail, here and on the peers; any thread may call it.

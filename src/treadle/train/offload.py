@@ -5,16 +5,18 @@ are copied back. The arithmetic is that of the same optimizer on the device; onl
 the host's kernels may differ.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 
 class HostStep:
-    """Steps an optimizer on the host.
+    """Steps an optimizer on the host, until it is removed.
 
     The optimizer keeps the device's parameters, so that its state has their names; it has those of
-    the host only during the step.
+    the host only during the step. `optimizer.step` itself is replaced: a gradient scaler calls it.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -26,20 +28,36 @@ class HostStep:
             if each.requires_grad
         ]
         self._host = dict(self._pairs)
+        self._counts_on_device = any(
+            group.get("fused") or group.get("capturable") for group in optimizer.param_groups
+        )
         for device, _ in self._pairs:
-            state = optimizer.state.get(device, {})
-            for name, each in state.items():
-                if isinstance(each, Tensor):
-                    state[name] = each.to("cpu")
+            self._move_state(device, torch.device("cpu"), counts=True)
+        self._usual: Any = optimizer.step
+        optimizer.step = self.step  # type: ignore[method-assign, assignment]
 
-    def step(self) -> None:
+    def step(self, closure: None = None) -> None:
+        assert closure is None, "an optimizer with a closure cannot be off-loaded"
         self._take_gradients()
         self._rename(self._host)
         try:
-            self._optimizer.step()
+            self._usual()
         finally:
             self._rename({host: device for device, host in self._pairs})
         self._give_parameters()
+
+    def remove(self) -> None:
+        """The optimizer steps on the device again."""
+        self._optimizer.step = self._usual  # type: ignore[method-assign]
+        for device, _ in self._pairs:
+            self._move_state(device, device.device, counts=self._counts_on_device)
+
+    def _move_state(self, parameter: Tensor, to: torch.device, *, counts: bool) -> None:
+        """counts: also counts of steps, which most optimizers keep on the host."""
+        state = self._optimizer.state.get(parameter, {})
+        for name, each in state.items():
+            if isinstance(each, Tensor) and (counts or each.dim()):
+                state[name] = each.to(to)
 
     def _rename(self, other: dict[Tensor, Tensor]) -> None:
         """Give the optimizer the other parameters, with the same state."""

@@ -38,6 +38,7 @@ class Orders:
         self._leave: Leave | None = None
         self._form: Form | None = None
         self._done = False
+        self._cancelled = 0  # the newest version that will not be
 
     @property
     def interrupted(self) -> bool:
@@ -64,6 +65,7 @@ class Orders:
                 self._seen, self._form = order.version, order
             case Cancelled():
                 self._forget()
+                self._cancelled = order.version
             case Done():
                 self._done = True
         return None
@@ -92,13 +94,18 @@ class Orders:
         return Next.GO
 
     def before_group(self, version: int) -> Next | Halt | Leave | Form:
-        """What to do after `Arrived` of this version, or as a newcomer (version 0)."""
+        """What to do after `Arrived` of this version, or as a newcomer (version 0).
+
+        GO: the change was cancelled, and the old group trains on.
+        """
         if self._leave and self._leave.version >= version:
             return self._leave
         if self._halt and self._halt.version > version:
             return self._halt
         if self._form and self._form.version >= version:
             return self._form
+        if version and self._cancelled == version:
+            return Next.GO
         return Next.WAIT
 
     def formed(self, version: int) -> None:

@@ -17,14 +17,15 @@ then pipeline.
 | pipeline | GPipe over the blocks of a sequence (pipeline.py) |
 | recompute | torch.utils.checkpoint around each block |
 | offload | the optimizer on the host (offload.py) |
-| accumulate | batches are cut so: data.py |
+| accumulate | batches are cut so (data.py); in a pipeline, its micro-batches |
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ from torch.distributed.tensor.parallel import (
 from torch.utils.checkpoint import checkpoint
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.live_plans import announced
 from treadle.core.plan import Plan
 from treadle.train.pipeline import Pipeline, Place
 from treadle.train.tensor_plans import tensor_plan
@@ -73,15 +75,27 @@ class Blueprint:
 
     def supports(self, plan: Plan) -> str:
         """Why the plan cannot be applied to this model; empty if it can."""
-        if plan.tensor > 1 and not tensor_plan(self.model):
+        degree = tensor_degree(self.model)
+        if plan.tensor > 1 and degree == 0:
             return "it names no weights that may be split (see `tensor_plan`)"
+        if plan.tensor > 1 and degree % plan.tensor:
+            return f"the weights that may be split have {degree} parts"
         if plan.pipeline > 1 and _sequence(self.model) is None:
             return "it is no sequence of blocks (nn.Sequential), so it cannot be cut into stages"
         if plan.pipeline > 1 and len(_sequence(self.model) or ()) < plan.pipeline:
             return f"it has fewer blocks than the {plan.pipeline} stages of the plan"
-        if plan.recompute and not _blocks(self.model):
+        if plan.recompute and not blocks(self.model):
             return "no blocks were found in it that could be recomputed"
         return ""
+
+    def can(self) -> tuple[str, ...]:
+        """The plans that the model supports, in the words of core/live_plans.py."""
+        return announced(
+            shard=True,
+            recompute=bool(blocks(self.model)),
+            tensor=tensor_degree(self.model),
+            pipeline=len(_sequence(self.model) or ()),
+        )
 
 
 @dataclass(slots=True)
@@ -138,7 +152,7 @@ def parallelize(
     model = pristine if pristine is not None else blueprint.build(device)
     if size == 1:
         if plan.recompute:
-            _recompute(model)
+            recompute(model)
         return Parallel(plan, model, model, 1, 0)
     shape, names = (plan.pipeline, data, plan.tensor), ("pipeline", "data", "tensor")
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
@@ -149,7 +163,8 @@ def parallelize(
         over = None
     call: nn.Module = model
     if plan.pipeline > 1:
-        call = Pipeline(model, _place(mesh), MICRO_BATCHES * plan.pipeline)
+        micro = plan.accumulate if plan.accumulate > 1 else MICRO_BATCHES * plan.pipeline
+        call = Pipeline(model, _place(mesh), micro)
     return Parallel(plan, model, call, data, mesh["data"].get_local_rank(), over)
 
 
@@ -163,7 +178,7 @@ def _change(model: nn.Module, plan: Plan, mesh: DeviceMesh) -> None:
     if plan.tensor > 1:
         _split(model, mesh["tensor"])
     if plan.recompute:
-        _recompute(model)
+        recompute(model)
 
 
 def _split(model: nn.Module, mesh: DeviceMesh) -> None:
@@ -173,15 +188,28 @@ def _split(model: nn.Module, mesh: DeviceMesh) -> None:
 
 
 def _shard(model: nn.Module, mesh: DeviceMesh, *, keep: bool) -> None:
-    for block in _blocks(model):
+    for block in blocks(model):
         fully_shard(block, mesh=mesh, reshard_after_forward=not keep)
     fully_shard(model, mesh=mesh, reshard_after_forward=not keep)
 
 
-def _recompute(model: nn.Module) -> None:
-    """Around `forward`, not around the module: names of parameters must stay."""
-    for block in _blocks(model):
+def recompute(model: nn.Module) -> Callable[[], None]:
+    """Around `forward`, not around the module: names of parameters must stay.
+
+    Returns what undoes it.
+    """
+    usual = [(block, block.__dict__.get("forward")) for block in blocks(model)]
+    for block, _ in usual:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+    def undo() -> None:
+        for block, forward in usual:
+            if forward is None:
+                del block.forward
+            else:
+                block.forward = forward
+
+    return undo
 
 
 def _keep_stage(model: nn.Module, stage: int, stages: int) -> None:
@@ -207,7 +235,20 @@ def _sequence(model: nn.Module) -> nn.Sequential | None:
     return model if isinstance(model, nn.Sequential) else None
 
 
-def _blocks(model: nn.Module) -> list[nn.Module]:
+def tensor_degree(model: nn.Module) -> int:
+    """What a tensor degree must divide; 0 if the model cannot be split so."""
+    ways = tensor_plan(model)
+    parts = dict(model.named_modules())
+    sizes = [
+        getattr(parts[name], "out_features" if way == "colwise" else "in_features")
+        for name, way in ways.items()
+    ]
+    config = getattr(model, "config", None)
+    heads = [getattr(config, name, 0) for name in ("num_attention_heads", "num_key_value_heads")]
+    return gcd(*sizes, *(each for each in heads if each)) if sizes else 0
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
     """The repeated parts of a model: those that are worth to shard or recompute one by one."""
     for name, part in model.named_modules():
         if isinstance(part, nn.ModuleList) and name.rpartition(".")[2] in BLOCKS and len(part):

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from time import monotonic
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -12,17 +12,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from treadle.core.errors import InvalidInputError
-from treadle.report import report
-from treadle.train.checkpoint import Checkpoints, folder
+from treadle.core.plan import DATA_PARALLEL, Plan, plan_of
+from treadle.train import carry
 from treadle.train.data import Batch, Data
-from treadle.train.elastic import Elastic
+from treadle.train.elastic import Elastic, Move
 from treadle.train.gradients import Gradients
 from treadle.train.group import BrokenGroupError, Group
-from treadle.train.stages import Stages, TurnClient
+from treadle.train.planned import Planned
+from treadle.train.saving import Saving
 from treadle.train.state import Kept, Position, State, receive, seed_apart, send
 from treadle.train.stop import STOP, STOPPED, exit_now
+from treadle.train.telling import Telling
 
-REPORT_EVERY_S = 1.0
 STOP_EVERY = 8  # steps, on a GPU without a coordinator
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -37,20 +38,20 @@ class Run:
         self._loss = float("nan")
         self.group = Group(self.device, timeout_s)
         self.position = Position()
-        self._stages = Stages(TurnClient.from_environment(os.environ), self.device)
-        self._reported_at = monotonic()
+        self._telling = Telling(self.device)
         self.elastic = (
             Elastic(self, self.group, timeout_s) if "TREADLE_CHANNEL" in os.environ else None
         )
         STOP.install()
-        # Without Treadle, a folder that lies there is perhaps of another run: none is used.
-        named = "TREADLE_CHECKPOINT_DIR" in os.environ
-        self._checkpoints = Checkpoints(folder()) if named else None
-        self._checkpoint_every_s = checkpoint_every_s
-        self._saved_at = monotonic()
+        self._saving = Saving(self.group, checkpoint_every_s)
         self._kept: dict[str, Kept] = {}
         self._state: State | None = None
         self._data: Data | None = None
+        self._planned: Planned | None = None
+        self._micro_batch: int | None = None
+        self._carried: Path | None = None  # removed when all have taken the state from there
+        self._carried_at = 0
+        self._has_trained = False  # it has random numbers of its own
         self._gradients = Gradients((), self.group)
         self._clip_norm: float | None = None
         self._rehearse: Callable[[nn.Module, Batch], Tensor] | None = None
@@ -63,7 +64,7 @@ class Run:
         self._void = False  # the step does not count: a member was lost
         self._jumped = False  # the epoch ended elsewhere: its end was already dealt with
         self._signals: tuple[Tensor, Tensor] | None = None
-        self._stop_agreed = False
+        self._stop_agreed = self._save_agreed = False
 
     @property
     def rank(self) -> int:
@@ -72,6 +73,11 @@ class Run:
     @property
     def size(self) -> int:
         return self.group.size
+
+    @property
+    def plan(self) -> Plan:
+        """How the model is trained now."""
+        return DATA_PARALLEL if self._planned is None else self._planned.plan
 
     @property
     def loss(self) -> float:
@@ -107,16 +113,13 @@ class Run:
         rehearse: gives the loss of a batch, for a newcomer to warm up with.
         """
         model.to(self.device)
-        asked = int(os.environ.get("TREADLE_ASKED") or os.environ.get("WORLD_SIZE") or 1)
+        self._micro_batch = micro_batch
         self._data = Data(
-            dataset,
-            batch_size=batch_size,
-            seed=seed,
-            micro_batch=micro_batch or -(-batch_size // asked),
-            device=self.device,
+            dataset, batch_size=batch_size, seed=seed, micro_batch=batch_size, device=self.device
         )
         self._state = State(model, optimizer, self._kept, self.position)
-        self._gradients = Gradients(model.parameters(), self.group)
+        self._planned = Planned(model, optimizer, self.device)
+        self._planned.failed = self._call_failed
         self._clip_norm, self._rehearse = clip_norm, rehearse
         optimizer.zero_grad()
         optimizer.zero_grad = self._zero_grad  # type: ignore[method-assign]
@@ -149,6 +152,8 @@ class Run:
             raise
         if self.elastic is not None:
             self.elastic.finish(wait=True)
+        self._saving.finish(self.position.applied)
+        self._forget_carried()
         self.group.leave()
 
     def batches(self, data: Data) -> Iterator[Batch]:
@@ -157,7 +162,8 @@ class Run:
         while position.epoch == epoch and position.offset < data.steps:
             if self._boundary():
                 continue
-            for batch in self._loaded(data.stream(epoch, position.offset, self.rank, self.size)):
+            stream = data.stream(epoch, position.offset, *self._replica())
+            for batch in self._telling.loaded(stream):
                 if batch.share.first and self._boundary():
                     break
                 self._begin(batch)
@@ -182,17 +188,26 @@ class Run:
         part = weighted.detach().float()
         self._loss_sum = part if share.first else self._loss_sum + part
         scaler: Any = self._kept.get("scaler")
-        self._gradients.begin(last=batch.share.last)
-        (weighted if scaler is None else scaler.scale(weighted)).backward()
+        assert self._planned is not None
+        if self._planned.split:
+            try:
+                with self._planned.passing(last=batch.share.last):
+                    (weighted * self._planned.scale()).backward()  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                self._call_failed(error)
+                raise
+        else:
+            self._gradients.begin(last=batch.share.last)
+            (weighted if scaler is None else scaler.scale(weighted)).backward()
         if batch.share.last and self.size > 1:
-            with self._stages.stage("sync"):
+            with self._telling.stages.stage("sync"):
                 self._agree()
         elif batch.share.last:
             self._agree()
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Name a part of the step: `with run.stage("prepare"): ...`; the rest is `compute`."""
-        return self._stages.stage(name)
+        return self._telling.stages.stage(name)
 
     def step(self, thing: Any) -> None:  # noqa: ANN401
         """Apply the step, at its last pass; or step a scheduler if a step was applied."""
@@ -215,33 +230,16 @@ class Run:
         """Report progress to Treadle; `loss` is the loss of the whole batch, not of this rank."""
         if self.rank == 0 and self._data is not None:
             loss = self.loss if "loss" in values else None
-            self._report(loss=loss)
+            self._telling.tell(self.position.applied, self._total(), loss)
 
-    def _report(self, loss: float | None = None) -> None:
-        """Tell Treadle how far this run is, and where the time of a step goes."""
+    def _total(self) -> int:
         assert self._data is not None
-        self._reported_at = monotonic()
-        times = self._stages.times()
-        stages = None
-        if times is not None:
-            stages = {**times.seconds, "step": times.step_s, "turns": times.waited_s}
-        total = self._epochs * self._data.steps
-        report(self.position.applied, total, loss=loss, stages=stages)
+        return self._epochs * self._data.steps
 
     # -- parts of a step ---------------------------------------------------------------------------
 
-    def _loaded(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches; waiting for them is the stage `load`."""
-        while True:
-            self._stages.enter("load")
-            batch = next(batches, None)
-            self._stages.enter(None)
-            if batch is None:
-                return
-            yield batch
-
     def _begin(self, batch: Batch) -> None:
-        self._stages.enter("compute")
+        self._telling.stages.enter("compute")
         self._batch = batch
         self._went_back = self._stepped = self._void = False
 
@@ -254,9 +252,15 @@ class Run:
 
     def _agree(self) -> None:
         """Wait until the gradients of all ranks are added up."""
+        assert self._planned is not None
         abandon = self.elastic.abandons if self.elastic else None
         try:
-            loss, stop = self._gradients.finish(self._loss_sum, STOP.asked, abandon)
+            if self._planned.split:
+                due = self._saving.due
+                loss, stop, save = self._planned.agree(self._loss_sum, STOP.asked, due)
+                self._save_agreed = bool(save.item())
+            else:
+                loss, stop = self._gradients.finish(self._loss_sum, STOP.asked, abandon)
         except BrokenGroupError as error:
             if self.elastic is None:
                 raise
@@ -265,13 +269,25 @@ class Run:
             return
         self._signals = (loss, stop)
 
+    def _call_failed(self, error: RuntimeError) -> None:
+        """A split model was called: an error may be that of a collective inside."""
+        if self.elastic is not None and self.group.is_failure(error):
+            self.elastic.failed(BrokenGroupError(str(error)))
+
+    def _replica(self) -> tuple[int, int]:
+        """Whose samples this rank takes: ranks of one copy of the model take the same."""
+        planned = self._planned
+        if planned is None or planned.replicas is None:
+            return self.rank, self.size
+        return planned.replica, planned.replicas
+
     def _apply(self, optimizer: torch.optim.Optimizer) -> None:
-        assert self._state is not None
+        assert self._planned is not None
         scaler: Any = self._kept.get("scaler")
         if self._clip_norm is not None:
             if scaler is not None:
                 scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(self._state.model.parameters(), self._clip_norm)
+            self._planned.clip(self._clip_norm)
         if scaler is None:
             optimizer.step()
         else:
@@ -280,9 +296,7 @@ class Run:
         self.position.applied += 1
         self.position.offset += 1
         self._stepped = True
-        self._stages.step_done()
-        if self.rank == 0 and monotonic() - self._reported_at >= REPORT_EVERY_S:
-            self._report()
+        self._telling.stepped(self.position.applied, self._total(), self.rank)
         if self.elastic is not None:
             self.elastic.applied(self.position.applied)
 
@@ -300,9 +314,22 @@ class Run:
             self.save()
             self.group.abort()
             exit_now(STOPPED)
-        if monotonic() - self._saved_at > self._checkpoint_every_s:
-            self.save()
+        self._saving.tell(self.position.applied)
+        if self._carried is not None and self.position.applied > self._carried_at:
+            self._forget_carried()
+        if self._planned is not None and self._planned.split:
+            due, self._save_agreed = self._save_agreed, False
+        else:
+            due = self._saving.due
+        if due:
+            self._save(wait=False)
         return False
+
+    def _forget_carried(self) -> None:
+        """A step was applied by all, so all have the state."""
+        if self._carried is not None and self.rank == 0:
+            carry.remove(self._carried)
+        self._carried = None
 
     def _all_stop(self) -> bool:
         """Whether any rank was asked to stop: the last bucket of a step told all of them.
@@ -324,70 +351,152 @@ class Run:
             self._signals = None
 
     def save(self) -> None:
-        """Write a checkpoint; a disk that is full costs the checkpoint, not the training."""
-        self._saved_at = monotonic()
-        if self.rank != 0 or self._state is None or self._checkpoints is None:
+        """Write a checkpoint and wait until it is on the disk."""
+        self._save(wait=True)
+
+    def _save(self, *, wait: bool) -> None:
+        if self._state is None or self._planned is None:
             return
         try:
-            self._checkpoints.save(self.position.applied, self._state.read(self.device))
-        except OSError as error:
-            sys.stderr.write(f"no checkpoint at step {self.position.applied}: {error}\n")
-            return
-        report(self.position.applied, checkpoint=self.position.applied)
+            self._saving.save(self._state, self._planned, self.device, wait=wait)
+        except BrokenGroupError as error:  # All ranks of a split model take part.
+            if self.elastic is None:
+                raise
+            self.elastic.failed(error)
 
     # -- members -----------------------------------------------------------------------------------
 
     def _enter(self) -> None:
         """Become part of the group, with its state."""
-        assert self._state is not None, "run.prepare comes first"
+        assert self._planned is not None, "run.prepare comes first"
         if self.elastic is not None:
+            self.elastic.announce(self._plans())
             if self.elastic.joins:
                 self._warm_up()
             self.elastic.enter()
             return
-        size = int(os.environ.get("WORLD_SIZE", "1"))
-        self.group.join("env:", int(os.environ.get("RANK", "0")), size)
-        self.take_state(0 if size > 1 else None, fresh=self.rank == 0)
+        size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+        self.group.join("env:", rank, size)
+        plan = plan_of(os.environ.get("TREADLE_PLAN", ""))
+        self.take_state(Move(plan, spread=size > 1, fresh=rank == 0, receives=rank != 0))
         self.regrouped()
 
-    def take_state(self, source: int | None, *, fresh: bool) -> None:
-        """Send or receive the state in the new group; None: no member needs it.
-
-        fresh: there is none but what a checkpoint holds.
-        """
-        assert self._state is not None
+    def _plans(self) -> tuple[str, ...]:
+        """The plans that it can be trained under, and what a model of plans needs to know."""
+        assert self._planned is not None
         assert self._data is not None
-        if fresh and self._checkpoints and (saved := self._checkpoints.load()) is not None:
-            self._state.write(saved, self.device, exact=True)
-        if source is not None and self.rank == source:
-            send(self._state.read(self.device), self.group)
-        elif source is not None:
-            needs = self.elastic is None or self.elastic.receives
-            document = receive(self.group, source, keep=needs)
-            if needs:
-                self._state.write(document, self.device, exact=self.rank == 0)
-                if self.rank != 0:
-                    seed_apart(self._data.seed, self.position.applied, self.rank)
+        # A gradient scaler looks at whole gradients.
+        words = self._planned.can() if "scaler" not in self._kept else ("plan",)
+        size = self._planned.size(self._data.batch_size, self._data.sequence())
+        return (*words, size.word)
+
+    def _parameters(self) -> Iterable[Tensor]:
+        """Whose gradients are added up."""
+        assert self._state is not None
+        return self._state.model.parameters()
+
+    def carry(self, version: int) -> str:
+        """Save the state for members that have or will have parts of it."""
+        assert self._state is not None
+        assert self._planned is not None
+        rest = self._state.rest(self.device)
+        return carry.write(str(version), self._planned, rest, self.group)
+
+    def take_state(self, move: Move) -> None:
+        """Get or give the state in the new group, and take on its plan."""
+        assert self._state is not None
+        assert self._planned is not None
+        self._gradients.close()
+        folder = move.carried or self._spread(move)
+        if folder:
+            try:
+                self._planned.become(move.plan, Path(folder))
+            except RuntimeError as error:
+                if not self.group.is_failure(error):
+                    raise
+                raise BrokenGroupError(str(error)) from None
+            self._take_rest(carry.read_document(Path(folder)))
+            self._carried, self._carried_at = Path(folder), self.position.applied
+        else:
+            self._planned.adapt(move.plan)
+        self.group.cover_parts()
+        self._has_trained = True
         if self.elastic is not None:
             self.elastic.applied(self.position.applied)
+
+    def _spread(self, move: Move) -> str:
+        """The state of one rank to all that need it; a folder, if they have to take it there."""
+        assert self._state is not None
+        assert self._planned is not None
+        mine = self.rank == move.source
+        folder = self._resume() if mine and move.fresh else ""
+        if mine and not folder and not move.plan.replicated:
+            rest = self._state.rest(self.device)
+            folder = carry.write_alone(f"start-{self.position.applied}", self._planned, rest)
+        if not move.spread:
+            return folder
+        if mine:
+            document = {"folder": folder} if folder else self._state.read(self.device)
+            send(document, self.group)
+            return folder
+        needs = move.receives or not move.plan.replicated
+        document = receive(self.group, move.source, keep=needs)
+        if needs and "folder" not in document:
+            self._state.write(document, self.device, exact=self.rank == 0)
+            self._seed_apart()
+        return str(document.get("folder", ""))
+
+    def _resume(self) -> str:
+        """Take the newest checkpoint, if there is one; its folder, if it is in parts."""
+        assert self._state is not None
+        checkpoints = self._saving.checkpoints
+        saved = checkpoints.load() if checkpoints is not None else None
+        if checkpoints is None or saved is None:
+            return ""
+        parts = checkpoints.parts_of(saved)
+        if parts is None:
+            self._state.write(saved, self.device, exact=True)
+        return "" if parts is None else str(parts)
+
+    def _take_rest(self, document: dict[str, Any]) -> None:
+        """The state beside the model; random numbers only if this rank has none of its own."""
+        assert self._state is not None
+        new = not self._has_trained
+        self._state.write_rest(document, self.device, exact=new and self.rank == 0)
+        if new:
+            self._seed_apart()
+
+    def _seed_apart(self) -> None:
+        assert self._data is not None
+        if self.rank != 0:
+            seed_apart(self._data.seed, self.position.applied, self.rank)
 
     def regrouped(self) -> None:
         """The group is another: gradients go there from now on."""
         assert self._state is not None
-        for parameter in self._state.model.parameters():
+        assert self._data is not None
+        model, plan = self._state.model, self.plan
+        for parameter in model.parameters():
             parameter.grad = None
-        self._gradients.rebuild()
-        self._stages.forget()
+        self._gradients = Gradients(self._parameters(), self.group)
+        if self._planned is not None and not self._planned.split:
+            self._gradients.rebuild()
+        asked = int(os.environ.get("TREADLE_ASKED") or os.environ.get("WORLD_SIZE") or 1)
+        usual = -(-self._data.batch_size // asked) if plan == DATA_PARALLEL else None
+        self._data.micro_batch = self._micro_batch or usual or self._data.batch_size
+        self._data.pieces = plan.accumulate if plan.pipeline == 1 else 1
         if self.elastic is not None:
-            # The script and its reports go by these, and the rank may be another now.
-            os.environ |= {"RANK": str(self.rank), "WORLD_SIZE": str(self.size)}
-            if self.elastic.version:  # not the first group: its devices may be others
-                self._stages.leave_turns()
+            self._telling.regrouped(self.rank, self.size, again=self.elastic.version > 0)
 
     def _warm_up(self) -> None:
-        """Do once what a step does; the state that comes from the others replaces the outcome."""
+        """Do once what a step does; the state that comes from the others replaces the outcome.
+
+        Not under a plan that splits the model: all of it may be too large for one device.
+        """
         assert self._state is not None
         assert self._data is not None
+        if not plan_of(os.environ.get("TREADLE_PLAN", "")).replicated:
+            return
         model, optimizer = self._state.model, self._state.optimizer
         try:
             batch = next(self._data.stream(0, 0, 0, 1))

@@ -5,13 +5,12 @@ what it needs. The folder may be in memory (/dev/shm) for a change of plan, or o
 checkpoint.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -24,34 +23,35 @@ from torch.distributed.checkpoint.state_dict_loader import load as read
 from torch.distributed.checkpoint.state_dict_saver import save as write
 from torch.optim import Optimizer
 
-MEMORY = Path("/dev/shm")
 # One entry for each parameter: a stage of a pipeline knows only its own.
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
-SPARE = 0.5  # of the memory that is free: more goes to a disk
 
 
-def save(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """On all ranks."""
+def save(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool) -> None:
+    """together: on all ranks of the group; else this rank has everything. OSError: no space."""
     if optimizer.state:
         weights, state = get_state_dict(model, optimizer, options=FLAT)
         document = {"model": weights, "optimizer": state}
     else:  # Before the first step: to ask for its state would make one, of a step that was not.
         document = {"model": get_model_state_dict(model)}
-    write(document, checkpoint_id=folder, no_dist=_alone())
+    try:
+        write(document, checkpoint_id=folder, no_dist=not together)
+    except CheckpointException as error:
+        raise OSError("; ".join(str(each[0]) for each in error.failures.values())) from None
 
 
-def load(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """On all ranks, into a model under any plan."""
+def load(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool) -> None:
+    """Into a model under any plan; together: on all ranks of the group."""
     names = FileSystemReader(folder).read_metadata().state_dict_metadata
     found: dict[str, Any]
     if not any(name.startswith("optimizer.") for name in names):
         found = {"model": get_model_state_dict(model)}
-        read(found, checkpoint_id=folder, no_dist=_alone())
+        read(found, checkpoint_id=folder, no_dist=not together)
         set_model_state_dict(model, found["model"])
         return
     weights, state = get_state_dict(model, optimizer, options=FLAT)
     found = {"model": weights, "optimizer": state}
-    read(found, checkpoint_id=folder, no_dist=_alone())
+    read(found, checkpoint_id=folder, no_dist=not together)
     set_state_dict(
         model,
         optimizer,
@@ -61,22 +61,14 @@ def load(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
     )
 
 
-def in_memory(bytes_needed: int, name: str, otherwise: Path) -> Path:
-    """A folder in memory if that much fits, else on the disk."""
-    try:
-        free = shutil.disk_usage(MEMORY).free
-    except OSError:
-        free = 0
-    return (MEMORY if bytes_needed < SPARE * free else otherwise) / name
-
-
 def bytes_of(model: nn.Module, optimizer: Optimizer) -> int:
     """What the state of this rank takes."""
     tensors = [*model.parameters(), *model.buffers()]
     for state in optimizer.state.values():
         tensors += [each for each in state.values() if isinstance(each, torch.Tensor)]
-    return sum(each.numel() * each.element_size() for each in tensors)
+    return sum(_local_bytes(each) for each in tensors)
 
 
-def _alone() -> bool:
-    return not dist.is_initialized()
+def _local_bytes(tensor: torch.Tensor) -> int:
+    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[operator]
+    return int(local.numel() * local.element_size())

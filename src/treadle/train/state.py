@@ -8,7 +8,7 @@ import io
 import pickle
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,16 @@ class State:
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            **self.rest(device),
+        }
+
+    def rest(self, device: torch.device) -> dict[str, Any]:
+        """All but the model and the state of its parameters: it is small."""
+        return {
+            "groups": [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in self.optimizer.param_groups
+            ],
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "position": asdict(self.position),
             "random": _random_state(device),
@@ -60,6 +70,12 @@ class State:
         """Take over such a document; exact: with its random numbers, for one rank alone."""
         self.model.load_state_dict(document["model"])
         self.optimizer.load_state_dict(document["optimizer"])
+        self.write_rest(document, device, exact=exact)
+
+    def write_rest(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
+        """Take over what `rest` gave."""
+        for group, saved in zip(self.optimizer.param_groups, document["groups"], strict=True):
+            group.update(saved)
         for name, state in document["kept"].items():
             if name in self.kept:
                 self.kept[name].load_state_dict(state)
@@ -110,6 +126,19 @@ def receive(group: Group, source: int, *, keep: bool) -> dict[str, Any]:
             done += tensor.numel()
     document: dict[str, Any] = _Unpickler.loads(text, tensors) if keep else {}
     return document
+
+
+def frozen(document: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    """The document as it is now, with its tensors copied to the host: training may go on."""
+    tensors: list[Tensor] = []
+    text = _Pickler.dumps(document, tensors)
+    copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
+    return lambda: _Unpickler.loads(text, copies)
+
+
+def share_text(text: str, group: Group) -> str:
+    """The text of the first rank, on all ranks."""
+    return text if group.size == 1 else _broadcast_bytes(text.encode(), group, 0).decode()
 
 
 def _pieces(tensors: list[Tensor]) -> Iterator[list[Tensor]]:

@@ -225,7 +225,7 @@ def test_a_collective_that_fails_without_a_death_is_a_loss_of_the_one_that_does_
     assert story.machine.due == 30.0  # the timeout that the members named
     outputs = story.tick(30.0)
     assert outputs[:2] == [
-        Dismiss("m1", "it did not arrive where the others wait"),
+        Dismiss("m1", "it did not arrive where the others wait", at_once=True),
         Lost("m1"),
     ]
     assert sent(outputs) == [("m0", Halt(3))]

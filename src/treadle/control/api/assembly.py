@@ -29,6 +29,7 @@ from treadle.control.loop import (
     Condition,
     EngineLink,
     Inbox,
+    LiveBelief,
     MonotonicClock,
     PolicyInCharge,
     Published,
@@ -39,7 +40,6 @@ from treadle.control.loop import (
 )
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Scheduler
 from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
@@ -158,7 +158,7 @@ def _state(
     store: Store,
     settings: LiveSettings,
     charge: PolicyInCharge,
-    belief: InterleavingModel,
+    belief: LiveBelief,
     cluster: Cluster,
 ) -> Committed:
     """A scheduler under the policy that was asked for, and empty tables."""
@@ -177,7 +177,7 @@ def _state(
         scheduler=Scheduler(policy, cluster, retry=retry),
         jobs=jobs,
         gates=Gates(jobs.state_of),
-        learner=JobLearner(reversed(store.profiles(PROFILES_MAX))),
+        learner=JobLearner(reversed(store.profiles(PROFILES_MAX)), belief.plans),
         failures=failures,
     )
 

@@ -41,6 +41,7 @@ from treadle.core.events import (
 )
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
+from treadle.core.live_plans import PLAN
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
     CodeChanged,
@@ -160,6 +161,8 @@ class Reducer:
         attempt = self._jobs.open.get(AttemptKey(record.id, number))
         if attempt is None:
             return
+        if PLAN in fact.changes and fact.changes != record.changes:
+            self._learner.announced(record.id)
         record.changes, record.running, record.resizing = fact.changes, number, False
         if fact.stall_s is not None:
             record.stall_s = fact.stall_s
@@ -297,6 +300,8 @@ class Reducer:
         if fact.progress is not None:
             pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
+            if fact.progress.per_s is not None and fact.progress.alone:
+                self._learner.plans.observe(row, fact.progress.per_s)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
 

@@ -72,7 +72,9 @@ class Respec:
         news = [kind for kind in self._learner.take_news() if closeness(kind) in CLOSE]
         for kind in news:
             self._due.update(self._jobs.of_kind(kind))
-        return bool(news)
+        announced = self._learner.take_announced()
+        self._due.update(dict.fromkeys(announced))
+        return bool(news or announced)
 
     def _facts(self, now: float, limit: int) -> list[Event]:
         """What has changed; of jobs that wait, all of one kind in one fact."""
@@ -121,7 +123,8 @@ class Respec:
                 wanted = _resuming(expected, row)
             if abs(wanted / iterations - 1.0) > DRIFT:
                 iterations = wanted
-        return replace(spec, profile=profile, iterations=iterations)
+        known = replace(spec, profile=profile, iterations=iterations)
+        return self._learner.plans.offered(known, record.changes)
 
     def _changed(self, row: Job, before: JobSpec, after: JobSpec, now: float) -> list[Event]:
         if after == before:

@@ -11,19 +11,23 @@ from treadle.control.learning.load_history import packed
 from treadle.control.learning.metering import Gauge, Meter
 from treadle.control.learning.sightings import Sightings
 from treadle.core.attempt import LastProgress
+from treadle.core.cluster import Cluster
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.sighting import Sighting
 from treadle.models.learning.kinds import Kind
 from treadle.models.learning.outcome import Outcome
+from treadle.models.plans.live_plans import LivePlans
 from treadle.store.rows import HistoryRow, ProfileRow
 
 
 class JobLearner:
     """Changed by facts about jobs; asked by submissions and by people."""
 
-    def __init__(self, rows: Iterable[ProfileRow] = ()) -> None:
+    def __init__(self, rows: Iterable[ProfileRow] = (), plans: LivePlans | None = None) -> None:
         self.profiles = Profiles(rows)
+        self.plans = LivePlans(Cluster(())) if plans is None else plans
+        self._announced: dict[JobId, None] = {}  # jobs that said which plans they can change to
         self.meter = Meter()
         self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
@@ -99,6 +103,15 @@ class JobLearner:
         if outcome is not None and self._paced.get(job) != action:
             self._paced[job] = action
             self.learn(keys, outcome)
+
+    def announced(self, job: JobId) -> None:
+        """Its attempt said which plans it can change to."""
+        self._announced[job] = None
+
+    def take_announced(self) -> list[JobId]:
+        """Jobs that said so since this was last asked."""
+        announced, self._announced = list(self._announced), {}
+        return announced
 
     def take_news(self) -> list[Kind]:
         """Kinds that were learned since this was last asked."""

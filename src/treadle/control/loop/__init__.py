@@ -9,6 +9,7 @@ from treadle.control.loop.inbox import Inbox
 from treadle.control.loop.live_policy import (
     DEFAULT,
     PLACEMENT,
+    LiveBelief,
     PolicyInCharge,
     Resting,
     belief_on,
@@ -26,6 +27,7 @@ __all__ = [
     "DaemonThreads",
     "EngineLink",
     "Inbox",
+    "LiveBelief",
     "MonotonicClock",
     "PolicyInCharge",
     "Published",

@@ -13,6 +13,8 @@ from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from treadle.core.wording import did_you_mean
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
+from treadle.models.plans.live_plans import LivePlans
+from treadle.models.plans.space import Planner
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import factory, names, parameters, parts, policy
@@ -112,9 +114,30 @@ def _shares(text: str) -> bool:
     return _SHARE_OFF not in parts(text)[0].partition("?")[2].split("&")
 
 
-def belief_on(cluster: Cluster, record: CompanyRecord | None = None) -> CompanyBelief:
+class LiveBelief(CompanyBelief):
+    """The live belief, with an idea of execution plans for policies that choose them."""
+
+    plans: LivePlans
+
+    @property
+    def planner(self) -> Planner:
+        return self.plans.planner
+
+    @property
+    def version(self) -> int:
+        return self.plans.version
+
+    def apart(self) -> "LiveBelief":
+        twin = LiveBelief(self._base, self._cluster, record=self.record, allowed=False)
+        twin.mps, twin.plans = self.mps, self.plans
+        return twin
+
+
+def belief_on(cluster: Cluster, record: CompanyRecord | None = None) -> LiveBelief:
     """How fast jobs would run alone and together, by what was measured of them."""
-    return CompanyBelief(ScalingModel.on(cluster), cluster, record=record)
+    belief = LiveBelief(ScalingModel.on(cluster), cluster, record=record)
+    belief.plans = LivePlans(cluster)
+    return belief
 
 
 class Guarded(Wrapper):

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from treadle.core.launch import AttemptId
 from treadle.engines.local.adoption import Found, Plan
+from treadle.engines.node import member_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.scope import Scope, scope_of
@@ -35,3 +36,4 @@ class AttemptGroups:
         found = [*(each.found for each in plan.jobs if each.found is not None), *plan.strays]
         alive = {self.tag_of(each) for each in found if each.alive}
         self.containment.sweep(f"{self._folders.instance}-", keep=alive)
+        member_folders.sweep(f"{self._folders.instance}-", keep=alive)

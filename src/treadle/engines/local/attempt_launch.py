@@ -124,7 +124,12 @@ class AttemptLaunch:
         )
         common = {n: v for n, v in document["env"].items() if n not in launch.secrets}
         ranks = [{**rank, "env": {**common, **rank["env"]}} for rank in document["ranks"]]
-        return {"action": order.id, "devices": document["devices"], "ranks": ranks}
+        return {
+            "action": order.id,
+            "devices": document["devices"],
+            "plan": document["plan"],
+            "ranks": ranks,
+        }
 
     def _sent(self, document: Mapping[str, Any], wish: Wish | None) -> Sent:
         warm = None if wish is None else self.warm.find(wish)

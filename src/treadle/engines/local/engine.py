@@ -37,7 +37,7 @@ from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
 from treadle.engines.local.warm_pool import WarmPool
-from treadle.engines.node import attempt_folders
+from treadle.engines.node import attempt_folders, member_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
@@ -428,6 +428,7 @@ class LocalEngine:
         self.folders.forget(*live.id)
         if live.process is None:  # Otherwise its supervisor did.
             live.scope.remove()
+        member_folders.remove_of(live.tag)  # if its supervisor was killed
         live.marked = False
 
     def _has_ended(self, action: Action) -> bool:

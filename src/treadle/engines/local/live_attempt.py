@@ -16,6 +16,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
+from treadle.core.plan import plan_of
 from treadle.engines.node import processes
 from treadle.engines.node.fork_client import Sent
 from treadle.engines.node.processes import ProcessId
@@ -223,7 +224,8 @@ class LiveAttempt:
         if self.members["action"] >= self.action:
             devices = tuple(Device(node, number) for number in self.members["devices"])
             self.action = self.members["action"]
-            self.allocation = replace(self.allocation, devices=devices)
+            plan = plan_of(self.members.get("plan", ""))
+            self.allocation = replace(self.allocation, devices=devices, plan=plan)
 
     def ask_to_look(self) -> None:
         """Have the supervisor read its newest target."""

@@ -69,6 +69,7 @@ class Template:
     ready: bool = False
     ended: bool = False
     why: str = ""  # why it ended, if it said so
+    stale: bool = False  # since its modules have changed: another one may be made
 
     def listen(self) -> None:
         """Read what it says; it is its user's, so only these words count."""
@@ -80,8 +81,9 @@ class Template:
             except OSError:
                 message = b""
             word, _, rest = message.partition(b" ")
-            if word in (b"", b"ends"):
+            if word in (b"", b"ends", b"stale"):
                 self.ended, self.why = True, rest.decode(errors="replace")
+                self.stale = word == b"stale"
             self.ready = word == b"ready" or (self.ready and word != b"busy")
 
     def end(self) -> None:
@@ -237,7 +239,7 @@ class WarmPool:
         """Forget those that ended, and end those that are idle."""
         for key, template in list(self._templates.items()):
             template.listen()
-            if template.ended and template.why and "changed" not in template.why:
+            if template.ended and template.why and not template.stale:
                 self._given_up[key] = template.why
                 logger.info("jobs of one kind are launched cold: %s", template.why)
             if template.ended or time.monotonic() - template.used_at > IDLE_S:

@@ -82,6 +82,7 @@ def common(
         "TREADLE_CHECKPOINT_DIR": checkpoints,
         "TREADLE_RESUME": "1" if launch.resumed else "0",
         "TREADLE_GRACE": f"{launch.grace_s:g}",
+        **({"TREADLE_PLAN": allocation.plan.text} if allocation.plan.text else {}),
         **(
             {}
             if launch.time_limit_s is None

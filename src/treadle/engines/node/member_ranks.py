@@ -14,7 +14,6 @@ Part of the supervisor: it imports the standard library and the core's protocol 
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,12 +21,14 @@ from typing import Any, NamedTuple
 
 from treadle.core.member_facts import Changed, Ended, Limits, Lost, Phase, Place, Refused, Target
 from treadle.core.member_messages import Member
+from treadle.engines.node.member_folders import MemberFolders
 from treadle.engines.node.members import Fact, Members, environment
 from treadle.engines.node.members_files import REACHED, TARGET
 from treadle.engines.node.ranks import Rank
 
 REPLACED_MAX = 3  # members of one attempt
 KILLED_BY_SIGNAL = 128
+HOST = "host"  # cores can change, whatever the members are
 
 
 class Newcomer(NamedTuple):
@@ -53,11 +54,9 @@ class MemberRanks:
         self._attempt = Path(order["folder"])
         self._tell = tell
         self._dismiss_rank = dismiss
-        self._folder = Path(tempfile.mkdtemp(prefix="treadle-group-"))
-        if order.get("uid") is not None:
-            os.chown(self._folder, order["uid"], order.get("gid") or -1, follow_symlinks=False)
+        self._folders = MemberFolders.make(order["tag"], order.get("uid"), order.get("gid"))
         self.members = Members(
-            self._folder,
+            self._folders.groups,
             launch=self._launch,
             dismiss=self._dismiss,
             report=self._hear,
@@ -69,6 +68,7 @@ class MemberRanks:
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
         self._places: tuple[Place, ...] = ()
+        self._plan = ""  # of the newest order
         self._aims = 0
         self._open = False  # the newest aim was neither reached nor refused
         self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
@@ -79,6 +79,7 @@ class MemberRanks:
         self._reached: dict[str, Any] = {
             "action": order["action"],
             "devices": order["devices"],
+            "plan": order["plan"],
             "holds": order["devices"],
             "can": [],
             "stall_s": None,
@@ -96,7 +97,7 @@ class MemberRanks:
     def begin(self, now: float) -> None:
         devices = [str(number) for number in self._order["devices"]]
         self._extras = dict(zip(devices, self._order["ranks"], strict=True))
-        self._aim(self._order["action"], devices, now)
+        self._aim(self._order["action"], devices, self._order["plan"], now)
 
     def started(self, member: Member, rank: Rank | None, now: float) -> None:
         """A newcomer was started; None: it could not be."""
@@ -148,7 +149,7 @@ class MemberRanks:
         self._extras |= dict(zip(devices, target["ranks"], strict=True))
         self._reached["holds"] = sorted({*self._reached["holds"], *target["devices"]})
         self._write()
-        self._aim(target["action"], devices, now)
+        self._aim(target["action"], devices, target["plan"], now)
 
     def stop(self, now: float) -> None:
         if self.speaks:
@@ -158,17 +159,14 @@ class MemberRanks:
         self.members.close()
         for newcomer in self.starting:
             os.close(newcomer.channel)
-        with suppress(OSError):
-            for entry in self._folder.iterdir():
-                entry.unlink()
-            self._folder.rmdir()
+        self._folders.remove()
 
     def _replace(self, now: float) -> None:
         """Members were lost: start others on their devices, but not for ever."""
         self._replaced += 1
         action = self._actions[self._aims]
         if self._replaced <= REPLACED_MAX:
-            self._aim(action, [place[0] for place in self._places], now)
+            self._aim(action, [place[0] for place in self._places], self._plan, now)
         elif action != self._reached["action"]:
             self._refuse(action, "members that it wanted were lost again and again")
         else:
@@ -176,28 +174,31 @@ class MemberRanks:
 
     # -- the protocol's side --------------------------------------------------------------------
 
-    def _aim(self, action: int, devices: list[str], now: float) -> None:
+    def _aim(self, action: int, devices: list[str], plan: str, now: float) -> None:
         self._aims += 1
         self._open = True
         self._actions[self._aims] = action
         self._places = tuple((device,) for device in devices)
-        self.members.order(Target(self._aims, self._places), now)
+        self._plan = plan
+        self.members.order(Target(self._aims, self._places, plan), now)
 
     def _launch(self, member: Member, place: Place, descriptor: int, joins: bool) -> None:
         extra = self._extras[place[0]]
-        own = environment(
-            member, self._folder, descriptor, joins=joins, asked=len(self._order["devices"])
-        )
+        asked = len(self._order["devices"])
+        own = dict(environment(member, self._folders.groups, descriptor, joins=joins, asked=asked))
         channel = os.dup(descriptor)
-        made = {**extra, "env": {**extra["env"], **own, "TREADLE_CHANNEL": str(channel)}}
+        own |= {"TREADLE_CHANNEL": str(channel), "TREADLE_PLAN": self._plan}
+        if self._folders.memory is not None:
+            own["TREADLE_MEMORY_DIR"] = os.fspath(self._folders.memory)
+        made = {**extra, "env": {**extra["env"], **own}}
         self.starting.append(Newcomer(member, made, channel))
 
-    def _dismiss(self, member: Member, why: str) -> None:
+    def _dismiss(self, member: Member, at_once: bool) -> None:
         waiting = [each for each in self.starting if each.member == member]
         for newcomer in waiting:
             self.starting.remove(newcomer)
             os.close(newcomer.channel)
-        at_once = member in self._dismissed or "arrive" in why
+        at_once = at_once or member in self._dismissed
         self._dismissed.add(member)
         if member in self._ranks:
             self._dismiss_rank(self._ranks[member], at_once)
@@ -206,12 +207,13 @@ class MemberRanks:
         match fact:
             case Changed():
                 group = self._devices_of(fact.group)
-                self._reached |= {"devices": sorted(group), "why": fact.why}
+                self._reached |= {"devices": sorted(group), "why": fact.why, "plan": fact.plan}
                 if fact.stall_s or fact.why != "order":
                     self._reached["stall_s"] = fact.stall_s
                 self._open = self._open and fact.order is None
                 if fact.order is not None and group == self._wanted:
                     self._reached |= {"action": self._actions[fact.order], "refused": None}
+                    self._pin(fact.group)
                 self._save_holds()
                 self._write()
             case Refused():
@@ -225,6 +227,7 @@ class MemberRanks:
         """The group stays as it is."""
         self._open = False
         self._places = tuple((str(number),) for number in self._reached["devices"])
+        self._plan = self._reached["plan"]
         self._reached["refused"] = {"action": action, "why": why}
         self._save_holds()
         self._write()
@@ -248,10 +251,21 @@ class MemberRanks:
         return {int(places[member][0]) for member in group if member in places}
 
     def _announce(self) -> None:
-        can = list(self.members.can)
+        can = [*self.members.can, HOST] if self.members.can else []
         if can and can != self._reached["can"]:
             self._reached["can"] = can
             self._write()
+
+    def _pin(self, group: Iterable[Member]) -> None:
+        """Let members run on the cores of the newest order, with all their threads."""
+        places = self.members.machine.members
+        for member in group:
+            rank, cores = self._ranks.get(member), self._extras[places[member][0]].get("cpus")
+            if rank is None or not cores:
+                continue
+            with suppress(OSError):
+                for task in os.listdir(f"/proc/{rank.pid}/task"):  # noqa: PTH208
+                    os.sched_setaffinity(int(task), cores)
 
     def _save_holds(self) -> None:
         """Devices with a live member on them, and those of the newest order."""

@@ -60,11 +60,14 @@ class Members:
         folder: Path,
         *,
         launch: LaunchMember,
-        dismiss: Callable[[Member, str], None],
+        dismiss: Callable[[Member, bool], None],
         report: Callable[[Fact], None],
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        """folder: for rendezvous; it belongs to the job's user and to no other attempt."""
+        """folder: for rendezvous; it belongs to the job's user and to no other attempt.
+
+        dismiss: end a process; at once, if the second argument says so.
+        """
         self._folder = folder
         self._launch = launch
         self._dismiss = dismiss
@@ -142,7 +145,7 @@ class Members:
                 with theirs:
                     self._launch(output.member, output.place, theirs.fileno(), output.joins)
             case Dismiss():
-                self._dismiss(output.member, output.why)
+                self._dismiss(output.member, output.at_once)
             case Send():
                 self._send(output.member, output.order)
             case Changed():

@@ -75,6 +75,7 @@ def order_document(
         "tag": tag,
         "devices": [device.number for device in allocation.devices],
         "turn": allocation.turn,
+        "plan": allocation.plan.text,
         "boot": boot_id(),
         "command": list(launch.command),
         "workdir": launch.workdir,

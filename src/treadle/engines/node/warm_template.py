@@ -194,7 +194,7 @@ class Template:
             return f"{hidden} has the name of a module that was imported"
         changed = self._files.changed()
         if changed:
-            self._control.send(b"ends a module changed")
+            self._control.send(b"stale a module changed")
             self._idle_s = 0.0
             return f"{changed} changed"
         return ""

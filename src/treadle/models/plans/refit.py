@@ -52,6 +52,11 @@ class Refitting:
         given = profiles or {}
         self._seen = {name: _Seen(tuple(given.get(name, ()))) for name in types}
 
+    def add(self, name: str, model: ModelType) -> None:
+        """Another type, or another idea of a known one before it was observed."""
+        self.types[name] = model
+        self._seen[name] = _Seen(())
+
     def error(self, name: str) -> float:
         """Mean relative error of the type's recent predictions; 0 without observations."""
         errors = self._seen[name].errors

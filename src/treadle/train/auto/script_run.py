@@ -31,8 +31,10 @@ from treadle.train.auto.loading import Batches, Order, draw, peek, stream, whole
 from treadle.train.auto.made import Made
 from treadle.train.auto.support import refuse, say
 from treadle.train.data import Data
+from treadle.train.elastic import Move
 from treadle.train.gradients import Gradients
 from treadle.train.group import BrokenGroupError
+from treadle.train.planned import Planned
 from treadle.train.session import Run
 from treadle.train.state import State, receive, send
 from treadle.train.state import _random_state as random_state
@@ -302,16 +304,17 @@ class ScriptRun(Run):
 
     # -- boundaries and members --------------------------------------------------------------------
 
-    def take_state(self, source: int | None, *, fresh: bool) -> None:
-        checkpoints = self._checkpoints
-        saved = checkpoints.load() if fresh and checkpoints and self.files.has_loaded else None
+    def take_state(self, move: Move) -> None:
+        checkpoints = self._saving.checkpoints
+        looks = move.fresh and checkpoints and self.files.has_loaded
+        saved = checkpoints.load() if looks and checkpoints else None
         if saved and (found := self.files.resumes_from(saved["kept"]["files"])):
             say(f"the script goes on from {found}, and not from the checkpoint of Treadle")
-            self._checkpoints = None
-        if source is not None:
+            self._saving.checkpoints = None
+        if move.spread:
             self.order.split()
-        super().take_state(source, fresh=fresh)
-        self._checkpoints = checkpoints
+        super().take_state(move)
+        self._saving.checkpoints = checkpoints
         self._random = random_state(self.device)
 
     def regrouped(self) -> None:
@@ -342,7 +345,9 @@ class ScriptRun(Run):
             self.keep(order=self.order, files=self.files)
             for number, optimizer in optimizers[1:]:
                 self.keep(**{f"optimizer{number}": optimizer})
-            self._state = State(made.roots(), optimizers[0][1], self._kept, self.position)
+            root, first = made.roots(), optimizers[0][1]
+            self._state = State(root, first, self._kept, self.position)
+            self._planned = Planned(root, first, self.device)
             self._stepped_by = {}
             self._data = Data(
                 loader.dataset,
@@ -352,11 +357,19 @@ class ScriptRun(Run):
                 device=self.device,
             )
             self._loader = loader
-        wanted = [each for each in made.parameters() if each.requires_grad]
+        wanted = self._parameters()
         if [*map(id, wanted)] != [*map(id, self._gradients._parameters)]:
+            self._gradients.close()
             self._gradients = Gradients(wanted, self.group)
             if self._entered:
                 self._gradients.rebuild()
+
+    def _plans(self) -> tuple[str, ...]:
+        """None: the script's own steps need whole gradients."""
+        return ()
+
+    def _parameters(self) -> list[Tensor]:
+        return [each for each in self.made.parameters() if each.requires_grad]
 
     def _warm_up(self) -> None:
         """What a newcomer does once before it joins, if no earlier epoch has done it."""
@@ -414,6 +427,7 @@ class ScriptRun(Run):
             return
         if self.elastic is not None:
             self.elastic.finish(wait=True)
+        self._saving.finish(self.position.applied)
         self.group.leave()
 
 

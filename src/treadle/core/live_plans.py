@@ -1,0 +1,70 @@
+"""Which plans a running attempt can change to: the words in which it says so, and what they allow.
+
+plan            copies of the model, off-load and accumulation
+plan:shard      ZeRO: optimizer, gradients or parameters shared out
+plan:recompute  activations computed again
+plan:tensor=8   tensor parallel; the degree must divide that number
+plan:pipeline=4 pipeline parallel, with so many stages at most
+plan:model=...  the size of the model, in numbers
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from treadle.core.plan import Plan
+
+PLAN = "plan"
+_MODEL = f"{PLAN}:model="
+
+
+def announced(*, shard: bool, recompute: bool, tensor: int, pipeline: int) -> tuple[str, ...]:
+    """The words for what a model supports; tensor and pipeline: 1 is none."""
+    words = [PLAN]
+    words += [f"{PLAN}:shard"] * shard + [f"{PLAN}:recompute"] * recompute
+    words += [f"{PLAN}:tensor={tensor}"] if tensor > 1 else []
+    words += [f"{PLAN}:pipeline={pipeline}"] if pipeline > 1 else []
+    return tuple(words)
+
+
+def allows(words: Iterable[str], plan: Plan) -> bool:
+    """Whether an attempt that announced these words can change to that plan."""
+    can = set(words)
+    if PLAN not in can:
+        return False
+    if plan.shard != "none" and f"{PLAN}:shard" not in can:
+        return False
+    if plan.recompute and f"{PLAN}:recompute" not in can:
+        return False
+    tensor, pipeline = _number(can, "tensor"), _number(can, "pipeline")
+    return tensor % plan.tensor == 0 and plan.pipeline <= pipeline
+
+
+def _number(can: set[str], kind: str) -> int:
+    start = f"{PLAN}:{kind}="
+    found = [word.removeprefix(start) for word in can if word.startswith(start)]
+    return next((int(each) for each in found if each.isdecimal()), 1)
+
+
+class ModelSize(NamedTuple):
+    """What an attempt says of its model, so that plans for it can be compared."""
+
+    parameters: int
+    batch: int  # samples of one step, over all devices
+    sequence: int
+    hidden: int
+    layers: int
+    heads: int
+
+    @property
+    def word(self) -> str:
+        return _MODEL + "/".join(str(number) for number in self)
+
+
+def model_size(words: Iterable[str]) -> ModelSize | None:
+    """The size of the model, if it was announced."""
+    for word in words:
+        numbers = word.removeprefix(_MODEL).split("/")
+        whole = word.startswith(_MODEL) and len(numbers) == len(ModelSize._fields)
+        if whole and all(each.isdecimal() and int(each) > 0 for each in numbers):
+            return ModelSize(*(int(each) for each in numbers))
+    return None

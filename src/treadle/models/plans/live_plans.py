@@ -1,0 +1,143 @@
+"""The plan models of live jobs, which run under `treadle.train` and can change their plan.
+
+A job has a plan model if its user named its model (`--model`): that of the catalogue, or else one
+made of what the job says of its size, with factors that suit no network in particular. The first
+measured step sets how long its forward pass takes; later ones, under other plans and sizes, refit
+the factors (refit.py). Jobs of one name share a plan model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.company import smallest_device_gib
+from treadle.core.job import Job, JobSpec
+from treadle.core.live_plans import PLAN, ModelSize, allows, model_size
+from treadle.core.plan import DATA_PARALLEL, Plan
+from treadle.models.plans.catalogue import A800, KNOWN
+from treadle.models.plans.iteration_time import Factors, ModelFacts, ModelType
+from treadle.models.plans.memory import Room
+from treadle.models.plans.space import Planner, dense, shape_of
+
+if TYPE_CHECKING:
+    from treadle.models.plans.fit import Run
+    from treadle.models.plans.refit import Refitting
+
+TYPES_MAX = 256
+OF_EACH_SIZE = 4  # plans on offer: the best ones
+DEVICE_GIB = 80.0  # where devices do not say
+_FLOPS = 1e14  # of a device, until a step was measured
+# Between those of the catalogue.
+FACTORS = Factors(
+    k_bwd=2.0, k_sync=1.5, k_opt=0.05, k_opt_off=2.0, k_const=5.0, k_off=50.0, k_swap=5.0
+)
+
+
+class LivePlans:
+    """Plan models by the names of models, and what is on offer to jobs."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.types: dict[str, ModelType] = dict(KNOWN)
+        self.planner = Planner(
+            self.types, Room(device_gib=smallest_device_gib(cluster) or DEVICE_GIB)
+        )
+        self.version = 0  # changes with every new idea of a type
+        self._node = max((node.device_count for node in cluster.nodes), default=8)
+        self._guessed: set[str] = set()  # no step was measured yet
+        self._refitting: Refitting | None = None
+
+    def offered(self, spec: JobSpec, words: Sequence[str]) -> JobSpec:
+        """The job with the plans that it can change to; words: what its attempt announced."""
+        name = spec.profile.model
+        if PLAN not in words or not name:
+            return spec
+        size = model_size(words)
+        if name not in self.types and (size is None or len(self.types) >= TYPES_MAX):
+            return spec
+        if name not in self.types and size is not None:
+            self.types[name] = _guess(name, size)
+            self._guessed.add(name)
+            self._renew()
+        found = [Plan(data=spec.asked)]
+        for devices in spec.sizes:
+            best = [
+                each.plan
+                for each in self.planner.candidates(name, dense(devices, self._node))
+                if each.feasible and allows(words, each.plan)
+            ]
+            found += best[:OF_EACH_SIZE]
+        return replace(spec, plans=tuple(dict.fromkeys((*found, DATA_PARALLEL))))
+
+    def observe(self, job: Job, steps_per_s: float) -> None:
+        """A job that has its devices to itself takes so many steps a second."""
+        spec, allocation = job.spec, job.allocation
+        name = spec.profile.model
+        if allocation is None or not steps_per_s > 0 or len(spec.plans) == 1:
+            return
+        if name not in self.types:
+            return
+        run = self._run(allocation, 1000.0 / steps_per_s)
+        if name in self._guessed:
+            self._guessed.discard(name)
+            self.types[name] = _with_step(self.types[name], run)
+            self._renew()
+        refitting = self._refits()
+        if name not in refitting.types:
+            refitting.add(name, self.types[name])
+        if refitting.observe(name, run) is not None:
+            self.types[name] = refitting.types[name]
+            self._renew()
+
+    def _run(self, allocation: Allocation, step_ms: float) -> "Run":
+        from treadle.models.plans.fit import Run  # noqa: PLC0415  # numpy loads slowly
+
+        cores = self.planner.cores if allocation.host is None else allocation.host.cores
+        plan = allocation.plan
+        if plan.data is None:  # The default: as many copies as there are devices.
+            plan = replace(plan, data=allocation.size // (plan.tensor * plan.pipeline))
+        return Run(plan, shape_of(allocation), step_ms, cores=cores)
+
+    def _refits(self) -> "Refitting":
+        from treadle.models.plans.refit import Refitting  # noqa: PLC0415  # as above
+
+        if self._refitting is None:
+            self._refitting = Refitting({})
+        return self._refitting
+
+    def _renew(self) -> None:
+        self.version += 1
+        self.planner.forget()
+
+
+def _guess(name: str, size: ModelSize) -> ModelType:
+    """A model of that size, before any step of it was measured."""
+    forward_ms = 2.0 * size.parameters * size.batch * size.sequence / _FLOPS * 1000.0
+    facts = ModelFacts(
+        name,
+        size.parameters,
+        size.batch,
+        size.sequence,
+        size.hidden,
+        size.layers,
+        size.heads,
+        max(forward_ms, 1e-3),
+    )
+    return ModelType(facts, A800, FACTORS)
+
+
+def _with_step(model: ModelType, run: "Run") -> ModelType:
+    """The same with the forward pass that makes the measured step; what is fixed shrinks first."""
+    fixed = min(1.0, run.iteration_ms / 2.0 / (FACTORS.k_const + FACTORS.k_swap))
+    factors = replace(model.factors, k_const=FACTORS.k_const * fixed, k_swap=FACTORS.k_swap * fixed)
+    low, high = 1e-6, 1e9
+    for _ in range(80):
+        middle = (low * high) ** 0.5
+        facts = replace(model.facts, forward_ms=middle)
+        made = ModelType(facts, model.links, factors)
+        if made.times(run.plan, run.shape, cores=run.cores).iteration_ms < run.iteration_ms:
+            low = middle
+        else:
+            high = middle
+    return ModelType(replace(model.facts, forward_ms=low), model.links, factors)

@@ -1,0 +1,86 @@
+"""The state of a run in a folder, for members that have or will have only parts of it.
+
+The folder is in memory if there is room, else beside the checkpoints. It holds the parts of model
+and optimizer as torch.distributed.checkpoint writes them, and a small document with the rest. The
+supervisor of the attempt makes `TREADLE_MEMORY_DIR` and removes it with what is left there.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from treadle.train.checkpoint import folder as checkpoint_folder
+from treadle.train.group import BrokenGroupError, Group
+from treadle.train.planned import Planned
+from treadle.train.state import share_text
+
+DOCUMENT = "document"
+SPARE = 0.5  # of the memory that is free: more goes to a disk
+_PREFIX = ".carried-"
+
+
+def choose(name: str, bytes_needed: int) -> Path:
+    """A folder for that much: in memory if it fits, else on a disk."""
+    memory = os.environ.get("TREADLE_MEMORY_DIR")
+    if memory is not None:
+        try:
+            if bytes_needed < SPARE * shutil.disk_usage(memory).free:
+                return Path(memory) / f"{_PREFIX}{name}"
+        except OSError:
+            pass
+    named = "TREADLE_CHECKPOINT_DIR" in os.environ
+    disk = checkpoint_folder() if named else Path(os.environ.get("TREADLE_GROUP_DIR", "."))
+    return disk / f"{_PREFIX}{name}"
+
+
+def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> str:
+    """Save the state; the folder, or "" if another rank does it.
+
+    All ranks call it. If the model is split each writes its part, else the first writes all.
+    OSError: it could not be written, on any rank. BrokenGroupError: a rank is lost.
+    """
+    if not planned.split:
+        return write_alone(name, planned, rest) if group.rank == 0 else ""
+    needed = torch.tensor([float(planned.bytes)], device=group.device)
+    try:
+        if group.size > 1:
+            dist.all_reduce(needed)
+        text = str(choose(name, int(needed.item()))) if group.rank == 0 else ""
+        folder = Path(share_text(text, group))
+    except RuntimeError as error:
+        raise BrokenGroupError(str(error)) from None
+    if group.rank == 0:
+        _put(folder, rest)
+    planned.save(folder)
+    return str(folder)
+
+
+def write_alone(name: str, planned: Planned, rest: dict[str, Any]) -> str:
+    """Save the state of a rank that has all of it."""
+    folder = choose(name, planned.bytes)
+    _put(folder, rest)
+    planned.save(folder)
+    return str(folder)
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    # The folder is the job's own: what lies there may be trusted as its script is.
+    path = folder / DOCUMENT
+    document: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
+    return document
+
+
+def remove(folder: Path) -> None:
+    """After all have read it; a checkpoint stays."""
+    if folder.name.startswith(_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put(folder: Path, rest: dict[str, Any]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    torch.save(rest, folder / DOCUMENT)

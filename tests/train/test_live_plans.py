@@ -1,0 +1,60 @@
+"""Rubick chooses the execution plan of a job that trains, under a real daemon."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.control.daemons import daemon
+from tests.train.test_live_resizes import EPOCHS, SCRIPT, rigid, rows, undisturbed, until
+from treadle.wire.jobs import JobRequest, State
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+POLICY = "rubick?gate=0&restart_s=0+steady?run_s=1&rest_s=1"
+
+
+def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> None:
+    """1. It runs data parallel on 4 devices, as asked, and says which plans it can change to.
+
+    2. A guaranteed job takes 2 of them. As what it says it is, the model does not fit 2 devices
+    under its plan. 3. It goes on with 2 under another one, and learns the same.
+    """
+    expected = undisturbed(tmp_path / "alone")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    request = JobRequest(
+        command=(sys.executable, SCRIPT, str(EPOCHS)),
+        devices="1..4",
+        resumable=True,
+        workdir=str(folder),
+        name="planned",
+        model="llama7b",
+        guaranteed=False,
+    )
+    with daemon("--devices", "4", "--policy", POLICY) as served:
+        job = served.client.submit(request).jobs[0]
+        until(lambda: rows(folder) and rows(folder)[-1]["size"] == 4)
+        other = rigid(served, "2")
+        until(lambda: rows(folder)[-1]["size"] < 4)
+        served.reached(State.RUNNING, other)
+        until(lambda: rows(folder)[-1]["plan"])
+        (folder / "fast").touch()
+        until(lambda: served.view(job).state.ended)
+        view = served.view(job)
+        said = [event.text for event in served.client.events_last(limit=1000).events]
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
+    found = rows(folder)
+    losses = {row["step"]: row["loss"] for row in found}
+    assert [losses[step + 1] for step in range(len(expected))] == pytest.approx(
+        expected, rel=1e-4, abs=1e-5
+    )
+    plans = list(dict.fromkeys(row["plan"] for row in found))
+    assert plans[0] == ""
+    assert len(plans) > 1
+    for epoch in range(EPOCHS):
+        steps = range(4 * epoch + 1, 4 * epoch + 5)
+        taken = {(row["step"], row["replica"]): row["samples"] for row in found}
+        seen = [s for (step, _), some in taken.items() if step in steps for s in some]
+        assert sorted(seen) == list(range(64)), epoch
