@@ -18,7 +18,7 @@ def steps_of(result: Result) -> dict[int, list[dict[str, Any]]]:
     steps = {}
     for step, found in sorted(rows.items()):
         newest = max(row["version"] for row in found)
-        last = {row["replica"]: row for row in found if row["version"] == newest}
+        last = {row.get("replica", row["rank"]): row for row in found if row["version"] == newest}
         steps[step] = list(last.values())
     return steps
 

@@ -39,16 +39,21 @@ from treadle.train.sharded_state import bytes_of, load, save
 class Planned:
     """What a plan changes of a run."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer, device: torch.device) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer, device: torch.device, *, whole: str = ""
+    ) -> None:
+        """whole: why the model must not be split."""
         self.plan = DATA_PARALLEL
         self.failed: Callable[[RuntimeError], None] = lambda _: None  # a call of a split model
         self._model, self._optimizer, self._device = model, optimizer, device
         self._parallel: Parallel | None = None
         self._host: HostStep | None = None
         self._undo_recompute: Callable[[], None] | None = None
-        self._problem = ""  # why the model cannot be split
+        self._problem = whole  # why the model cannot be split
         self._blueprint: Blueprint | None = None
         self._names: list[list[str]] = []
+        if whole:
+            return
         names = {parameter: name for name, parameter in model.named_parameters()}
         try:
             self._names = [

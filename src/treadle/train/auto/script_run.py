@@ -347,7 +347,8 @@ class ScriptRun(Run):
                 self.keep(**{f"optimizer{number}": optimizer})
             root, first = made.roots(), optimizers[0][1]
             self._state = State(root, first, self._kept, self.position)
-            self._planned = Planned(root, first, self.device)
+            why = "the script's own steps need whole gradients"
+            self._planned = Planned(root, first, self.device, whole=why)
             self._stepped_by = {}
             self._data = Data(
                 loader.dataset,
@@ -365,7 +366,7 @@ class ScriptRun(Run):
                 self._gradients.rebuild()
 
     def _plans(self) -> tuple[str, ...]:
-        """None: the script's own steps need whole gradients."""
+        """None: the model stays whole."""
         return ()
 
     def _parameters(self) -> list[Tensor]:
