@@ -18,8 +18,9 @@ def steps_of(result: Result) -> dict[int, list[dict[str, Any]]]:
     steps = {}
     for step, found in sorted(rows.items()):
         newest = max(row["version"] for row in found)
-        last = {row.get("replica", row["rank"]): row for row in found if row["version"] == newest}
-        steps[step] = list(last.values())
+        last = [row for row in found if row["version"] == newest]
+        copies = {row.get("replica", number): row for number, row in enumerate(last)}
+        steps[step] = list(copies.values())
     return steps
 
 

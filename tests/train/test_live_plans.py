@@ -44,7 +44,7 @@ def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> N
         until(lambda: served.view(job).state.ended)
         view = served.view(job)
         said = [event.text for event in served.client.events_last(limit=1000).events]
-    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
+    assert (view.state, view.attempts) == (State.SUCCEEDED, 1), "\n".join(said)
     found = rows(folder)
     losses = {row["step"]: row["loss"] for row in found}
     assert [losses[step + 1] for step in range(len(expected))] == pytest.approx(
