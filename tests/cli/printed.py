@@ -16,7 +16,12 @@ from tests.control.daemons import Daemon
 _TIME = r"\d+(?:\.\d+)? ?(?:s|min|m|h)(?:\d\ds)?\b"
 _UNSTEADY = (
     (re.compile(rf"(?:at once|within {_TIME}|in about {_TIME}|in {_TIME} to {_TIME})"), "<in>"),
-    (re.compile(rf"(?:about {_TIME}|{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"), "<t>"),
+    (
+        re.compile(
+            rf"(?:about {_TIME}|up to {_TIME}|less than 1s|{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"
+        ),
+        "<t>",
+    ),
     (re.compile(r"\ba moment\b"), "<t>"),
     (re.compile(r"\b\d+%"), "<p>"),
     (re.compile(r"any moment"), "<in>"),

@@ -47,7 +47,10 @@ def why_text(answer: Why, *, width: int) -> str:
         ("evidence", "\n".join(plain(line) for line in answer.evidence)),
         ("change", plain(answer.change)),
         ("position", place_text(answer)),
-        ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        (
+            "next" if answer.members else "start",
+            "never" if answer.never else estimate_text(answer.estimate),
+        ),
         ("turn", plain(answer.reservation)),
         ("end", "" if answer.end is None else range_text(answer.end, "in ")),
         ("company", f"it joins no running job: {plain(answer.company)}" if answer.company else ""),
