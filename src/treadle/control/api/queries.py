@@ -265,7 +265,7 @@ class Queries:
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        # They wait for a machine, or for others of their array; nobody holds them.
+        # They wait for a machine, or for others of their array; no user holds them.
         late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
