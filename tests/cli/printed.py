@@ -16,10 +16,12 @@ from tests.control.daemons import Daemon
 _TIME = r"\d+(?:\.\d+)? ?(?:s|min|m|h)(?:\d\ds)?\b"
 _UNSTEADY = (
     (re.compile(rf"(?:at once|within {_TIME}|in about {_TIME}|in {_TIME} to {_TIME})"), "<in>"),
-    (re.compile(rf"(?:about {_TIME}|{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"), "<t>"),
+    (re.compile(rf"(?:(?:about|up to) {_TIME}|less than 1s)"), "<t>"),
+    (re.compile(rf"(?:{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"), "<t>"),
     (re.compile(r"\ba moment\b"), "<t>"),
     (re.compile(r"\b\d+%"), "<p>"),
-    (re.compile(r"any moment|next, <in>"), "<in>"),
+    (re.compile(r"any moment"), "<in>"),
+    (re.compile(r"\b(\d+\w\w)(?: (?:or|to) \d+\w\w)? of (?=\d+ to start)"), "<place> of "),
     (re.compile(r"\b\d+ (?=runs of|other jobs? ended)"), "<n> "),
     (re.compile(r"^((?:\S+ +){10})[^\n]*\.\.$", re.MULTILINE), r"\1.."),  # cut to the terminal
     (re.compile(r"\s+"), " "),

@@ -168,7 +168,7 @@ def test_u15_a_name_of_many_jobs_counts_them_all(capsys) -> None:
     )
 
 
-@pytest.mark.parametrize("verb", ["describe", "why", "logs"])
+@pytest.mark.parametrize("verb", ["describe", "logs"])
 def test_u15_the_name_of_an_array_is_refused_as_its_id_is(capsys, verb) -> None:
     """Also with one member left, and once all have ended."""
     ended = [replace(member, state=State.SUCCEEDED) for member in SWEEP]

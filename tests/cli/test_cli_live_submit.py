@@ -9,7 +9,16 @@ import pytest
 from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
 from treadle.client.errors import UnreachableError
-from treadle.wire.jobs import DryRun, JobDetail, JobRequest, StartEstimate, State, Submitted, Why
+from treadle.wire.jobs import (
+    DryRun,
+    Estimate,
+    JobDetail,
+    JobRequest,
+    StartEstimate,
+    State,
+    Submitted,
+    Why,
+)
 from treadle.wire.machine import Status
 from treadle.wire.problems import TooLargeError, UnsettledError
 
@@ -432,3 +441,37 @@ def test_the_state_of_git_goes_along_and_is_cut_if_it_is_too_large(capsys, tmp_p
     )
     assert treadle(client, "submit", "--no-git", "--", "x") == 0
     assert sent(client).code is None
+
+
+def test_u14_json_has_the_state_the_start_and_the_length(capsys) -> None:
+    start = StartEstimate(earliest_s=5.0, latest_s=18.0, runs=10, sentence="", coverage=0.8)
+    length = Estimate(low_s=13.0, high_s=17.0, coverage=0.8, known=True, because="3 runs")
+    answer = Why(
+        id="12", state=State.PENDING, cause="devices", because="x", estimate=start, length=length
+    )
+    assert treadle(ValueClient(whys={"12": answer}), "submit", "--json", "--", "x") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["id"], said["jobs"], said["state"]) == ("12", ["12"], "PENDING")
+    assert (said["start"]["earliest_s"], said["start"]["latest_s"]) == (5.0, 18.0)
+    assert (said["length"]["low_s"], said["length"]["high_s"]) == (13.0, 17.0)
+
+
+def test_u14_a_dry_run_says_beside_which_jobs_it_would_start(capsys) -> None:
+    would = DryRun(jobs=1, sizes=(1,), starts_now=True, beside=("4", "7"))
+    assert treadle(ValueClient(would=would), "submit", "--dry-run", "--", "x") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "would start now, beside jobs 4, 7; nothing was submitted"
+
+
+def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:
+    start = StartEstimate(earliest_s=300.0, latest_s=540.0, runs=10, sentence="", coverage=0.8)
+    answer = Why(
+        id="12",
+        state=State.HELD,
+        cause="dependency",
+        because="it starts after job 3 (running)",
+        estimate=start,
+    )
+    assert treadle(ValueClient(whys={"12": answer}), "submit", "--after", "3", "--", "x") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "job 12 submitted: it starts after job 3 (running), in 5m to 9m"

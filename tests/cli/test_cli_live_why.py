@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.cli.live_session import ValueClient, job, treadle
 
-from treadle.wire.jobs import StartEstimate, State, Why
+from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
 SOON = StartEstimate(
     earliest_s=1500.0, latest_s=4000.0, runs=16, sentence="16 simulations that go on from now"
@@ -156,12 +156,18 @@ def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
     assert capsys.readouterr().err == ("treadle: big is the name of 2 jobs (11, 12); use an id\n")
 
 
-def test_why_of_an_array_asks_which_of_its_jobs(capsys) -> None:
-    client = ValueClient(views=[job("13_0", array="13", index=0)])
-    assert treadle(client, "why", "13") == 2
-    assert capsys.readouterr().err == (
-        "treadle: 13 is an array; name one of its jobs, such as 13_0 (treadle ps --array 13 lists "
-        "them)\n"
+@pytest.mark.parametrize("word", ["13", "sweep"])
+def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
+    members = [job(f"13_{n}", array="13", index=n, name="sweep") for n in range(3)]
+    end = Estimate(low_s=60.0, high_s=300.0, coverage=0.8, known=True, because="10 simulations")
+    answer = Why(
+        id="13", state=State.RUNNING, cause="array", because="1 runs, 2 wait", end=end, members=3
+    )
+    assert treadle(ValueClient(views=members, whys={"13": answer}), "why", word) == 0
+    assert capsys.readouterr().out == (
+        "array 13 (3 jobs) runs\n"
+        "  because  1 runs, 2 wait\n"
+        "  end      in 1m to 5m (80%: 10 simulations)\n"
     )
 
 

@@ -77,6 +77,19 @@ def test_u4_a_time_limit_is_a_bound_and_no_estimate() -> None:
         check_page(PAGE, "only a time limit", str(said))
 
 
+def test_u14_an_array_has_an_end_and_jobs_behind_it_a_start() -> None:
+    """Four jobs, two at once, of a kind that is known; and one that starts after them."""
+    with daemon("--devices", "3") as here:
+        here.ended(*(here.client.submit(sleeping(15)).id for _ in range(3)))
+        said = Transcript(here)
+        submitted(said, "--array", "0-3%2", "--name", "sweep", "--", "sleep", "15")
+        here.reached(State.RUNNING, "4_0", "4_1")
+        asked(said, "why", "sweep")
+        asked(said, "why", "4_3")
+        submitted(said, "--after", "sweep", "--", "sleep", "15")
+        check_page(PAGE, "an array", str(said))
+
+
 def _known(here: Daemon, script: Path) -> None:
     """One of its kind ran alone for 20 s: looks are 2 s apart, later on a busy machine, and a
     speed counts if it was measured for 5 s."""

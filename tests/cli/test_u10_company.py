@@ -61,7 +61,7 @@ def test_u12_what_people_read_of_a_reserved_gang(tmp_path: Path) -> None:
             words = ("true", "x" * (number + 1))
             here.client.submit(JobRequest(command=words, estimate_s=3600.0))
         text = " ".join(_kept(here, gang).split())
-        assert "2 devices are being kept for it since" in text
+        assert "2 devices are being kept for it, for" in text
         assert "1 of 2 is free" in text
         waits = [job for job in map(str, range(3, 15)) if here.view(job).state is State.PENDING]
         shown = " ".join(said(here, "why", waits[-1]).split())

@@ -72,7 +72,7 @@ def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
         assert gauge is not None
         gauge.seen_share = 0.5
         said = LastProgress(50, 100, share=0.5, share_per_s=0.01)
-        live._reporting._progress._report(row, said, gauge)
+        live.context.inbox.tell(*live._reporting._progress._facts(row, said, gauge))
         await change
         await asyncio.sleep(0.05)
         spec = scheduler.jobs[job].spec

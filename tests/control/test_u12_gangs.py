@@ -31,7 +31,7 @@ def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_pa
             for n in range(30)
         ]
         why = await kept(live, gang)
-        assert why.startswith("4 devices are being kept for it since")
+        assert why.startswith("4 devices are being kept for it, for")
         pending = [job for job in small if (await view_of(live, job)).state is State.PENDING]
         assert len(pending) >= 30 - 8
         waits = await live.why(pending[-1])

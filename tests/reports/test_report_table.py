@@ -68,7 +68,7 @@ def test_huge_and_infinite_numbers_stay_short(summaries):
         decide_cpu_s=inf,
     )
     table = comparison_table([summaries[0], huge])
-    assert "1.16e+303 d" in table
+    assert "1e+308 s" in table
     assert max(map(len, table.splitlines())) <= WIDTH_MAX
     text = summary_text(huge)
     assert max(map(len, text.splitlines())) < 2 * WIDTH_MAX
@@ -124,8 +124,8 @@ def test_lengths_of_time_choose_their_unit(seconds, text):
     assert duration(seconds) == text
 
 
-def test_lengths_side_by_side_share_a_unit_unless_they_are_far_apart():
+def test_lengths_side_by_side_share_a_unit():
     assert durations([7000, 8568, None, 0]) == ["117 min", "143 min", None, "0.00 min"]
-    assert durations([3, 86_400]) == ["3.00 s", "24.0 h"]
+    assert durations([3, 86_400]) == ["3.00 s", "86,400 s"]
     assert durations([None, 0]) == [None, "0.00 s"]
     assert durations([inf, 90, nan]) == [None, "90.0 s", None]

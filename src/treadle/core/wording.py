@@ -219,13 +219,9 @@ def duration(seconds: float | None) -> str | None:
 
 
 def durations(values: Sequence[float | None]) -> list[str | None]:
-    """Lengths of time in one unit if they are close enough to be compared at a glance."""
+    """Lengths of time in one unit, the shortest's, so that they compare at a glance."""
     known = [abs(value) for value in values if value and isfinite(value)]
-    if not known:
-        return [duration(value) for value in values]
-    name, unit_s = _unit(min(known))
-    if max(known) >= 1000 * unit_s:
-        return [duration(value) for value in values]
+    name, unit_s = _unit(min(known, default=0.0))
     return [
         None if value is None or not isfinite(value) else _in_unit(value, name, unit_s)
         for value in values

@@ -163,8 +163,13 @@ async def release_job(identity: Identity, service: Served, who: Asking) -> Respo
 
 @router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
 async def why_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Explain why a job is pending, and the smallest change that would let it run."""
+    """Explain why a job is pending, and the smallest change that would let it run.
+
+    Of an array: what its jobs do, why the next one waits, and when all have ended.
+    """
     why = await settled(service.why(identity))
+    if why.members:
+        return await answer(why)  # It quotes the output of no job.
     job = (await settled(service.job(why.id))).job
     return await answer(shown_why(who, job, why))
 

@@ -24,7 +24,15 @@ LEFT_MIN_S = 0.01
 OVERDUE = 0.05  # share of its work assumed to be left if a job runs past its estimate
 
 
-After = Callable[[JobId], Sequence[Event]]
+class World(NamedTuple):
+    """What a simulation assumes of the jobs that are there."""
+
+    # Seconds that are left of jobs, with the devices they have or ask for, where that is not what
+    # the scheduler believes.
+    left_s: Mapping[JobId, float] = {}
+    endless: Collection[JobId] = ()  # jobs of unknown length, which are taken not to end
+    # Facts that follow from the end of a job: others are released.
+    after: Callable[[JobId], Sequence[Event]] = lambda _: ()
 
 
 class LiveStateEngine(SimulatedEngine):
@@ -36,18 +44,12 @@ class LiveStateEngine(SimulatedEngine):
         truth: PerformanceModel,
         *,
         now: float,
-        left_s: Mapping[JobId, float],
-        endless: Collection[JobId] = (),
-        after: After = lambda _: (),
+        world: World,
     ) -> None:
-        """left_s: seconds that are left of jobs, with the devices they have or ask for.
-        endless: jobs of unknown length, which are assumed not to end. after: facts that follow
-        from the end of a job: others are released.
-        """
         super().__init__((), truth)
-        self._after = after
+        self._after = world.after
         self._now = now
-        without_end = frozenset(endless)
+        without_end, left_s = frozenset(world.endless), world.left_s
         for job in scheduler.jobs.values():
             self._take_over(job, now, inf if job.id in without_end else left_s.get(job.id))
         for run in self._runs.values():
@@ -109,43 +111,74 @@ def starts_in(
     *,
     now: float,
     effort: Effort,
-    left_s: Mapping[JobId, float] | None = None,
-    endless: Collection[JobId] = (),
-    after: After = lambda _: (),
+    world: World | None = None,
 ) -> Begin | None:
-    """When the waiting job would start; None if that is beyond the effort.
-
-    left_s: what is left of jobs, where that is not what the scheduler believes. endless: jobs of
-    which no length is known; they are taken not to end. after: what follows from an end.
-    """
-    twin = scheduler.fork()
-    engine = LiveStateEngine(
-        twin, truth, now=now, left_s=left_s or {}, endless=endless, after=after
-    )
+    """When the waiting job would start; None if that is beyond the effort."""
+    world = world or World()
     waiting = {name: place for place, (_, _, name) in enumerate(scheduler.ranking.queue)}
-    started_at = inf
     before: set[JobId] = set()
-    steps = 0
+
+    def has_begun(events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
+        begun = {action.job for action in actions if isinstance(action, Start)}
+        if job not in begun:
+            before.update(begun & waiting.keys())
+            return False
+        # Of those that start at the same moment, the queue says which is the first.
+        own = waiting.get(job, len(waiting))
+        before.update(name for name in begun & waiting.keys() if waiting[name] < own)
+        return True
+
+    found_s = _reached_in(scheduler, truth, has_begun, now=now, effort=effort, world=world)
+    return None if found_s is None else Begin(found_s, len(before))
+
+
+def ends_in(
+    scheduler: Scheduler,
+    truth: PerformanceModel,
+    jobs: Collection[JobId],
+    *,
+    now: float,
+    effort: Effort,
+    world: World,
+) -> float | None:
+    """In how many seconds the last of these jobs has ended; None if that is beyond the effort."""
+    left = set(jobs)
+
+    def have_ended(events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
+        left.difference_update(event.job for event in events if isinstance(event, JobFinished))
+        return not left
+
+    return _reached_in(scheduler, truth, have_ended, now=now, effort=effort, world=world)
+
+
+def _reached_in(
+    scheduler: Scheduler,
+    truth: PerformanceModel,
+    reached: Callable[[Sequence[Event], Sequence[Action]], bool],
+    *,
+    now: float,
+    effort: Effort,
+    world: World,
+) -> float | None:
+    """In how many seconds a step is made that the caller looks for."""
+    twin = scheduler.fork()
+    engine = LiveStateEngine(twin, truth, now=now, world=world)
+    found_at, steps = inf, 0
 
     def watch(
         at: float,
-        events: Sequence[Event],  # noqa: ARG001
+        events: Sequence[Event],
         actions: Sequence[Action],
         scheduler: Scheduler,  # noqa: ARG001
     ) -> None:
-        nonlocal started_at, steps
+        nonlocal found_at, steps
         steps += 1
-        begun = {action.job for action in actions if isinstance(action, Start)}
-        if job in begun:
-            # Of those that start at the same moment, the queue says which is the first.
-            own = waiting.get(job, len(waiting))
-            before.update(name for name in begun & waiting.keys() if waiting[name] < own)
-            started_at = at
+        if reached(events, actions):
+            found_at = at
             raise _Found
-        before.update(begun & waiting.keys())
         if steps >= effort.steps_max or effort.give_up():
             raise _Found
 
     with contextlib.suppress(_Found):
         Simulation(twin, engine, observers=(watch,)).run(until=now + effort.horizon_s)
-    return Begin(started_at - now, len(before)) if started_at < inf else None
+    return found_at - now if found_at < inf else None

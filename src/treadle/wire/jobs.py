@@ -289,6 +289,9 @@ class Why:
         "", "When devices are kept for a job of several devices, while it waits."
     )
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
+    members: int = described(
+        0, "Of an array: how many of its jobs have not ended, or all once they have."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

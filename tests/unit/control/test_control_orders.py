@@ -21,10 +21,10 @@ def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: P
         array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
         after = await here.submit("true", after=(array.id,))
         await here.settle()
-        assert (await here.live.why(after)).because == f"it starts after job {array.id} (pending)"
+        assert (await here.live.why(after)).because == f"it starts after array {array.id} (pending)"
         here.memory.finish(first)
         await here.reached(array.jobs[0], RUNS)
-        assert (await here.live.why(after)).because == f"it starts after job {array.id} (running)"
+        assert (await here.live.why(after)).because == f"it starts after array {array.id} (running)"
 
     play(story, tmp_path, devices=1)
 

@@ -134,3 +134,44 @@ def test_u14_a_job_after_another_and_a_limited_one_have_a_range_for_their_start(
         assert dry.estimate.earliest_s is not None
 
     play(story, tmp_path, devices=4)
+
+
+def test_u14_an_array_says_what_its_members_do_and_when_all_have_ended(tmp_path: Path) -> None:
+    """Four jobs of 1,000 s, two at once: about 2,000 s."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 5)
+        request = JobRequest(command=("forever",), name="sweep", array="0-3%2")
+        array = await here.live.submit(ME, request)
+        await here.reached(array.jobs[1], State.RUNNING)
+        await here.settle()
+        for word in (array.id, "sweep"):
+            why = await here.live.why(word)
+            assert why.because == (
+                f"2 run, 2 wait; the next, job {array.jobs[2]}: at most 2 members of array "
+                f"{array.id} may run at once: 2 run"
+            )
+            assert (why.id, why.state, why.members) == (array.id, State.RUNNING, 4)
+            assert why.end is not None
+            assert why.end.low_s is not None
+            assert why.end.high_s is not None
+            assert 1000.0 < why.end.low_s <= 2000.0 <= why.end.high_s < 3000.0
+        for job in array.jobs:
+            await here.reached(job, State.RUNNING)
+            here.memory.finish(job)
+            await here.reached(job, State.SUCCEEDED)
+        await here.settle()
+        over = await here.live.why(array.id)
+        assert (over.because, over.state) == ("4 succeeded", State.SUCCEEDED)
+
+    play(story, tmp_path, devices=4)
+
+
+def test_u14_a_time_limit_that_ends_a_job_is_no_failure(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", time_limit_s=0.05, retries=0)
+        await here.reached(job, State.TIMEOUT)
+        await here.settle()
+        assert (await here.live.job(job)).job.failures == 0
+
+    play(story, tmp_path, devices=1)

@@ -8,7 +8,7 @@ from treadle.core.events import JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import Effort, starts_in
+from treadle.sim.start_estimate import Effort, World, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -29,7 +29,7 @@ def wide(name: str, length_s: float) -> JobSpec:
 def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
-    found = starts_in(scheduler, model, job, now=now, left_s=left_s, effort=effort)
+    found = starts_in(scheduler, model, job, now=now, effort=effort, world=World(left_s))
     return None if found is None else found.in_s
 
 

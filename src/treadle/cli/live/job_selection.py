@@ -66,12 +66,25 @@ def _refuse_others(here: Session, name: str, *, ended: bool) -> None:
 
 def one_job(here: Session, word: str) -> str:
     """The id of one job; of several with that name, the one that has not ended."""
+    if is_identity(word) and "_" not in word:
+        found = list(here.client.job_page(array=word, ended=True, limit=1).jobs)
+        if found:
+            raise _array(f"{word} is an array", found)
+    meant, members = _meant(here, word)
+    if members:
+        raise _array(f"{plain(word)} is the name of array {members[0].array}", members)
+    return meant
+
+
+def job_or_array(here: Session, word: str) -> str:
+    """The id of one job or of one array."""
+    return _meant(here, word)[0]
+
+
+def _meant(here: Session, word: str) -> tuple[str, list[JobView]]:
+    """The id of a job or an array, and if its name is that of an array, its members."""
     if is_identity(word):
-        if "_" not in word:
-            found = list(here.client.job_page(array=word, ended=True, limit=1).jobs)
-            if found:
-                raise _array(f"{word} is an array", found)
-        return word
+        return word, []
     found = own_jobs(here, word, ended=True, limit=PAGE)
     if not found:
         raise _unknown(word)
@@ -79,12 +92,12 @@ def one_job(here: Session, word: str) -> str:
     meant = active or [max(found, key=lambda view: view.submitted_at)]
     members = [view for view in found if view.array and view.array == meant[0].array]
     if len(members) > 1 and all(view.array == meant[0].array for view in meant):
-        raise _array(f"{plain(word)} is the name of array {meant[0].array}", members)
+        return meant[0].array, members
     if len(active) > 1:
         # What was read is one page; the server counts all.
         total = here.client.job_page(name=word, user=here.me, limit=1).total
         raise _several(word, [view.id for view in active], count=total)
-    return meant[0].id
+    return meant[0].id, []
 
 
 def jobs_before(here: Session, word: str) -> str:

@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.live.job_columns import JOB_COLUMNS, Look, chosen_columns, chosen_order
 from treadle.cli.live.job_rows import job_table
-from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs
+from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, jobs_before
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.core.wording import several
 from treadle.wire.jobs import JobPage, JobView, State
@@ -22,7 +22,7 @@ FETCH_MAX = 2000  # jobs to request at most, to show an array with all members a
 @click.option("--all", "everything", is_flag=True, help="Everything: -a and -A together.")
 @click.option("-u", "--user", metavar="USER", help="Jobs of this user; default: yours.")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only jobs in this state.")
-@click.option("--array", default="", metavar="ID", help="The members of this array.")
+@click.option("--array", default="", metavar="ARRAY", help="The members of this array.")
 @click.option("--name", default="", help="Jobs of this name.")
 @click.option("--tenant", default="", help="Jobs of this tenant.")
 @click.option("--expand", is_flag=True, help="One row per array member.")
@@ -62,6 +62,7 @@ def ps(
 ) -> None:
     """List jobs in scheduling order."""
     here = session()
+    array = jobs_before(here, array) if array else ""  # by its id or its name
     mine = "" if all_users or everything or array else here.me
     wanted = _states(states)
     look = Look(chosen_columns(columns), *chosen_order(sort))

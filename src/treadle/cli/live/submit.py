@@ -6,7 +6,7 @@ codes with --wait and --attach.
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,13 +28,30 @@ from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_f
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import gib_text, named_jobs, several, sizes
-from treadle.wire.jobs import DryRun, JobRequest, State, Submitted, Why
+from treadle.wire.jobs import (
+    DryRun,
+    Estimate,
+    JobRequest,
+    StartEstimate,
+    State,
+    Submitted,
+    Why,
+)
 from treadle.wire.problems import TooLargeError, UnsettledError
 
 _COMMAND = "treadle.command"
 BESIDE_MAX = 4  # jobs that are named
 SETTLE_EVERY_S = 0.5
 SETTLE_S_MAX = 60.0  # for so long a submission waits for a store that cannot be written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Submitted):
+    """What --json prints: the submission, and what was known of its first job right afterwards."""
+
+    state: State | None = None  # None: the daemon did not answer
+    start: StartEstimate | None = None  # while it waits
+    length: Estimate | None = None
 
 
 class SubmitCommand(click.Command):
@@ -98,7 +115,16 @@ def submit(
         return 2 if answer.never_fits and not request.wait_for_capacity else 0
     made = _send(here, request)
     if as_json:
-        echo_json(made)
+        now = _why(here, made)
+        start, length = (None, None) if now is None else (now.estimate, now.length)
+        echo_json(
+            Answer(
+                **{each.name: getattr(made, each.name) for each in fields(made)},
+                state=None if now is None else now.state,
+                start=start,
+                length=length,
+            )
+        )
     elif quiet:
         click.echo(made.id)
     else:

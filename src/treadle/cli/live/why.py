@@ -3,11 +3,11 @@
 import click
 
 from treadle.cli.live.job_rows import cause_text
-from treadle.cli.live.job_selection import job_argument, one_job
+from treadle.cli.live.job_selection import job_argument, job_or_array
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
-from treadle.core.wording import between, from_to, ordinal
+from treadle.core.wording import between, from_to, ordinal, several
 from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
 _HEADS = {
@@ -28,9 +28,9 @@ _HEADS = {
 @job_argument
 @json_option
 def why(job: str, as_json: bool) -> None:
-    """Show why JOB waits, or why it holds its devices."""
+    """Show why JOB waits, or why it holds its devices; of an array, how it stands as a whole."""
     here = session()
-    answer = here.client.why(one_job(here, job))
+    answer = here.client.why(job_or_array(here, job))
     if as_json:
         echo_json(answer)
         return
@@ -47,13 +47,19 @@ def why_text(answer: Why, *, width: int) -> str:
         ("evidence", "\n".join(plain(line) for line in answer.evidence)),
         ("change", plain(answer.change)),
         ("position", place_text(answer)),
-        ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        (
+            "next" if answer.members else "start",
+            "never" if answer.never else estimate_text(answer.estimate),
+        ),
         ("turn", plain(answer.reservation)),
         ("end", "" if answer.end is None else range_text(answer.end, "in ")),
         ("company", f"it joins no running job: {plain(answer.company)}" if answer.company else ""),
         ("length", length_text(answer.length) if answer.end is None else ""),
     ]
-    return f"job {plain(answer.id)} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
+    what = f"job {plain(answer.id)}"
+    if answer.members:
+        what, cause = f"array {plain(answer.id)} ({several(answer.members, 'job')})", ""
+    return f"{what} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
 
 
 def place_text(answer: Why) -> str:
@@ -67,7 +73,8 @@ def place_text(answer: Why) -> str:
     if start is None or start.order is None:
         return f"{ordinal(answer.position)}{of} in the queue"
     first, last = start.orders or (start.order, start.order)
-    place = ordinal(first) if first == last else f"{ordinal(first)} to {ordinal(last)}"
+    joined = f" {'or' if last == first + 1 else 'to'} {ordinal(last)}"
+    place = ordinal(first) + ("" if first == last else joined)
     return f"{place}{of} to start"
 
 

@@ -85,7 +85,7 @@ def compare(
     if as_json:
         click.echo(json.dumps(summary_object(comparison), indent=1))
     else:
-        for note in assumed(runs):
+        for note in [*_beliefs(base), *assumed(runs)]:
             click.echo(f"note: {note}")
         click.echo(comparison_table([run.summary for run in runs]), nl=False)
     for line in write(comparison, report, figures, out):
@@ -134,17 +134,27 @@ def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
 
 
 def _beliefs(base: Settings) -> list[str]:
-    """What policies do not know, or know inexactly."""
+    """What policies know of jobs, and what they do not or know inexactly."""
     lines = []
-    if base.belief == "learned":
-        lines.append("policies know only the speeds and lengths of jobs that have run")
+    if base.belief == "known" and not base.belief_error:
+        known = base.lengths in ("auto", "known") and not base.length_error
+        exact = "speeds and lengths" if known else "speeds"
+        lines.append(f"policies know the {exact} of all jobs (--belief known)")
+    elif base.belief == "learned":
+        lines.append(
+            "policies know only the speeds and lengths of jobs that have run (--belief learned)"
+        )
     elif base.belief == "prior":
-        lines.append("policies know no speeds and assume that every job scales linearly")
+        lines.append(
+            "policies know no speeds and assume that every job scales linearly (--belief prior)"
+        )
     if base.belief_error and base.belief == "known":
         lines.append(f"policies mispredict speeds by a log-normal factor of {base.belief_error:g}")
     elif base.belief_error:
         lines.append(f"measured speeds are off by a log-normal factor of {base.belief_error:g}")
-    if base.lengths == "losses":
+    if base.lengths in ("steps", "survival"):
+        lines.append(f"policies know job lengths from jobs like them (--lengths {base.lengths})")
+    elif base.lengths == "losses":
         lines.append("policies know job lengths only from the losses that jobs have reported")
     if base.length_error:
         spread = base.length_error

@@ -8,9 +8,9 @@ A job of which no length is known is assumed not to end, or only at its time lim
 starts all the same, the estimate does not depend on it; otherwise the start is unknown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 from treadle.control.api.context import Context
@@ -23,8 +23,8 @@ from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
 from treadle.models.learning.expectation import COVERAGE
-from treadle.sim.start_estimate import Begin, Effort, starts_in
-from treadle.wire.jobs import StartEstimate
+from treadle.sim.start_estimate import Begin, Effort, World, ends_in, starts_in
+from treadle.wire.jobs import Estimate, StartEstimate
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
@@ -33,6 +33,9 @@ RUNS = 10
 RUNS_MIN = 3
 NAMED_MAX = 3
 KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take for ever
+
+
+Answer = TypeVar("Answer")
 
 
 class Ahead(NamedTuple):
@@ -54,15 +57,20 @@ def estimate(
     scheduler, tried: with jobs that were not submitted, and their records.
     """
     scheduler = scheduler or context.scheduler
-    steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
-    if context.charge.last_s > 0:
-        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / context.charge.last_s)))
+    steps = _steps(context, scheduler)
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
         return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
     ahead = _ahead(context, scheduler, job)
-    answers = _simulated(context, scheduler, job, ahead, steps=steps, tried=tried)
+    now = context.clock.now()
+
+    def ask(run: int, effort: Effort) -> Begin | None:
+        gates = GatesAhead(context, scheduler, tried)
+        world = World(_drawn(ahead, run), ahead.endless, gates.after)
+        return starts_in(scheduler, context.belief, job, now=now, effort=effort, world=world)
+
+    answers = _simulated(steps, ask)
     begun = [answer for answer in answers if answer is not None]
     known = sorted(answer.in_s for answer in begun)
     if ahead.endless and not known:
@@ -94,6 +102,39 @@ def estimate(
     )
 
 
+def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
+    """When the last of these jobs has ended, waiting and running, from the same simulations."""
+    scheduler, now = context.scheduler, context.clock.now()
+    ahead = _ahead(context, scheduler, "")
+    if unknown := [name for name in ahead.endless if name in jobs]:
+        length = f"how long {named_jobs(unknown, NAMED_MAX)} will run is not known"
+        return Estimate(because=length)
+
+    def ask(run: int, effort: Effort) -> float | None:
+        gates = GatesAhead(context, scheduler)
+        world = World(_drawn(ahead, run), ahead.endless, gates.after)
+        return ends_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
+
+    answers = _simulated(_steps(context, scheduler), ask)
+    known = sorted(answer for answer in answers if answer is not None)
+    because = f"{len(answers)} simulations under {context.charge.policy}, assuming no new jobs"
+    if len(known) < len(answers):
+        return Estimate(because=f"{because}, came to no end within their limits")
+    if ahead.limited:
+        bound = f"{because}; some jobs are known only by their time limits"
+        return Estimate(high_s=round(_quantile(known, 0.9), 1), because=bound)
+    low_s, high_s = (round(_quantile(known, share), 1) for share in (0.1, 0.9))
+    return Estimate(low_s=low_s, high_s=high_s, coverage=COVERAGE, known=True, because=because)
+
+
+def _steps(context: Context, scheduler: Scheduler) -> int:
+    """How many steps a simulation may take."""
+    steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
+    if context.charge.last_s > 0:
+        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / context.charge.last_s)))
+    return steps
+
+
 def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
     """What the simulations leave out and may let it start earlier, or at once."""
     spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
@@ -103,33 +144,14 @@ def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
     return found
 
 
-def _simulated(
-    context: Context,
-    scheduler: Scheduler,
-    job: JobId,
-    ahead: Ahead,
-    *,
-    steps: int,
-    tried: Sequence[JobRecord],
-) -> list[Begin | None]:
-    """When it starts in each simulation; fewer of them where they take long."""
-    answers: list[Begin | None] = []
-    spent, now = worked_for(SPEND_S), context.clock.now()
-    effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
+def _simulated(steps: int, ask: Callable[[int, Effort], Answer | None]) -> list[Answer | None]:
+    """The answers of simulations; fewer of them where they take long."""
+    answers: list[Answer | None] = []
+    spent = worked_for(SPEND_S)
     for run in _order(RUNS):
+        effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
         try:
-            answers.append(
-                starts_in(
-                    scheduler,
-                    context.belief,
-                    job,
-                    now=now,
-                    left_s=_drawn(ahead, run),
-                    effort=effort._replace(give_up=worked_for(SPEND_S / RUNS_MIN)),
-                    endless=ahead.endless,
-                    after=GatesAhead(context, scheduler, tried).after,
-                )
-            )
+            answers.append(ask(run, effort))
         except Exception:  # A third party's policy may raise anything; status shows it.
             answers.append(None)
         if answers == [None] or (len(answers) >= RUNS_MIN and spent()):

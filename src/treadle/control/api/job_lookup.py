@@ -36,6 +36,16 @@ async def found(context: Context, names: Iterable[str]) -> dict[str, JobRecord |
     return answers
 
 
+def array_called(context: Context, word: str) -> str:
+    """The array of that id, or whose members alone have that name; empty if there is none."""
+    jobs = context.jobs
+    if word in jobs.arrays:
+        return word
+    named = {record.array or record.id for record in jobs.records.values() if record.name == word}
+    only = next(iter(named)) if word and len(named) == 1 else ""
+    return only if only in jobs.arrays else ""
+
+
 def _active(context: Context, names: Sequence[str]) -> dict[str, JobRecord | RequestError]:
     wanted = frozenset(names) - {""}
     if not wanted:

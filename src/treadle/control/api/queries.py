@@ -7,15 +7,24 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_lookup import found
+from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import InOrder, free_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
+from treadle.control.api.why_array import why_array, why_ended
 from treadle.control.api.why_waiting import Reasons, reasons, why
-from treadle.control.jobs import ARRAY, MACHINE, AttemptKey, JobRecord, id_of, record_of
+from treadle.control.jobs import (
+    ARRAY,
+    MACHINE,
+    AttemptKey,
+    JobRecord,
+    id_of,
+    record_of,
+    stored_state,
+)
 from treadle.control.loop import date_text, worked_for
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.job import JobId
@@ -162,12 +171,39 @@ class Queries:
         return await job_history(self._context, await self.record(identity))
 
     async def why(self, identity: str) -> Why:
-        record = await self.record(identity)
+        """Of a job, or of an array as a whole, each by its id or its name."""
+        jobs = self._context.jobs
+        array = array_called(self._context, identity)
+        if array:
+            members = [jobs.records[name] for name in jobs.arrays[array]]
+            state = jobs.state_of(array) or State.PENDING
+            names = [name for one in members for name in (*one.after, *one.after_any)]
+            return await self.thinking.about(
+                ("why array", array),
+                lambda context: why_array(context, array, members, state),
+                names=dict.fromkeys(names),
+            )
+        try:
+            record = await self.record(identity)
+        except NotFoundError as missing:
+            return await self._why_ended(identity, missing)
         return await self.thinking.about(
             ("why", record.id),
             lambda context: why(context, record),
             names=(*record.after, *record.after_any),
         )
+
+    async def _why_ended(self, array: str, missing: NotFoundError) -> Why:
+        """Of an array whose members have all ended; raises `missing` if there is none."""
+        rows, worst = await self._context.reads.ask(
+            lambda store: (
+                store.jobs(JobFilter(array=array), limit=PAGE_MAX) if array else [],
+                stored_state(store, array),
+            )
+        )
+        if not rows or worst is None:
+            raise missing
+        return why_ended(array, [State(row.state) for row in rows], worst)
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
@@ -229,7 +265,7 @@ class Queries:
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        # They wait for a machine, or for others of their array; nobody holds them.
+        # They wait for a machine, or for others of their array; no user holds them.
         late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}

@@ -80,7 +80,7 @@ class _Freed(NamedTuple):
 
     in_s: float
     last: JobId  # of the jobs on them, the one that ends last
-    count: int
+    devices: int
 
 
 def _next_end(context: Context, row: Job, within_s: float) -> str:
@@ -91,7 +91,7 @@ def _next_end(context: Context, row: Job, within_s: float) -> str:
         if count >= needed:
             break
         names.append(freed.last)
-        count, in_s = count + freed.count, freed.in_s
+        count, in_s = count + freed.devices, freed.in_s
     if not names or not 0 < needed <= count or in_s > within_s:
         return ""
     who = f"{named_jobs(names, NAMED_MAX)} {are(len(names))} expected to end"

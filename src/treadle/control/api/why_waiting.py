@@ -26,6 +26,7 @@ from treadle.core.wording import (
     free_devices_of,
     free_of,
     jobs,
+    listed,
     named_jobs,
     several,
     share,
@@ -251,12 +252,18 @@ def _refused(context: Context, record: JobRecord) -> Finding:
 
 
 def _dependency(context: Context, record: JobRecord) -> Finding:
-    open_ones = []
+    open_jobs, parts = [], []
     for name in (*record.after, *record.after_any):
         state = context.state_of(name)
         if state is not None and not state.ended:
-            open_ones.append(f"{name} ({str(state).lower()})")
-    return Finding("dependency", f"it starts after {named_jobs(open_ones, NAMED_MAX)}")
+            text = f"{name} ({str(state).lower()})"
+            if name in context.jobs.arrays:
+                parts.append(f"array {text}")
+            else:
+                open_jobs.append(text)
+    if open_jobs or not parts:
+        parts.insert(0, named_jobs(open_jobs, NAMED_MAX))
+    return Finding("dependency", f"it starts after {listed(parts, NAMED_MAX)}")
 
 
 def _backing_off(context: Context, row: Job) -> Finding | None:
@@ -457,6 +464,8 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     free = free_devices_of(free_devices(scheduler), total)
     queued = len(scheduler.ranking.queue)
     wait = jobs(queued, "waits", "wait") if queued else "no job waits"
+    if limited := sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY}):
+        wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
     lines = [f"{hold}, {free}, {wait}"]
     if row.failures:
         lines.append(f"it failed {times(row.failures)} so far")

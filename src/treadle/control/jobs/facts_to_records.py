@@ -26,6 +26,7 @@ from treadle.control.learning import (
 )
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
 from treadle.core.events import (
     AttemptEnded,
     Event,
@@ -273,7 +274,7 @@ class Reducer:
                 self._progressed(record, _last_words(fact))
         _keep_apart(record, fact)
         if failed:
-            record.failures += 1
+            record.failures += fact.how is not How.TIME_LIMIT  # It did what it was to do.
             record.failure = view
 
     def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:

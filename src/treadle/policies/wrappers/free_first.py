@@ -18,8 +18,8 @@ from treadle.policies.wrappers.views import Changes, starts
 def free_first(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation | None]:
     """These changes, with no job moved or stopped for a device where a free one would do."""
     after = dict(changes)
-    for starter in starts(snapshot, changes):
-        for device in changes[starter].devices if changes[starter] is not None else ():
+    for starter, allocation in starts(snapshot, changes).items():
+        for device in allocation.devices:
             holder = _displaced(snapshot, after, device)
             spare = None if holder is None else _spare(snapshot, after, device, holder)
             if holder is None or spare is None:

@@ -169,7 +169,7 @@ class Reserve(Remembering):
         if job == head.job:
             return Reason(
                 "devices",
-                f"{devices(len(head.devices))} are being kept for it since {ago} ago; "
+                f"{devices(len(head.devices))} are being kept for it, for {ago} so far; "
                 f"{free} of {len(head.devices)} {are(free)} free",
             )
         if any(entry.job == job for entry in lines.reserved):
@@ -215,8 +215,8 @@ class Reserve(Remembering):
         waited = f"when it has waited {span(bounds.wait_s)}"
         if not bounds.lengths:
             return waited
-        lengths = {1: "the time", 2: "twice the time"}.get(bounds.lengths)
-        return f"{waited} and {lengths or f'{bounds.lengths:g} times the time'} it is taken to need"
+        lengths = "twice" if bounds.lengths == 2 else f"{bounds.lengths:g} times"
+        return f"{waited} and {lengths} the time it is taken to need"
 
     # -- one decision ---------------------------------------------------------------------------
 

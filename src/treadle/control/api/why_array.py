@@ -1,0 +1,64 @@
+"""How an array stands as a whole: what its members do, why the next one waits, when all end."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from treadle.control.api.context import Context
+from treadle.control.api.estimates import end_of_all
+from treadle.control.api.why_waiting import why
+from treadle.control.jobs import JobRecord
+from treadle.core.wording import several
+from treadle.wire.jobs import State, Why
+
+_HELD = (State.PENDING, State.HELD)
+# A state, and what one or several members of an array do then.
+_VERBS = {
+    State.RUNNING: ("runs", "run"),
+    State.RESIZING: ("is being resized", "are being resized"),
+    State.STARTING: ("is starting", "are starting"),
+    State.STOPPING: ("is being stopped", "are being stopped"),
+    State.PENDING: ("waits", "wait"),
+    State.HELD: ("is held", "are held"),
+    State.SUCCEEDED: ("succeeded", "succeeded"),
+    State.FAILED: ("failed", "failed"),
+    State.TIMEOUT: ("reached its time limit", "reached their time limits"),
+    State.CANCELLED: ("was cancelled", "were cancelled"),
+}
+
+
+def why_array(context: Context, array: str, records: Sequence[JobRecord], state: State) -> Why:
+    """The answer about an array of which members have not ended."""
+    live = [record for record in records if record.id in context.scheduler.jobs]
+    waiting = [record for record in live if record.state in _HELD]
+    next_up = why(context, min(waiting, key=_member)) if waiting else None
+    because = members_text(record.state for record in live)
+    if next_up is not None:
+        because += f"; the next, job {next_up.id}: {next_up.because}"
+    return Why(
+        id=array,
+        state=state,
+        cause="" if next_up is None else next_up.cause,
+        because=because,
+        evidence=() if next_up is None else next_up.evidence,
+        change="" if next_up is None else next_up.change,
+        estimate=None if next_up is None else next_up.estimate,
+        end=end_of_all(context, [record.id for record in live]),
+        members=len(live),
+    )
+
+
+def why_ended(array: str, states: Sequence[State], worst: State) -> Why:
+    """The answer about an array that is over."""
+    text = members_text(states)
+    return Why(id=array, state=worst, cause="", because=text, members=len(states))
+
+
+def members_text(states: Iterable[State]) -> str:
+    """2 run, 3 wait."""
+    counts = Counter(states)
+    known = [(counts[state], verbs) for state, verbs in _VERBS.items() if counts[state]]
+    return ", ".join(several(count, *verbs) for count, verbs in known)
+
+
+def _member(record: JobRecord) -> int:
+    return record.member or 0
