@@ -16,6 +16,7 @@ import click
 
 from treadle.cli.live.session import Session
 from treadle.cli.show.table import Column, table
+from treadle.cli.show.wording import plain
 from treadle.cli.study.demo_scene import Scene, own_daemon
 from treadle.cli.study.demo_sharing import share
 from treadle.core.errors import EngineError, InvalidInputError
@@ -25,10 +26,11 @@ from treadle.engines.node.gpus import NvmlGpus
 from treadle.journal.journal import Journal, read
 from treadle.study.own_orders import CLOSE, error
 from treadle.study.whatif import completion_s, own_orders_s, recorded_s
-from treadle.wire.jobs import JobView
+from treadle.wire.jobs import JobView, State
 from treadle.wire.machine import EventView
 
 SLOTS_MAX = 4
+LINES = 12  # of the output of a job that failed
 _TITLES = ("TREADLE", "FIFO", "RESIZED")
 
 
@@ -117,7 +119,8 @@ def _play(scene: Scene, story: tuple[Act, ...]) -> dict[str, JobView]:
     after, left = 0, list(story)
     trains_s = inf  # since when the first job trains: the others wait for that
     while left or any(not job.state.ended for job in _views(here, names).values()):
-        if trains_s == inf and any(job.progress for job in _views(here, names).values()):
+        views = _views(here, names).values()
+        if trains_s == inf and any(job.progress or job.state.ended for job in views):
             trains_s = scene.passed_s
         while left and (not names or scene.passed_s - trains_s >= left[0].after_s):
             act = left.pop(0)
@@ -127,7 +130,12 @@ def _play(scene: Scene, story: tuple[Act, ...]) -> dict[str, JobView]:
         after = _print_events(scene, names, after)
         here.pause(scene.every_s)
     _print_events(scene, names, after)
-    return _views(here, names)
+    found = _views(here, names)
+    for job in found.values():
+        if job.state is not State.SUCCEEDED:
+            tail = here.client.log(job.id).text.splitlines()[-LINES:]
+            scene.say("\n".join([f"{job.name:<8} printed last:", *map(plain, tail)]))
+    return found
 
 
 def _print_events(scene: Scene, names: Mapping[str, str], after: int) -> int:
