@@ -1,9 +1,11 @@
 """The demo's jobs: small real trainings of different shapes, submitted a few seconds apart."""
 
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.client.jobfile import CARRIED
 from treadle.wire.jobs import JobRequest
 
 TRAIN = Path(__file__).with_name("train.py")
@@ -47,6 +49,7 @@ def _job(
         command=(sys.executable, str(TRAIN), str(count), "24"),
         devices=devices,
         resumable=resumable,
+        env={name: os.environ[name] for name in CARRIED if name in os.environ},
         workdir=str(Path.cwd()),
         model="small-cnn",
         grace_s=20.0,
