@@ -1,6 +1,7 @@
 """The demo's jobs: small real trainings of different shapes, submitted a few seconds apart."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,20 @@ class Act(NamedTuple):
     after_s: float  # since the first job trains
     request: JobRequest
     said: str  # a short description
+
+
+WIDTH = 24
+STEP_S = 0.06  # of a step on one device, as the lengths below are meant
+
+
+def pace() -> float:
+    """How many steps to do for one that the story has: faster machines do more of them."""
+    words = [sys.executable, str(TRAIN), "measure", str(WIDTH)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    try:
+        return max(1.0, STEP_S / float(done.stdout))
+    except ValueError:
+        return 1.0  # The jobs will say what is wrong.
 
 
 def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:
@@ -46,7 +61,7 @@ def _job(
     count = max(4, round(steps * scale))
     return JobRequest(
         name=name,
-        command=(sys.executable, str(TRAIN), str(count), "24"),
+        command=(sys.executable, str(TRAIN), str(count), str(WIDTH)),
         devices=devices,
         resumable=resumable,
         env={name: os.environ[name] for name in CARRIED if name in os.environ},

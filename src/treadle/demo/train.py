@@ -5,9 +5,11 @@ goes on from its checkpoint. The batch is divided among the ranks, so more ranks
 and the same training.
 
     python train.py STEPS WIDTH
+    python train.py measure WIDTH       # prints the seconds of a step on one CPU slot
 """
 
 import sys
+import time
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +25,11 @@ SEED = 7
 
 
 def main() -> None:
+    if sys.argv[1] == "measure":
+        print(_step_s(int(sys.argv[2])))
+        return
     steps, width = int(sys.argv[1]), int(sys.argv[2])
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)  # More would only spin: a batch is small.
     run = train.start()
     torch.manual_seed(SEED)
     model = _model(width)
@@ -40,6 +44,22 @@ def main() -> None:
         run.report(loss=run.loss)
         if run.rank == 0:
             print(f"epoch {epoch + 1}/{epochs} loss {run.loss:.4f}, {run.size} ranks", flush=True)
+
+
+def _step_s(width: int) -> float:
+    """Seconds of a step with one core: the least of some, since other work only adds."""
+    torch.set_num_threads(1)
+    model, data = _model(width), _pictures(BATCH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    found = []
+    for _ in range(12):
+        begun = time.perf_counter()
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(data.tensors[0]), data.tensors[1])
+        torch.autograd.backward(loss)
+        optimizer.step()
+        found.append(time.perf_counter() - begun)
+    return min(found)
 
 
 def _model(width: int) -> nn.Module:

@@ -21,7 +21,7 @@ from treadle.cli.study.demo_scene import Scene, own_daemon
 from treadle.cli.study.demo_sharing import share
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.wording import several
-from treadle.demo.story import POLICY, Act, acts
+from treadle.demo.story import POLICY, Act, acts, pace
 from treadle.engines.node.gpus import NvmlGpus
 from treadle.journal.journal import Journal, read
 from treadle.study.own_orders import CLOSE, error
@@ -91,7 +91,7 @@ def _resizing(gpus: int, devices: int | None, scale: float, keep: Path | None) -
     )
     words = ["--gpus", ",".join(map(str, range(slots)))] if on_gpus else ["--devices", str(slots)]
     with own_daemon([*words, "--policy", POLICY]) as scene:
-        jobs = _play(scene, acts(slots, scale))
+        jobs = _play(scene, acts(slots, scale * (1.0 if on_gpus else pace())))
         journal = _journal(scene.here, keep)
     _compare(jobs, journal, scene.here)
     return all(job.code == 0 for job in jobs.values())
