@@ -50,7 +50,7 @@ def test_whatever_others_slept_a_confirming_run_makes_no_range_wider(
     others: list[float], mine: float
 ) -> None:
     knowledge = Knowledge()
-    for seconds in others:
+    for seconds in (0.5, 2000.0, *others):  # So different that they show the proportion.
         see(knowledge, "ann", sleep(seconds), seconds)
     before = span(knowledge, "ann", sleep(mine))
     assume(before.low_s <= mine <= before.high_s)

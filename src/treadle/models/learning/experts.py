@@ -90,9 +90,9 @@ def rescored(
 
 def _spread(lengths: Lengths) -> float:
     """The standard deviation of logarithms, without the tail."""
-    mass = sum(point.mass for point in lengths.points)
+    mass = sum([mass for _, mass in lengths.points])
     if not mass:
         return 1.0
-    logs = [(log(point.seconds), point.mass / mass) for point in lengths.points]
-    mean = sum(at * share for at, share in logs)
-    return float(sum((at - mean) ** 2 * share for at, share in logs) ** 0.5)
+    logs = [(log(seconds), each / mass) for seconds, each in lengths.points]
+    mean = sum([at * share for at, share in logs])
+    return float(sum([(at - mean) ** 2 * share for at, share in logs]) ** 0.5)

@@ -85,15 +85,15 @@ def as_sure_as_farther(by_kind: dict[Kind, list[Expert]]) -> dict[Kind, list[Exp
     found: dict[Kind, list[Expert]] = {}
     farther: list[Expert] = []
     for kind, experts in reversed(by_kind.items()):
-        told = {_memory(expert): expert.forecast for expert in farther}
+        told = {memory(expert): expert.forecast for expert in farther}
         farther = found[kind] = [
-            expert._replace(forecast=_surer(expert.forecast, told.get(_memory(expert))))
+            expert._replace(forecast=_surer(expert.forecast, told.get(memory(expert))))
             for expert in experts
         ]
     return found
 
 
-def _memory(expert: Expert) -> str:
+def memory(expert: Expert) -> str:
     """The half-life in a label."""
     return expert.label.rpartition(" ")[2]
 
