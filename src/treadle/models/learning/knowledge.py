@@ -258,7 +258,11 @@ class Knowledge:
             for kind in asked_of
         }
         by_kind |= as_sure_as_farther(
-            {kind: each for kind, each in by_kind.items() if each and closeness(kind) not in FAR}
+            {
+                kind: each
+                for kind, each in by_kind.items()
+                if each and closeness(kind) is not Source.EVERYTHING
+            }
         )
         found: list[Expert] = []
         left = 1.0

@@ -17,6 +17,7 @@ TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of ti
 SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may be below it
 NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
 MIXED_TAIL = 1e-3  # beyond everything in a mixture
+OUTLIVED = 0.1  # of jobs like it, so few ran longer
 LENGTH_MIN_S = 1e-3
 LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
@@ -107,6 +108,16 @@ class Lengths:
         points = tuple((at, mass / total) for at, mass in kept)
         longest_s = max(self.longest_s, self.spent_s + age_s)
         return Lengths(points, tail / total, longest_s, self.spent_s + age_s)
+
+    def after(self, age_s: float) -> "Lengths":
+        """What is left of a job of this age, where the distribution is made of a few runs.
+
+        One that has outlived nearly all of its like is another sort of job: what little was seen
+        beyond its age says nothing, and it is expected to run for about as long again.
+        """
+        if age_s > 0 and not self.spent_s and self.survival(age_s) < OUTLIVED:
+            return Lengths((), 1.0, age_s, age_s)
+        return self.given(age_s)
 
     def cut(self, limit_s: float) -> "Lengths":
         """The same where everything ends at a time limit at the latest."""
