@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import NamedTuple
 
-from treadle.models.lengths.distribution import LENGTH_MIN_S, Lengths
+from treadle.models.lengths.distribution import LENGTH_MIN_S, Lengths, Span
 
 MEMORY = 0.98  # of scores, from one job to the next
 WEIGHT_MIN = 0.003  # a forecast that weighs less is left out
@@ -25,7 +25,7 @@ _WINDOW_ONE = 0.3  # the same where there is one run
 class Blurred:
     """Lengths that were seen, and what follows for the next: like one of them, and not equal."""
 
-    __slots__ = ("_blurred", "seen", "window")
+    __slots__ = ("_blurred", "_spans", "seen", "window")
 
     def __init__(self, seen: Lengths, runs: float) -> None:
         runs = max(1.0, runs)
@@ -33,6 +33,7 @@ class Blurred:
         # Lengths within this distance, in logarithms, count as equal.
         self.window = max(_WINDOW_MIN, _WINDOW_ONE / runs, 0.87 * _spread(seen) * runs**-0.3)
         self._blurred: Lengths | None = None
+        self._spans: dict[float, Span] = {}
 
     @property
     def lengths(self) -> Lengths:
@@ -40,6 +41,12 @@ class Blurred:
         if self._blurred is None:
             self._blurred = self.seen.blurred(self.window)
         return self._blurred
+
+    def span(self, coverage: float) -> Span:
+        found = self._spans.get(coverage)
+        if found is None:
+            found = self._spans[coverage] = self.lengths.span(coverage)
+        return found
 
 
 class Expert(NamedTuple):
