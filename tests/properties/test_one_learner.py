@@ -87,10 +87,8 @@ def test_a_range_is_a_range_and_unknown_is_said(outcomes: list[Seen]) -> None:
         assert found.known == ended
         assert (found.source is Source.NOTHING) == (not ended)
         for age_s in (0.0, 100.0, 1e6):
-            assert found.index(age_s) > 0
-            left = remaining(found, age_s, limit_s=5e5)
+            left = remaining(found, age_s)
             assert 0 <= left.span.low_s <= left.span.high_s < inf
-            assert left.span.high_s <= max(0.0, 5e5 - age_s)
             assert left.known == ended
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from treadle.models.plans.space import Planner
     from treadle.sim.hidden_lengths import LengthLearner
 
-INDEXED = ("gittins",)  # policies that ask a belief for an index of lengths
+# Policies that ask a belief about lengths: for an index, or for what is left and how sure that is.
+ASKING = ("gittins", "aiturbo", "optimus")
 
 
 def base_model(
@@ -91,7 +92,7 @@ def knowing_lengths(
 
     if isinstance(belief, LengthAware):
         belief.lengths = learner
-    elif settings.policy.partition("+")[0].partition("?")[0] in INDEXED:
+    elif settings.policy.partition("+")[0].partition("?")[0] in ASKING:
         # Around no other policy: a wrapped model would not be seen to know plans or orders.
         return WithLengths(belief, learner)
     return belief

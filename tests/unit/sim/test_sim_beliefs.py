@@ -260,3 +260,15 @@ def test_gittins_goes_by_the_distribution_of_lengths_whatever_is_known_of_speeds
         by_mean = len(lengths[:10]) / sum(lengths[:10])
         assert found[belief] > 5 * by_mean
     assert found["known"] == pytest.approx(found["learned"])
+
+
+@pytest.mark.parametrize("belief", ["known", "learned"])
+def test_aiturbo_relies_on_no_length_that_a_job_did_not_say(belief: str) -> None:
+    """Whatever is known of speeds: silent jobs are unpredictable, jobs that report are not."""
+    for lengths, end in (("survival", "cannot be predicted"), ("steps", "can be predicted")):
+        jobs = [job("a", length_s=5000.0)]
+        run = experiment(jobs, policy="aiturbo", belief=belief, lengths=lengths)
+        run.simulation.run(until=1000.0)
+        scheduler = run.simulation.scheduler
+        snapshot = scheduler.snapshot(1000.0)
+        assert scheduler.policy.why(snapshot, "a").sentence.endswith(f"its end {end}")

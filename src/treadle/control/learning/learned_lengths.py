@@ -21,7 +21,8 @@ from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.gittins import equivalent_s
 from treadle.store.rows import ProfileRow
 
-PROFILES_MAX = KINDS_MAX
+# Rows read at the start: what one owner wrote last must not hide what others wrote.
+PROFILES_MAX = 5 * KINDS_MAX
 UNKNOWN_S = 3600.0  # what policies are given of a job of which nothing is known; people are not
 ANSWERS_MAX = 1024
 _SHOWN = {

@@ -20,6 +20,7 @@ from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.scaling import speedup
 
+SPEEDS_MAX = 100_000
 NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was seen
 
 
@@ -47,6 +48,11 @@ class Learned(LengthAware):
         self._nominal_per_s = nominal_per_s
         self._gated = gated
         self._seen_alone: set[str] = set()  # models, or jobs that name none
+        # Answers since something was last measured: policies ask the same several times in a
+        # decision. By job, model, asked size and size.
+        self._speeds: dict[tuple[str, str, int, int], float] = {}
+        self._bases: dict[tuple[str, str, int], int] = {}
+        self._measured = 0
         self.lengths = KnownLengths(self)  # what is known of lengths
 
     def observe(
@@ -62,10 +68,29 @@ class Learned(LengthAware):
 
     def basis(self, spec: JobSpec) -> int:
         """What the answers about a job rest on: they are equal while this is."""
-        pace = self.knowledge.pace(self.kinds(spec))
-        return 0 if pace is None else pace.version
+        self._forget_if_measured()
+        key = (spec.id, spec.profile.model, spec.asked)
+        found = self._bases.get(key)
+        if found is None:
+            pace = self.knowledge.pace(self.kinds(spec))
+            found = self._bases[key] = 0 if pace is None else pace.version
+        return found
 
     def alone(self, spec: JobSpec, size: int) -> float:
+        self._forget_if_measured()
+        key = (spec.id, spec.profile.model, spec.asked, size)
+        speed = self._speeds.get(key)
+        if speed is None:
+            speed = self._speeds[key] = self._alone(spec, size)
+        return speed
+
+    def _forget_if_measured(self) -> None:
+        if self._measured != self.knowledge.measured or len(self._speeds) > SPEEDS_MAX:
+            self._speeds.clear()
+            self._bases.clear()
+            self._measured = self.knowledge.measured
+
+    def _alone(self, spec: JobSpec, size: int) -> float:
         pace = self.knowledge.pace(self.kinds(spec))
         if pace is None:
             return self._nominal_per_s * speedup(size, self._serial)

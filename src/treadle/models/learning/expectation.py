@@ -7,14 +7,12 @@ from treadle.core.job import Profile
 from treadle.models.learning.kinds import Source
 from treadle.models.lengths.coverage import PLAIN, Level, stage
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span
-from treadle.models.lengths.gittins import gittins
 
 COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
-OUTLIVED = 0.1  # of jobs like it, so few ran longer
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
@@ -40,10 +38,6 @@ class Expectation:
         """The range to show, of the whole length."""
         return self.left(0.0)
 
-    def index(self, age_s: float = 0.0) -> float:
-        """The Gittins index of a job of this age, for policies that order by it: higher first."""
-        return gittins(self.length, age_s)
-
     def left(self, age_s: float) -> Span:
         """The range to show of what is left of a job that has run for so long."""
         share = self.levels[stage(age_s)].share
@@ -52,14 +46,8 @@ class Expectation:
         return Span(low_s / wider, min(LENGTH_MAX_S, high_s * wider), COVERAGE)
 
     def after(self, age_s: float) -> Lengths:
-        """What is left of a job of this age.
-
-        One that has outlived nearly all of its like is another sort of job: what little was seen
-        beyond its age says nothing, and it is expected to run for about as long again.
-        """
-        if age_s > 0 and self.length.survival(age_s) < OUTLIVED:
-            return Lengths((), 1.0, age_s, age_s)
-        return self.length.given(age_s)
+        """What is left of a job of this age."""
+        return self.length.after(age_s)
 
     def by_user(self, estimate_s: float) -> "Expectation":
         """The same where what its user says of the length is all that is known."""
@@ -79,31 +67,15 @@ class Remaining:
 
 
 def remaining(
-    expected: Expectation,
-    age_s: float,
-    *,
-    said: LastProgress | None = None,
-    limit_s: float | None = None,
+    expected: Expectation, age_s: float, *, said: LastProgress | None = None
 ) -> Remaining:
-    """What is left of a job that has run for so long: its own steps, else jobs like it.
-
-    `limit_s`: the seconds after which it will be stopped, counted from its start.
-    """
-    left_limit_s = None if limit_s is None else max(0.0, limit_s - age_s)
+    """What is left of a job that has run for so long: its own steps, else jobs like it."""
     own = None if said is None else _by_steps(said)
-    if own is None:
-        lengths = expected.after(age_s)
-        span = expected.left(age_s)
-        mean_s, known, because = lengths.mean(), expected.known, _because(expected)
-        if left_limit_s is not None:
-            mean_s = lengths.cut(left_limit_s).mean()
-    else:
+    if own is not None:
         mean_s, span = own
-        known, because = True, OWN_STEPS
-    if left_limit_s is not None:
-        span = Span(min(span.low_s, left_limit_s), min(span.high_s, left_limit_s), span.coverage)
-        mean_s = min(mean_s, left_limit_s)
-    return Remaining(span, mean_s, known, because)
+        return Remaining(span, mean_s, known=True, because=OWN_STEPS)
+    mean_s = expected.after(age_s).mean()
+    return Remaining(expected.left(age_s), mean_s, expected.known, _because(expected))
 
 
 def _by_steps(said: LastProgress) -> tuple[float, Span] | None:

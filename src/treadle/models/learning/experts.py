@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import exp, log
 from typing import NamedTuple
 
-from treadle.models.lengths.distribution import LENGTH_MIN_S, Lengths
+from treadle.models.lengths.distribution import LENGTH_MIN_S, Lengths, Span
 
 MEMORY = 0.98  # of scores, from one job to the next
 WEIGHT_MIN = 0.003  # a forecast that weighs less is left out
@@ -25,7 +25,7 @@ _WINDOW_ONE = 0.3  # the same where there is one run
 class Blurred:
     """Lengths that were seen, and what follows for the next: like one of them, and not equal."""
 
-    __slots__ = ("_blurred", "seen", "window")
+    __slots__ = ("_blurred", "_spans", "seen", "window")
 
     def __init__(self, seen: Lengths, runs: float) -> None:
         runs = max(1.0, runs)
@@ -33,6 +33,7 @@ class Blurred:
         # Lengths within this distance, in logarithms, count as equal.
         self.window = max(_WINDOW_MIN, _WINDOW_ONE / runs, 0.87 * _spread(seen) * runs**-0.3)
         self._blurred: Lengths | None = None
+        self._spans: dict[float, Span] = {}
 
     @property
     def lengths(self) -> Lengths:
@@ -40,6 +41,12 @@ class Blurred:
         if self._blurred is None:
             self._blurred = self.seen.blurred(self.window)
         return self._blurred
+
+    def span(self, coverage: float) -> Span:
+        found = self._spans.get(coverage)
+        if found is None:
+            found = self._spans[coverage] = self.lengths.span(coverage)
+        return found
 
 
 class Expert(NamedTuple):
@@ -90,9 +97,9 @@ def rescored(
 
 def _spread(lengths: Lengths) -> float:
     """The standard deviation of logarithms, without the tail."""
-    mass = sum(point.mass for point in lengths.points)
+    mass = sum([mass for _, mass in lengths.points])
     if not mass:
         return 1.0
-    logs = [(log(point.seconds), point.mass / mass) for point in lengths.points]
-    mean = sum(at * share for at, share in logs)
-    return float(sum((at - mean) ** 2 * share for at, share in logs) ** 0.5)
+    logs = [(log(seconds), each / mass) for seconds, each in lengths.points]
+    mean = sum([at * share for at, share in logs])
+    return float(sum([(at - mean) ** 2 * share for at, share in logs]) ** 0.5)

@@ -3,7 +3,7 @@
 from treadle.models.fitted import Point
 from treadle.models.learning.curves import Curve, FittedCurve
 from treadle.models.learning.experts import Expert
-from treadle.models.learning.kind_experts import close_experts, even_experts, far_experts
+from treadle.models.learning.kind_experts import close_experts, even_experts, far_experts, memory
 from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, closeness
 from treadle.models.learning.known_kinds import KnownKinds
@@ -54,20 +54,32 @@ class KeptExperts:
             )
         return found
 
-    def even(self, kind: Kind, kinds: KnownKinds) -> list[Expert]:
-        """What a newcomer is told of everything: no user counts for more than another."""
+    def of_all(self, kind: Kind, kinds: KnownKinds, *, even: bool) -> list[Expert]:
+        """What everything here says; `even`: with no user counting for more than another."""
         history = kinds.get(kind)
         if history is None or not history.ended:
             return []
         known = self._kept.setdefault(kind, {})
-        found = known.get(_EVEN)
+        asking = _EVEN if even else _PLAIN
+        found = known.get(asking)
         if found is None:
-            size = kind.removeprefix(EVERYTHING)
-            seen = (kinds.get(user + size) for user in kinds.users(USERS_MAX))
-            users = [each for each in seen if each is not None and each.ended]
-            label = _label(kind)
-            found = known[_EVEN] = even_experts(label, users) or far_experts(label, history)
+            found = known[asking] = self._all(kind, history, kinds, even=even)
         return found
+
+    def _all(self, kind: Kind, history: History, kinds: KnownKinds, *, even: bool) -> list[Expert]:
+        label, size = _label(kind), kind.removeprefix(EVERYTHING)
+        named = ((user + size, kinds.get(user + size)) for user in kinds.users(USERS_MAX))
+        users = {name: user for name, user in named if user is not None and user.ended}
+        if len(users) == 1:
+            (name, user), *_ = users.items()
+            if user.histograms == history.histograms:
+                # The only user's forecasts are those of all: a third of what a run takes to learn.
+                return [
+                    expert._replace(label=f"{label} {memory(expert)}")
+                    for expert in self.of(name, user, 0, (), None)
+                ]
+        found = even_experts(label, list(users.values())) if even else []
+        return found or far_experts(label, history)
 
 
 def _label(kind: Kind) -> str:

@@ -8,7 +8,7 @@ from treadle.models.learning.experts import Blurred, Expert
 from treadle.models.learning.kind_history import HALF_LIVES, History, Run
 from treadle.models.learning.kinds import Kind
 from treadle.models.learning.proportion import proportional
-from treadle.models.lengths.distribution import mixture
+from treadle.models.lengths.distribution import NARROWEST, mixture
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 CLOSE_HALF_LIVES = HALF_LIVES[:2]
@@ -85,15 +85,15 @@ def as_sure_as_farther(by_kind: dict[Kind, list[Expert]]) -> dict[Kind, list[Exp
     found: dict[Kind, list[Expert]] = {}
     farther: list[Expert] = []
     for kind, experts in reversed(by_kind.items()):
-        told = {_memory(expert): expert.forecast for expert in farther}
+        told = {memory(expert): expert.forecast for expert in farther}
         farther = found[kind] = [
-            expert._replace(forecast=_surer(expert.forecast, told.get(_memory(expert))))
+            expert._replace(forecast=_surer(expert.forecast, told.get(memory(expert))))
             for expert in experts
         ]
     return found
 
 
-def _memory(expert: Expert) -> str:
+def memory(expert: Expert) -> str:
     """The half-life in a label."""
     return expert.label.rpartition(" ")[2]
 
@@ -101,8 +101,8 @@ def _memory(expert: Expert) -> str:
 def _surer(own: Blurred, farther: Blurred | None) -> Blurred:
     if farther is None:
         return own
-    low_s, high_s, _ = farther.lengths.span(AGREES_WITHIN)
-    mine = own.lengths.span()
+    low_s, high_s, _ = farther.span(AGREES_WITHIN)
+    mine = own.span(NARROWEST)
     if high_s - low_s >= mine.high_s - mine.low_s:
         return own
     within = sum(mass for seconds, mass in own.seen.points if low_s <= seconds <= high_s)

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from treadle.core.job import JobSpec
@@ -108,6 +109,7 @@ def with_sizes(kinds: Sequence[Kind], size: int) -> tuple[Kind, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=32_768)  # Asked of every kind of a job, several times at each of its events.
 def closeness(kind: Kind) -> Source:
     """How close jobs of this kind are."""
     if kind == EVERYTHING or kind.startswith(f"{EVERYTHING}#"):

@@ -70,6 +70,7 @@ class Knowledge:
         self._paces: dict[Kind, Pace] = {}
         self._remeasured: set[Kind] = set()  # since their pace was asked for
         self._versions = 0
+        self.measured = 0  # speeds, so far
         for kind, history in stored:
             if closeness(kind) in FAR:
                 history.upgrade()
@@ -123,6 +124,7 @@ class Knowledge:
             watched = self._open.end(name)
             if outcome.whole:
                 self._judge(kinds, outcome, watched)
+        self.measured += outcome.paced
         owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
         for kind in with_sizes(kinds, outcome.size):
             history = self._known.get(kind) or History()
@@ -250,13 +252,17 @@ class Knowledge:
         asked_of = with_sizes(kinds, asked)
         newcomer = self._is_newcomer(kinds)
         by_kind = {
-            kind: self._experts.even(kind, self._known)
-            if newcomer and closeness(kind) is Source.EVERYTHING
+            kind: self._experts.of_all(kind, self._known, even=newcomer)
+            if closeness(kind) is Source.EVERYTHING
             else self._experts.of(kind, self._known.get(kind), asked, numbers, curve)
             for kind in asked_of
         }
         by_kind |= as_sure_as_farther(
-            {kind: each for kind, each in by_kind.items() if each and closeness(kind) not in FAR}
+            {
+                kind: each
+                for kind, each in by_kind.items()
+                if each and closeness(kind) is not Source.EVERYTHING
+            }
         )
         found: list[Expert] = []
         left = 1.0

@@ -12,7 +12,7 @@ PROMISE = 0.85  # a little more than is promised, as what ends now was printed e
 STEP = 0.03
 # Jobs come in batches that are alike. A batch that is easy to tell must not leave ranges that are
 # too narrow for the next.
-SHARE_MIN, SHARE_MAX = 0.79, 0.985
+SHARE_MIN, SHARE_MAX = 0.70, 0.985
 # Ranges are compared at the start and at these ages, each with a level of its own: a job that has
 # outlived most like it is another matter.
 AGES_S = (60.0, 600.0, 3600.0, 36_000.0)

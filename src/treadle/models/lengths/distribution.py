@@ -17,6 +17,7 @@ TAIL_POWER = 1.5  # survival beyond the longest seen falls with this power of ti
 SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may be below it
 NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
 MIXED_TAIL = 1e-3  # beyond everything in a mixture
+OUTLIVED = 0.1  # of jobs like it, so few ran longer
 LENGTH_MIN_S = 1e-3
 LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
@@ -29,11 +30,9 @@ class Span(NamedTuple):
     coverage: float
 
 
-class Point(NamedTuple):
-    """So much of the mass lies at so many seconds."""
-
-    seconds: float
-    mass: float
+# Seconds, and how much of the mass lies there. Plain tuples: they are made by the hundred for every
+# forecast, and named ones take five times as long.
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +43,11 @@ class Lengths:
     tail: float = 0.0  # mass that is longer than longest_s
     longest_s: float = 0.0
     spent_s: float = 0.0  # seconds already taken off: the tail began this much earlier
-    _masses: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    # Masses up to each point; made when first asked for, as many distributions are only mixed.
+    _summed: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert self.points or self.tail > 0, "a distribution has mass somewhere"
-        object.__setattr__(self, "_masses", tuple(accumulate(mass for _, mass in self.points)))
 
     @classmethod
     def of(cls, points: Iterable[tuple[float, float]], *, tail: float = 0.0) -> "Lengths":
@@ -59,8 +58,8 @@ class Lengths:
                 at = min(max(seconds, LENGTH_MIN_S), LENGTH_MAX_S)
                 merged[at] = merged.get(at, 0.0) + weight
         total = sum(merged.values()) + tail
-        ordered = tuple(Point(at, merged[at] / total) for at in sorted(merged))
-        longest_s = ordered[-1].seconds if ordered else LENGTH_MIN_S
+        ordered = tuple((at, merged[at] / total) for at in sorted(merged))
+        longest_s = ordered[-1][0] if ordered else LENGTH_MIN_S
         return cls(ordered, tail / total, longest_s)
 
     @classmethod
@@ -78,7 +77,7 @@ class Lengths:
         """The probability that it takes longer than this."""
         if seconds < 0:
             return 1.0
-        gone = bisect_right(self.points, seconds, key=lambda point: point.seconds)
+        gone = bisect_right(self.points, (seconds, inf))
         left = 1.0 - self.tail - (self._masses[gone - 1] if gone else 0.0)
         return min(1.0, max(0.0, left) + self._tail_at(seconds))
 
@@ -87,10 +86,10 @@ class Lengths:
         assert 0 <= share <= 1, "a share is between 0 and 1"
         at = bisect_left(self._masses, share - 1e-12)
         if at < len(self.points):
-            return self.points[at].seconds
+            return self.points[at][0]
         left = max(1.0 - share, 0.0)
         if not self.tail:
-            return self.points[-1].seconds
+            return self.points[-1][0]
         if left <= 0:
             return LENGTH_MAX_S
         beyond = self._tail_from_s * float((self.tail / min(left, self.tail)) ** (1 / TAIL_POWER))
@@ -100,22 +99,30 @@ class Lengths:
         """The seconds that remain of a job that has run for so long."""
         if age_s <= 0:
             return self
-        kept = [Point(at - age_s, mass) for at, mass in self.points if at > age_s]
+        kept = [(at - age_s, mass) for at, mass in self.points if at > age_s]
         tail = self._tail_at(age_s)
         total = sum(mass for _, mass in kept) + tail
         if total <= 1e-12:
             # No mass was allowed beyond this age, and yet it runs: as long again, roughly.
             return Lengths((), 1.0, age_s + self.spent_s, age_s + self.spent_s)
-        points = tuple(Point(at, mass / total) for at, mass in kept)
+        points = tuple((at, mass / total) for at, mass in kept)
         longest_s = max(self.longest_s, self.spent_s + age_s)
         return Lengths(points, tail / total, longest_s, self.spent_s + age_s)
+
+    def after(self, age_s: float) -> "Lengths":
+        """What is left of a job of this age, where the distribution is made of a few runs.
+
+        One that has outlived nearly all of its like is another sort of job: what little was seen
+        beyond its age says nothing, and it is expected to run for about as long again.
+        """
+        if age_s > 0 and not self.spent_s and self.survival(age_s) < OUTLIVED:
+            return Lengths((), 1.0, age_s, age_s)
+        return self.given(age_s)
 
     def cut(self, limit_s: float) -> "Lengths":
         """The same where everything ends at a time limit at the latest."""
         limit_s = max(limit_s, 0.0)
-        kept: list[tuple[float, float]] = [
-            point for point in self.points if point.seconds < limit_s
-        ]
+        kept = [(at, mass) for at, mass in self.points if at < limit_s]
         start_s, end_s = self._tail_from_s, limit_s + self.spent_s
         within = self.tail - self._tail_at(limit_s)
         if within > 1e-12:
@@ -128,7 +135,7 @@ class Lengths:
 
     def scaled(self, factor: float) -> "Lengths":
         """The same jobs where everything takes so many times as long."""
-        points = tuple(Point(at * factor, mass) for at, mass in self.points)
+        points = tuple((at * factor, mass) for at, mass in self.points)
         return Lengths(points, self.tail, self.longest_s * factor, self.spent_s * factor)
 
     def blurred(self, window: float) -> "Lengths":
@@ -138,12 +145,12 @@ class Lengths:
         for at, mass in self.points:
             sixth = mass / 6
             points += (
-                Point(max(LENGTH_MIN_S, at / apart), sixth),
-                Point(at, 4 * sixth),
-                Point(min(LENGTH_MAX_S, at * apart), sixth),
+                (max(LENGTH_MIN_S, at / apart), sixth),
+                (at, 4 * sixth),
+                (min(LENGTH_MAX_S, at * apart), sixth),
             )
         points.sort()
-        longest_s = max(self.longest_s, points[-1].seconds) if points else self.longest_s
+        longest_s = max(self.longest_s, points[-1][0]) if points else self.longest_s
         return Lengths(tuple(points), self.tail, longest_s)
 
     def thinned(self, count: int) -> "Lengths":
@@ -156,10 +163,10 @@ class Lengths:
         for seconds, each in self.points:
             mass, moment = mass + each, moment + each * seconds
             if mass >= share:
-                found.append(Point(moment / mass, mass))
+                found.append((moment / mass, mass))
                 mass = moment = 0.0
         if mass > 0:
-            found.append(Point(moment / mass, mass))
+            found.append((moment / mass, mass))
         return Lengths(tuple(found), self.tail, self.longest_s, self.spent_s)
 
     def span(self, coverage: float = 0.8) -> Span:
@@ -181,6 +188,12 @@ class Lengths:
         return self.quantile(out * below), self.quantile(1.0 - out * (1.0 - below))
 
     @property
+    def _masses(self) -> list[float]:
+        if not self._summed:
+            self._summed.extend(accumulate([mass for _, mass in self.points]))
+        return self._summed
+
+    @property
     def _tail_from_s(self) -> float:
         """Where the tail begins, counted from the start of the job."""
         return max(self.longest_s, self.spent_s)
@@ -198,16 +211,16 @@ def mixture(parts: Iterable[tuple[Lengths, float]]) -> Lengths:
     points: list[Point] = []
     for lengths, weight in parts:
         assert not lengths.spent_s, "a mixture is of whole lengths"
-        points += [Point(at, mass * weight) for at, mass in lengths.points]
+        points += [(at, mass * weight) for at, mass in lengths.points]
         if lengths.tail:
             # One tail cannot begin at several places: each becomes points at its own quantiles.
             mass = lengths.tail * weight / len(_TAIL_FACTORS)
             start_s = lengths.longest_s
-            points += [Point(min(LENGTH_MAX_S, start_s * one), mass) for one in _TAIL_FACTORS]
+            points += [(min(LENGTH_MAX_S, start_s * one), mass) for one in _TAIL_FACTORS]
     points.sort()
-    total = sum(point.mass for point in points) * (1.0 + MIXED_TAIL)
-    scaled = tuple(Point(at, mass / total) for at, mass in points if mass > 0)
-    return Lengths(scaled, MIXED_TAIL / (1.0 + MIXED_TAIL), scaled[-1].seconds)
+    total = sum([mass for _, mass in points]) * (1.0 + MIXED_TAIL)
+    scaled = tuple([(at, mass / total) for at, mass in points if mass > 0])
+    return Lengths(scaled, MIXED_TAIL / (1.0 + MIXED_TAIL), scaled[-1][0])
 
 
 # Where a tail's quantiles 1/10, 3/10 ... 9/10 lie, in multiples of its start.

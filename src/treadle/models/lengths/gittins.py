@@ -18,7 +18,7 @@ _SECONDS_MIN = 1e-3
 
 def gittins(lengths: Lengths, age_s: float = 0.0) -> float:
     """The index of a job of this distribution that has run for so long; higher goes first."""
-    left = lengths.given(age_s)
+    left = lengths.after(age_s)
     best = 0.0
     used_s, before_s, alive = 0.0, 0.0, 1.0
     for at_s, ended in _ends(left):

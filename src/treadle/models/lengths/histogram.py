@@ -7,7 +7,7 @@ ten; the mean of its lengths is kept as well, so lengths that do not vary are ex
 from dataclasses import dataclass, field
 from math import floor, log10
 
-from treadle.models.lengths.distribution import Lengths, Point
+from treadle.models.lengths.distribution import Lengths
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 PER_DECADE = 16
@@ -60,9 +60,9 @@ class Histogram:
         seconds, runs = self.seconds, sum(self.ended.values())
         total = runs + doubt * self.unit
         points = tuple(
-            Point(seconds[at] / self.ended[at], self.ended[at] / total) for at in sorted(self.ended)
+            (seconds[at] / self.ended[at], self.ended[at] / total) for at in sorted(self.ended)
         )
-        return Lengths(points, 1.0 - runs / total, points[-1].seconds)
+        return Lengths(points, 1.0 - runs / total, points[-1][0])
 
     def _scale_down(self) -> None:
         self.ended = self._scaled(self.ended)
