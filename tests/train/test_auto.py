@@ -181,3 +181,55 @@ def test_batch_normalisation_is_noted_and_its_statistics_stay_the_same() -> None
     result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", "batch-norm")))
     assert result.ended["finished"], result.errors
     assert "batch normalisation uses the samples of each rank" in result.errors
+
+
+def test_all_that_a_script_may_have_moves_along() -> None:
+    """Two loaders and optimizers, a scaler, a plateau scheduler and an average; one member dies."""
+    events = [
+        Event(20, ("a", "b", "c")),
+        Event(60, kill=0),
+        Event(90, ("c", "d")),
+        STOP,
+    ]
+    options = _options("mixed.py", "--epochs", "100000")
+    result = run(Scenario("unmodified", ("a", "b"), events, options))
+    assert _sizes(result) == [2, 3, 2, 2], result.errors
+    plain = _plain("mixed.py", "--epochs", "60")
+    batches = {(row["epoch"], row["i"]): row for row in plain if "i" in row}
+    compared = 0
+    for rows in steps_of(result).values():
+        expected = batches.get((rows[0]["epoch"], rows[0]["i"]))
+        taken = sorted(index for row in rows for index in row["samples"])
+        if expected is not None and len(taken) == len(expected["samples"]):
+            assert taken == sorted(expected["samples"])
+            assert sum(row["loss"] for row in rows) == pytest.approx(expected["loss"], abs=2e-5)
+            compared += 1
+    assert compared > 60
+    ends = {row["epoch"]: row for row in plain if "scale" in row}
+    later = [row for row in result.rows if "scale" in row and row["epoch"] in ends]
+    assert {row["member"] for row in later} >= {"m0", "m1", "m2"}
+    for row in later:
+        expected = ends[row["epoch"]]
+        assert (row["scale"], row["rate"]) == (expected["scale"], expected["rate"])
+        assert row["validation"] == pytest.approx(expected["validation"], abs=1e-4)
+
+
+def test_a_newcomer_that_begins_with_the_scripts_own_checkpoint_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.pt"
+    options = _options("mixed.py", "--epochs", "100000", "--own-checkpoint", str(own))
+    result = run(Scenario("unmodified", ("a",), [Event(40, ("a", "b")), STOP], options))
+    assert result.codes == {"m0": 143, "m1": 2}, result.errors
+    assert f"the script begins with {own}, which it saved itself" in result.errors
+
+
+def test_a_script_that_resumes_by_itself_does_so(tmp_path: Path) -> None:
+    words = ("--own-checkpoint", str(tmp_path / "own.pt"))
+    options = _options("mixed.py", "--epochs", "100000", *words)
+    stop = [Event(40, stop=True)]
+    first = run(Scenario("unmodified", ("a",), stop, options, folder=str(tmp_path)))
+    reached = max(row["epoch"] for row in first.rows)
+    options = _options("mixed.py", "--epochs", str(reached + 3), *words)
+    second = run(Scenario("unmodified", ("a", "b"), [], options, folder=str(tmp_path)))
+    assert second.ended["finished"], second.errors
+    assert "own.pt, and not from the checkpoint of Treadle" in second.errors
+    assert {row["epoch"] for row in second.rows} == set(range(reached, reached + 3))

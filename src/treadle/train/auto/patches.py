@@ -12,11 +12,13 @@ torch.save, torch.load  see files.py
 import functools
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import _refresh_per_optimizer_state
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import (
@@ -104,9 +106,11 @@ class Watched:
 
     def suppresses(self, thing: object) -> bool:
         """Whether a step of this scheduler or scaler must not count."""
-        if self.run is None or not self.run.suppressed:
+        run = self.run
+        if run is None or not run.suppressed:
             return False
-        return thing in self.made.schedulers or thing in self.made.scalers
+        # A scaler calls the optimizer, which then is counted.
+        return thing in self.made.schedulers or (run.void and thing in self.made.scalers)
 
     # -- how it is seen ----------------------------------------------------------------------------
 
@@ -117,7 +121,7 @@ class Watched:
         self._watch_backward()
         self._watch_made()
         self._watch_steps(torch.amp.GradScaler, "step")
-        self._watch_steps(torch.amp.GradScaler, "update")
+        self._watch_steps(torch.amp.GradScaler, "update", _forget_step)
         self._files.install()
 
     def _watch_backward(self) -> None:
@@ -156,13 +160,18 @@ class Watched:
         if scheduler not in self.made.schedulers:
             self.made.schedulers.add(scheduler)
 
-    def _watch_steps(self, kind: Any, name: str) -> None:  # noqa: ANN401
+    def _watch_steps(
+        self,
+        kind: Any,  # noqa: ANN401
+        name: str,
+        instead: Callable[[Any], None] = lambda _: None,
+    ) -> None:
         original = getattr(kind, name)
 
         @functools.wraps(original)
         def step(thing: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
             if self.suppresses(thing):
-                return None
+                return instead(thing)
             return original(thing, *args, **options)
 
         setattr(kind, name, step)
@@ -217,6 +226,11 @@ def _after(kind: Any, name: str, then: Callable[[Any], Any]) -> None:  # noqa: A
         then(thing)
 
     setattr(kind, name, call)
+
+
+def _forget_step(scaler: Any) -> None:  # noqa: ANN401
+    """What `update` does, but for the scale."""
+    scaler._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
 
 def _kinds(kind: type[Any]) -> Iterator[type[Any]]:

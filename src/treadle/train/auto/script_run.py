@@ -279,9 +279,14 @@ class ScriptRun(Run):
         return self.loader is None and not (self.catching_up or self.warming)
 
     @property
+    def void(self) -> bool:
+        """Whether nothing of this batch counts."""
+        return self.catching_up or self._void
+
+    @property
     def suppressed(self) -> bool:
-        """Whether steps of schedulers and scalers must not count now."""
-        return self.catching_up or self._void or bool(self._skips)
+        """Whether steps of schedulers must not count now."""
+        return self.void or bool(self._skips)
 
     def _account(self, following: int) -> None:
         """The script asks for the next batch: where to go on if the group changes here."""
