@@ -1,6 +1,6 @@
-"""Runs a recipe three times: to its end, until a stop order, and resumed from there.
+"""Runs recipes three times each: to the end, until a stop order, and resumed from there.
 
-    python -m tests.train.recipe_runs RECIPE RANKS FOLDER MODULES...
+    python -m tests.train.recipe_runs FOLDER {"recipe.py": RANKS, ...} MODULES...
 
 One process imports the modules once and is forked for each rank of each run.
 """
@@ -14,6 +14,8 @@ import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from treadle.engines.node.environment import free_port
 
@@ -59,18 +61,27 @@ def run(recipe: str, ranks: int, folder: Path, *, stop: bool) -> tuple[list[Any]
     return rows, [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
-def main() -> None:
-    recipe, ranks, folder, *modules = sys.argv[1:]
-    for name in modules:
-        importlib.import_module(name)
+def three_runs(recipe: str, ranks: int, folder: Path) -> dict[str, Any]:
     found = {}
     for name, kept, stop in (
         ("whole", "a", False),
         ("stopped", "b", True),
         ("resumed", "b", False),
     ):
-        rows, codes = run(recipe, int(ranks), Path(folder) / kept, stop=stop)
+        rows, codes = run(recipe, ranks, folder / kept, stop=stop)
         found[name] = {"rows": rows, "codes": codes}
+    return found
+
+
+def main() -> None:
+    folder, recipes, *modules = sys.argv[1:]
+    for name in modules:
+        importlib.import_module(name)
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports more
+    found = {
+        path: three_runs(path, ranks, Path(folder) / Path(path).stem)
+        for path, ranks in json.loads(recipes).items()
+    }
     sys.stdout.write(json.dumps(found) + "\n")
 
 
