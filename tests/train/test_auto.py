@@ -1,6 +1,7 @@
 """Unmodified training scripts as elastic jobs: real processes with gloo."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, run
+from treadle.engines.node.environment import free_port
 
 SCRIPTS = Path(__file__).with_name("unmodified")
 SAMPLES, BATCH = 60, 8
@@ -171,10 +173,20 @@ def test_one_process_runs_what_cannot_be_shared_as_it_is() -> None:
 
 def test_a_rate_that_a_newcomer_cannot_know_is_noticed() -> None:
     events = [Event(3, ("a", "b"))]
-    words = ("counts.py",)
-    result = run(Scenario("unmodified", ("a",), events, _options(*words)))
+    options = _options("counts.py", "--own-rate")
+    result = run(Scenario("unmodified", ("a",), events, options))
     assert "the ranks differ after step" in result.errors
     assert 2 in result.codes.values()
+
+
+def test_a_script_that_counts_its_steps_ends_with_its_oldest_member() -> None:
+    """The newcomer has counted fewer steps, and would go on alone."""
+    options = _options("counts.py", "--steps", "40", held_at=12)
+    result = run(Scenario("unmodified", ("a",), [Event(12, ("a", "b"))], options))
+    assert result.codes == {"m0": 0, "m1": 0}, result.errors
+    assert result.ended["finished"], result.errors
+    assert max(row["step"] for row in result.rows) == 40
+    assert "an older member's script has ended" in result.errors
 
 
 def test_batch_normalisation_is_noted_and_its_statistics_stay_the_same() -> None:
@@ -233,3 +245,38 @@ def test_a_script_that_resumes_by_itself_does_so(tmp_path: Path) -> None:
     assert second.ended["finished"], second.errors
     assert "own.pt, and not from the checkpoint of Treadle" in second.errors
     assert {row["epoch"] for row in second.rows} == set(range(reached, reached + 3))
+
+
+def test_ranks_of_torchrun_share_an_unmodified_script_out(tmp_path: Path) -> None:
+    """As torchrun starts them, without a coordinator."""
+    words = (str(SCRIPTS / "classify.py"), "--epochs", "3")
+    env = {
+        "PATH": os.environ["PATH"],
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "treadle.train.auto", *words],
+            env={**env, "RANK": str(rank)},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    rows = [[json.loads(line) for line in text.splitlines()] for text in printed]
+    plain = [row for row in _plain("classify.py", "--epochs", str(EPOCHS)) if row["epoch"] < 2]
+    for ours, theirs, whole in zip(*rows, plain, strict=False):
+        if "i" in whole:
+            taken = ours["samples"] + theirs["samples"]
+            assert sorted(taken) == sorted(whole["samples"])
+            parts = [row["loss"] * len(row["samples"]) for row in (ours, theirs)]
+            assert sum(parts) / len(taken) == pytest.approx(whole["loss"], abs=2e-5)
+        else:
+            assert ours["right"] == theirs["right"] == whole["right"]
