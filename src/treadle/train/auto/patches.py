@@ -1,12 +1,12 @@
 """What of torch is replaced while the script runs, and what each replacement does.
 
-DataLoader.__iter__     a training loop gets this rank's share of each batch
-torch.autograd.backward gradients are added up over all ranks
-optimizer steps         hooks of torch: counted, and not applied where they must not be
-schedulers, GradScaler  remembered, and not stepped where the optimizer is not
-nn.Module               remembered
-enumerate(loader)       counts batches of the epoch, also for a newcomer in its middle
-torch.save, torch.load  see files.py
+`DataLoader.__iter__`: a training loop gets this rank's share of each batch.
+`torch.autograd.backward`: gradients are added up over all ranks.
+Steps of optimizers: counted by hooks of torch, and not applied where they must not be.
+Schedulers, `GradScaler`, `AveragedModel`: not stepped where the optimizer is not.
+`nn.Module`: remembered.
+`enumerate(loader)`: counts batches of the epoch, also for a newcomer in its middle.
+`torch.save`, `torch.load`: see files.py.
 """
 
 import functools
@@ -25,6 +25,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 
 from treadle.train.auto.files import Files
@@ -105,12 +106,14 @@ class Watched:
             self.run.after_step(optimizer)
 
     def suppresses(self, thing: object) -> bool:
-        """Whether a step of this scheduler or scaler must not count."""
+        """Whether a step of this scheduler, scaler or average must not count."""
         run = self.run
         if run is None or not run.suppressed:
             return False
+        if thing in self.made.schedulers:
+            return True
         # A scaler calls the optimizer, which then is counted.
-        return thing in self.made.schedulers or (run.void and thing in self.made.scalers)
+        return run.void and (isinstance(thing, AveragedModel) or thing in self.made.scalers)
 
     # -- how it is seen ----------------------------------------------------------------------------
 
@@ -122,6 +125,7 @@ class Watched:
         self._watch_made()
         self._watch_steps(torch.amp.GradScaler, "step")
         self._watch_steps(torch.amp.GradScaler, "update", _forget_step)
+        self._watch_steps(AveragedModel, "update_parameters")
         self._files.install()
 
     def _watch_backward(self) -> None:
