@@ -56,7 +56,7 @@ def test_resizes_change_nothing_of_what_an_unmodified_script_learns() -> None:
     check_samples(result, SAMPLES, stopped=True)
     check_steps(result, SAMPLES, BATCH)
     plain = _plain_losses("classify.py", "--epochs", str(EPOCHS))
-    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.3)
+    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.15)
 
 
 def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
@@ -93,12 +93,13 @@ def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() 
     words = ("classify.py", "--epochs", str(EPOCHS), *more)
     # The last row of a step is that of its last batch.
     plain = [row["loss"] for row in _plain(*words) if "i" in row][1::2]
-    ours = {
-        step: sum(row["loss"] for row in rows if row["i"] % 2)
-        for step, rows in steps_of(result).items()
-        if sum(len(row["samples"]) for row in rows if row["i"] % 2) in (BATCH, SAMPLES % BATCH)
-    }
-    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.3)
+    ours = {}
+    for step, rows in steps_of(result).items():
+        last = [row for row in rows if row["i"] % 2]
+        whole = SAMPLES % BATCH if last and last[0]["i"] == 7 else BATCH
+        if sum(len(row["samples"]) for row in last) == whole:  # else a killed member had a share
+            ours[step] = sum(row["loss"] for row in last)
+    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.15)
 
 
 def test_a_stop_and_another_start_lose_and_repeat_no_step(tmp_path: Path) -> None:
@@ -228,7 +229,8 @@ def test_all_that_a_script_may_have_moves_along() -> None:
 
 def test_a_newcomer_that_begins_with_the_scripts_own_checkpoint_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.pt"
-    options = _options("mixed.py", "--epochs", "100000", "--own-checkpoint", str(own))
+    more = ("--own-checkpoint", str(own))
+    options = _options("mixed.py", "--epochs", "100000", *more, held_at=40)
     result = run(Scenario("unmodified", ("a",), [Event(40, ("a", "b")), STOP], options))
     assert result.codes == {"m0": 143, "m1": 2}, result.errors
     assert f"the script begins with {own}, which it saved itself" in result.errors
