@@ -396,6 +396,11 @@ class ScriptRun(Run):
 
     def _catch_up(self, begins: bool) -> None:
         """While it catches up, the script prints nothing: its numbers mean nothing."""
+        if self.catching_up and not begins:
+            # Of batches that do not count, on this rank alone.
+            for parameter in self.made.parameters():
+                parameter.grad = None
+            self._pending, self._stepped_now = False, {}
         self.catching_up = begins
         if begins and self._stdout is None:
             sys.stdout.flush()
