@@ -189,5 +189,5 @@ def unmodified(
     from treadle.train.auto.patches import Watched
 
     watched = Watched(timeout_s=timeout_s)
-    sys.stdout = _Rows(said, place, watched, held_at)  # type: ignore[assignment]
+    sys.stdout = _Rows(said, place, watched, held_at)
     run(watched, [script, *words])

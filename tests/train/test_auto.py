@@ -1,6 +1,7 @@
 """Unmodified training scripts as elastic jobs: real processes with gloo."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -11,10 +12,11 @@ import pytest
 
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, run
+from treadle.engines.node.environment import free_port
 
 SCRIPTS = Path(__file__).with_name("unmodified")
 SAMPLES, BATCH = 60, 8
-EPOCHS = 30
+EPOCHS = 60
 STOP = Event(0, stop=True)
 
 
@@ -47,14 +49,14 @@ def test_resizes_change_nothing_of_what_an_unmodified_script_learns() -> None:
         Event(50, ("x", "y")),
         STOP,
     ]
-    words = ("classify.py", "--epochs", "100000")
-    result = run(Scenario("unmodified", ("a",), events, _options(*words)))
+    options = _options("classify.py", "--epochs", "100000", held_at=5)
+    result = run(Scenario("unmodified", ("a",), events, options))
     assert _sizes(result) == [1, 3, 2, 3, 2], result.errors
     assert set(result.codes.values()) <= {0, 143}, result.errors
     check_samples(result, SAMPLES, stopped=True)
     check_steps(result, SAMPLES, BATCH)
     plain = _plain_losses("classify.py", "--epochs", str(EPOCHS))
-    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.3)
+    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.15)
 
 
 def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
@@ -85,18 +87,19 @@ def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() 
         Event(60, ("b",)),
         STOP,
     ]
-    options = _options("classify.py", "--epochs", "100000", *more)
+    options = _options("classify.py", "--epochs", "100000", *more, held_at=8, timeout_s=60.0)
     result = run(Scenario("unmodified", ("a", "b"), events, options))
     assert _sizes(result) == [2, 3, 2, 2, 1], result.errors
     words = ("classify.py", "--epochs", str(EPOCHS), *more)
     # The last row of a step is that of its last batch.
     plain = [row["loss"] for row in _plain(*words) if "i" in row][1::2]
-    ours = {
-        step: sum(row["loss"] for row in rows if row["i"] % 2)
-        for step, rows in steps_of(result).items()
-        if sum(len(row["samples"]) for row in rows if row["i"] % 2) in (BATCH, SAMPLES % BATCH)
-    }
-    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.3)
+    ours = {}
+    for step, rows in steps_of(result).items():
+        last = [row for row in rows if row["i"] % 2]
+        whole = SAMPLES % BATCH if last and last[0]["i"] == 7 else BATCH
+        if sum(len(row["samples"]) for row in last) == whole:  # else a killed member had a share
+            ours[step] = sum(row["loss"] for row in last)
+    check_same(ours, {step + 1: loss for step, loss in enumerate(plain)}, at_least=0.15)
 
 
 def test_a_stop_and_another_start_lose_and_repeat_no_step(tmp_path: Path) -> None:
@@ -171,13 +174,111 @@ def test_one_process_runs_what_cannot_be_shared_as_it_is() -> None:
 
 def test_a_rate_that_a_newcomer_cannot_know_is_noticed() -> None:
     events = [Event(3, ("a", "b"))]
-    words = ("counts.py",)
-    result = run(Scenario("unmodified", ("a",), events, _options(*words)))
+    options = _options("counts.py", "--own-rate")
+    result = run(Scenario("unmodified", ("a",), events, options))
     assert "the ranks differ after step" in result.errors
     assert 2 in result.codes.values()
+
+
+def test_a_script_that_counts_its_steps_ends_with_its_oldest_member() -> None:
+    """The newcomer has counted fewer steps, and would go on alone."""
+    options = _options("counts.py", "--steps", "40", held_at=12)
+    result = run(Scenario("unmodified", ("a",), [Event(12, ("a", "b"))], options))
+    assert result.codes == {"m0": 0, "m1": 0}, result.errors
+    assert result.ended["finished"], result.errors
+    assert max(row["step"] for row in result.rows) == 40
+    assert "an older member's script has ended" in result.errors
 
 
 def test_batch_normalisation_is_noted_and_its_statistics_stay_the_same() -> None:
     result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", "batch-norm")))
     assert result.ended["finished"], result.errors
     assert "batch normalisation uses the samples of each rank" in result.errors
+
+
+def test_all_that_a_script_may_have_moves_along() -> None:
+    """Two loaders and optimizers, a scaler, a plateau scheduler and an average; one member dies."""
+    events = [
+        Event(20, ("a", "b", "c")),
+        Event(60, kill=0),
+        Event(90, ("c", "d")),
+        STOP,
+    ]
+    options = _options("mixed.py", "--epochs", "100000", held_at=20, timeout_s=60.0)
+    result = run(Scenario("unmodified", ("a", "b"), events, options))
+    assert _sizes(result) == [2, 3, 2, 2], result.errors
+    plain = _plain("mixed.py", "--epochs", "60")
+    batches = {(row["epoch"], row["i"]): row for row in plain if "i" in row}
+    compared = 0
+    for rows in steps_of(result).values():
+        expected = batches.get((rows[0]["epoch"], rows[0]["i"]))
+        taken = sorted(index for row in rows for index in row["samples"])
+        if expected is not None and len(taken) == len(expected["samples"]):
+            assert taken == sorted(expected["samples"])
+            assert sum(row["loss"] for row in rows) == pytest.approx(expected["loss"], abs=2e-5)
+            compared += 1
+    assert compared > 40
+    ends = {row["epoch"]: row for row in plain if "scale" in row}
+    later = [row for row in result.rows if "scale" in row and row["epoch"] in ends]
+    assert {row["member"] for row in later} >= {"m0", "m1", "m2"}
+    for row in later:
+        expected = ends[row["epoch"]]
+        assert (row["scale"], row["rate"]) == (expected["scale"], expected["rate"])
+        assert row["validation"] == pytest.approx(expected["validation"], abs=1e-4)
+
+
+def test_a_newcomer_that_begins_with_the_scripts_own_checkpoint_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.pt"
+    more = ("--own-checkpoint", str(own))
+    options = _options("mixed.py", "--epochs", "100000", *more, held_at=40)
+    result = run(Scenario("unmodified", ("a",), [Event(40, ("a", "b")), STOP], options))
+    assert result.codes == {"m0": 143, "m1": 2}, result.errors
+    assert f"the script begins with {own}, which it saved itself" in result.errors
+
+
+def test_a_script_that_resumes_by_itself_does_so(tmp_path: Path) -> None:
+    words = ("--own-checkpoint", str(tmp_path / "own.pt"))
+    options = _options("mixed.py", "--epochs", "100000", *words)
+    stop = [Event(40, stop=True)]
+    first = run(Scenario("unmodified", ("a",), stop, options, folder=str(tmp_path)))
+    reached = max(row["epoch"] for row in first.rows)
+    options = _options("mixed.py", "--epochs", str(reached + 3), *words)
+    second = run(Scenario("unmodified", ("a", "b"), [], options, folder=str(tmp_path)))
+    assert second.ended["finished"], second.errors
+    assert "own.pt, and not from the checkpoint of Treadle" in second.errors
+    assert {row["epoch"] for row in second.rows} == set(range(reached, reached + 3))
+
+
+def test_ranks_of_torchrun_share_an_unmodified_script_out(tmp_path: Path) -> None:
+    """As torchrun starts them, without a coordinator."""
+    words = (str(SCRIPTS / "classify.py"), "--epochs", "3")
+    env = {
+        "PATH": os.environ["PATH"],
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "treadle.train.auto", *words],
+            env={**env, "RANK": str(rank)},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    rows = [[json.loads(line) for line in text.splitlines()] for text in printed]
+    plain = [row for row in _plain("classify.py", "--epochs", str(EPOCHS)) if row["epoch"] < 2]
+    for ours, theirs, whole in zip(*rows, plain, strict=False):
+        if "i" in whole:
+            taken = ours["samples"] + theirs["samples"]
+            assert sorted(taken) == sorted(whole["samples"])
+            parts = [row["loss"] * len(row["samples"]) for row in (ours, theirs)]
+            assert sum(parts) / len(taken) == pytest.approx(whole["loss"], abs=2e-5)
+        else:
+            assert ours["right"] == theirs["right"] == whole["right"]

@@ -1,10 +1,16 @@
-"""A script whose learning rate follows a counter of its own, which a newcomer does not have."""
+"""A script that counts steps in a variable of its own, which a newcomer does not have."""
 
+import argparse
 import json
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=1_000_000)
+parser.add_argument("--own-rate", action="store_true")
+options = parser.parse_args()
 
 torch.set_num_threads(1)
 inputs = torch.randn(32, 4)
@@ -12,12 +18,15 @@ loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_si
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 taken = 0
-for epoch in range(100_000):
+while taken < options.steps:
     for i, (x, y) in enumerate(loader):
         taken += 1
-        optimizer.param_groups[0]["lr"] = 0.1 / taken
+        if options.own_rate:
+            optimizer.param_groups[0]["lr"] = 0.1 / taken
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()
-        print(json.dumps({"epoch": epoch, "i": i, "loss": loss.item(), "samples": []}))
+        print(json.dumps({"i": i, "loss": loss.item(), "samples": []}))
+        if taken == options.steps:
+            break

@@ -13,5 +13,7 @@ that of `train.start()`. What cannot be shared out is refused in one sentence (d
     support.py    what is refused, and why
     script_run.py the run: passes over a loader, steps, members
     loading.py    the order of a pass, and one rank's share of its batches
+    agreement.py  whether the ranks still do the same
+    notes.py      how far the others are, and whether they have ended
     files.py      torch.save and torch.load on ranks that are not the first
 """

@@ -1,28 +1,31 @@
 """What of torch is replaced while the script runs, and what each replacement does.
 
-DataLoader.__iter__     a training loop gets this rank's share of each batch
-torch.autograd.backward gradients are added up over all ranks
-optimizer steps         hooks of torch: counted, and not applied where they must not be
-schedulers, GradScaler  remembered, and not stepped where the optimizer is not
-nn.Module               remembered
-enumerate(loader)       counts batches of the epoch, also for a newcomer in its middle
-torch.save, torch.load  see files.py
+`DataLoader.__iter__`: a training loop gets this rank's share of each batch.
+`torch.autograd.backward`: gradients are added up over all ranks.
+Steps of optimizers: counted by hooks of torch, and not applied where they must not be.
+Schedulers, `GradScaler`, `AveragedModel`: not stepped where the optimizer is not.
+`nn.Module`: remembered.
+`enumerate(loader)`: counts batches of the epoch, also for a newcomer in its middle.
+`torch.save`, `torch.load`: see files.py.
 """
 
 import functools
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import _refresh_per_optimizer_state
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 
 from treadle.train.auto.files import Files
@@ -103,10 +106,14 @@ class Watched:
             self.run.after_step(optimizer)
 
     def suppresses(self, thing: object) -> bool:
-        """Whether a step of this scheduler or scaler must not count."""
-        if self.run is None or not self.run.suppressed:
+        """Whether a step of this scheduler, scaler or average must not count."""
+        run = self.run
+        if run is None or not run.suppressed:
             return False
-        return thing in self.made.schedulers or thing in self.made.scalers
+        if thing in self.made.schedulers:
+            return True
+        # A scaler calls the optimizer, which then is counted.
+        return run.void and (isinstance(thing, AveragedModel) or thing in self.made.scalers)
 
     # -- how it is seen ----------------------------------------------------------------------------
 
@@ -117,7 +124,8 @@ class Watched:
         self._watch_backward()
         self._watch_made()
         self._watch_steps(torch.amp.GradScaler, "step")
-        self._watch_steps(torch.amp.GradScaler, "update")
+        self._watch_steps(torch.amp.GradScaler, "update", _forget_step)
+        self._watch_steps(AveragedModel, "update_parameters")
         self._files.install()
 
     def _watch_backward(self) -> None:
@@ -156,13 +164,18 @@ class Watched:
         if scheduler not in self.made.schedulers:
             self.made.schedulers.add(scheduler)
 
-    def _watch_steps(self, kind: Any, name: str) -> None:  # noqa: ANN401
+    def _watch_steps(
+        self,
+        kind: Any,  # noqa: ANN401
+        name: str,
+        instead: Callable[[Any], None] = lambda _: None,
+    ) -> None:
         original = getattr(kind, name)
 
         @functools.wraps(original)
         def step(thing: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401
             if self.suppresses(thing):
-                return None
+                return instead(thing)
             return original(thing, *args, **options)
 
         setattr(kind, name, step)
@@ -217,6 +230,11 @@ def _after(kind: Any, name: str, then: Callable[[Any], Any]) -> None:  # noqa: A
         then(thing)
 
     setattr(kind, name, call)
+
+
+def _forget_step(scaler: Any) -> None:  # noqa: ANN401
+    """What `update` does, but for the scale."""
+    scaler._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
 
 def _kinds(kind: type[Any]) -> Iterator[type[Any]]:

@@ -12,11 +12,9 @@ the first batch after the last step.
 """
 
 import io
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from threading import Timer
 from typing import Any, TextIO
 
 import torch
@@ -29,6 +27,7 @@ from treadle.train.auto.agreement import Agreement
 from treadle.train.auto.files import Files
 from treadle.train.auto.loading import Batches, Order, draw, peek, stream, whole
 from treadle.train.auto.made import Made
+from treadle.train.auto.notes import Notes
 from treadle.train.auto.support import refuse, say
 from treadle.train.data import Data
 from treadle.train.elastic import Move
@@ -41,7 +40,7 @@ from treadle.train.state import _random_state as random_state
 from treadle.train.state import _set_random_state as set_random_state
 from treadle.train.stop import exit_now
 
-HINT = "pass"  # a file in the group's folder: newcomers read how far the others are
+END_S = 5.0  # for all scripts to end, once one of them has
 
 
 class ScriptRun(Run):
@@ -56,6 +55,7 @@ class ScriptRun(Run):
         self.loader: DataLoader[Any] | None = None  # of the pass that is under way
         self.warming = False
         self._agreement = Agreement(self)
+        self._notes = Notes(self.elastic.me) if self.elastic else None
         self._count = -1  # what was made when the state was put together
         self._passes = 0
         self._entered = False
@@ -160,8 +160,8 @@ class ScriptRun(Run):
             if agreed == self._agreed or self.size == 1 or self._together(order):
                 self._agreed = agreed
                 break
-        if self.rank == 0 and self.position.epoch == number:
-            self._hint(number)
+        if self.rank == 0 and self.position.epoch == number and self._notes:
+            self._notes.write_pass(number)
 
     def _together(self, order: Order) -> bool:
         """Whether the order of rank 0 reached all."""
@@ -281,9 +281,14 @@ class ScriptRun(Run):
         return self.loader is None and not (self.catching_up or self.warming)
 
     @property
+    def void(self) -> bool:
+        """Whether nothing of this batch counts."""
+        return self.catching_up or self._void
+
+    @property
     def suppressed(self) -> bool:
-        """Whether steps of schedulers and scalers must not count now."""
-        return self.catching_up or self._void or bool(self._skips)
+        """Whether steps of schedulers must not count now."""
+        return self.void or bool(self._skips)
 
     def _account(self, following: int) -> None:
         """The script asks for the next batch: where to go on if the group changes here."""
@@ -323,8 +328,12 @@ class ScriptRun(Run):
 
     def _may_change(self) -> bool:
         """At a boundary: whether the group changed. While gradients wait there is none."""
-        if self._pending and not (self._void or (self.elastic and self.elastic.broken)):
+        broken = self._void or (self.elastic is not None and self.elastic.broken)
+        if self._pending and not broken:
             return False
+        if broken and self._notes and self._notes.older_has_ended(self.position.applied):
+            say("an older member's script has ended, and this one counts otherwise: ended")
+            exit_now(0)
         changed = self._boundary()
         if changed:
             self._void = self._pending = False
@@ -397,22 +406,15 @@ class ScriptRun(Run):
 
     def _ahead(self) -> int:
         """How many passes a newcomer may catch up with before it says that it is ready."""
-        if self.elastic is None or not self.elastic.joins:
-            return 0
-        with suppress(OSError, ValueError, KeyError):
-            return int((Path(os.environ["TREADLE_GROUP_DIR"]) / HINT).read_text())
-        return 0
-
-    def _hint(self, number: int) -> None:
-        if self.elastic is None or not (folder := os.environ.get("TREADLE_GROUP_DIR")):
-            return
-        with suppress(OSError):
-            draft = Path(folder) / f"{HINT}.new"
-            draft.write_text(str(number))
-            draft.replace(Path(folder) / HINT)
+        return self._notes.passes() if self._notes and self.elastic and self.elastic.joins else 0
 
     def _catch_up(self, begins: bool) -> None:
         """While it catches up, the script prints nothing: its numbers mean nothing."""
+        if self.catching_up and not begins:
+            # Of batches that do not count, on this rank alone.
+            for parameter in self.made.parameters():
+                parameter.grad = None
+            self._pending, self._stepped_now = False, {}
         self.catching_up = begins
         if begins and self._stdout is None:
             sys.stdout.flush()
@@ -426,8 +428,14 @@ class ScriptRun(Run):
         if not well:
             self.group.abort()
             return
-        if self.elastic is not None:
+        if self.elastic is not None and self._notes is not None:
+            self._notes.write_end(self.position.applied)
+            # A member that goes on by a count of its own waits for us in a step that never comes.
+            timer = Timer(END_S, self.group.cut)
+            timer.daemon = True
+            timer.start()
             self.elastic.finish(wait=True)
+            timer.cancel()
         self._saving.finish(self.position.applied)
         self.group.leave()
 

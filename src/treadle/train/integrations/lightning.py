@@ -1,0 +1,126 @@
+"""Lightning: a callback that stops with a checkpoint, and a loader that goes on within an epoch.
+
+In the script:
+
+    loader = ResumableLoader(dataset, batch_size=32, seed=0)
+    trainer = Trainer(..., callbacks=[StopCallback()], use_distributed_sampler=False)
+    trainer.fit(model, loader, ckpt_path=last_checkpoint())
+"""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.pytorch import Callback
+from torch.utils.data import DataLoader, Dataset
+
+from treadle.report import report
+from treadle.train.checkpoint import folder
+from treadle.train.data import permutation, shares
+from treadle.train.state import _random_state, _set_random_state
+from treadle.train.stop import leave, should_stop
+
+NAME = "lightning.ckpt"
+
+
+class StopCallback(Callback):
+    """When the job is asked to stop: a checkpoint in one piece, then the end of the process."""
+
+    def __init__(self) -> None:
+        self._random: dict[str, Any] | None = None
+
+    def on_train_batch_start(self, trainer: Any, *_more: Any) -> None:  # noqa: ANN401
+        # Not when it is loaded: what is built after that draws random numbers too.
+        if self._random is not None:
+            _set_random_state(self._random, trainer.strategy.root_device)
+            self._random = None
+
+    def on_train_batch_end(self, trainer: Any, *_more: Any) -> None:  # noqa: ANN401
+        if trainer.is_global_zero:
+            report(trainer.global_step)
+        if not should_stop():
+            return
+        path = folder() / NAME
+        draft = path.with_suffix(".part")
+        trainer.save_checkpoint(draft)
+        trainer.strategy.barrier()
+        if trainer.is_global_zero:
+            draft.replace(path)
+            report(trainer.global_step, checkpoint=trainer.global_step)
+        trainer.strategy.barrier()  # No rank may end while another still writes.
+        leave()
+
+    def state_dict(self) -> dict[str, Any]:
+        # As a tensor, since checkpoints may be read with `weights_only`.
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        state = pickle.dumps(_random_state(device))
+        return {"random": torch.frombuffer(bytearray(state), dtype=torch.uint8)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._random = pickle.loads(bytes(state["random"].tolist()))
+
+
+class ResumableLoader(DataLoader[Any]):
+    """A shuffled loader whose place in an epoch is part of the checkpoint.
+
+    The order depends on the seed and the epoch alone. batch_size: of all ranks together.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        self._batches = _Batches(len(dataset), batch_size, seed)  # type: ignore[arg-type]
+        self._taken = 0
+        super().__init__(dataset, batch_sampler=self._batches, **options)
+
+    def __iter__(self) -> Any:  # noqa: ANN401
+        self._taken, self._batches.first = self._batches.first, 0
+        for content in self._from(self._taken):
+            self._taken += 1
+            yield content
+        self._batches.epoch += 1
+
+    def _from(self, first: int) -> Iterator[Any]:
+        self._batches.start = first
+        return super().__iter__()
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self._batches.epoch, "taken": self._taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._batches.epoch, self._batches.first = state["epoch"], state["taken"]
+
+
+class _Batches:
+    """The batches of one rank in one epoch."""
+
+    def __init__(self, count: int, size: int, seed: int) -> None:
+        self.epoch = 0
+        self.first = 0  # batch of the next pass
+        self.start = 0  # of this one
+        self._count, self._size, self._seed = count, size, seed
+
+    def __len__(self) -> int:
+        return (self._count + self._size - 1) // self._size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        joined = dist.is_available() and dist.is_initialized()
+        rank, size = (dist.get_rank(), dist.get_world_size()) if joined else (0, 1)
+        order = permutation(self._count, self._seed, self.epoch)
+        for number in range(self.start, len(self)):
+            batch = order[number * self._size : (number + 1) * self._size]
+            yield list(shares(batch, rank, size, len(batch))[0].indices)
+
+
+def last_checkpoint() -> Path | None:
+    """The checkpoint to resume from; None at the first start."""
+    path = folder() / NAME
+    return path if path.exists() else None
