@@ -227,8 +227,8 @@ def test_no_module_of_the_product_is_there_for_tests_alone() -> None:
 
     exempt = re.compile(
         r"__(init|main)__\.py$|/testing/|/migrations/|/cli/entry\.py$"
-        # Built and measured; jobs cannot use them yet: turns on shared devices, changes of plan.
-        r"|/engines/node/turn_link\.py$|/train/(stages|planned)\.py$"
+        # Built and measured; jobs cannot use them yet: turns on shared devices.
+        r"|/engines/node/turn_link\.py$|/train/stages\.py$"
     )
     unused = [s.name for s in SOURCES if not exempt.search(s.name) and not used(s)]
     assert not unused, f"only tests can use {unused}; move them to tests/ or remove them"

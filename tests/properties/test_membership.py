@@ -167,7 +167,7 @@ class World:
         self.give(Gone(process.name))
         return True
 
-    def advance(self, process: Process, *, unlucky: bool = False) -> bool:
+    def advance(self, process: Process, *, unlucky: bool = False) -> bool:  # noqa: PLR0911
         """Let the main thread of a member go on as far as its next wait."""
         if not process.alive:
             return False

@@ -187,7 +187,7 @@ class Run:
         if self._planned.split:
             try:
                 with self._planned.passing(last=batch.share.last):
-                    (weighted * self._planned.scale()).backward()
+                    torch.autograd.backward(weighted * self._planned.scale())
             except RuntimeError as error:
                 self._call_failed(error)
                 raise
@@ -357,8 +357,8 @@ class Run:
             # A gradient scaler looks at whole gradients.
             words = self._planned.can() if "scaler" not in self._kept else ("plan",)
             assert self._data is not None
-            size = self._planned.size(self._data.batch_size, self._data.sequence())
-            self.elastic.announce((*words, size.word))
+            model = self._planned.size(self._data.batch_size, self._data.sequence())
+            self.elastic.announce((*words, model.word))
             if self.elastic.joins:
                 self._warm_up()
             self.elastic.enter()

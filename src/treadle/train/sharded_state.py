@@ -70,5 +70,5 @@ def bytes_of(model: nn.Module, optimizer: Optimizer) -> int:
 
 
 def _local_bytes(tensor: torch.Tensor) -> int:
-    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[operator]
+    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return int(local.numel() * local.element_size())
