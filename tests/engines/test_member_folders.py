@@ -1,5 +1,6 @@
 """Folders of members: made for one user, removed with the attempt, also after a kill."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Both kinds of folders are made here."""
     (tmp_path / "memory").mkdir()
     monkeypatch.setattr(member_folders, "MEMORY", tmp_path / "memory")
-    monkeypatch.setattr(member_folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
