@@ -83,4 +83,7 @@ def remove(folder: Path) -> None:
 def _put(folder: Path, rest: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    torch.save(rest, folder / DOCUMENT)
+    try:
+        torch.save(rest, folder / DOCUMENT)
+    except RuntimeError as error:  # torch's writer hides the system's own error.
+        raise OSError(f"torch could not write it: {error}") from error
