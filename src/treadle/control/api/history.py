@@ -191,9 +191,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     allocation = body.get("allocation")
     if isinstance(allocation, dict):
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
-        facts["devices"] = ", ".join(names)
+        facts["devices"] = ", ".join(names) + _under(allocation.get("plan"))
         facts["count"] = devices(len(names))
-        facts["devices"] += _under(allocation.get("plan"))
         match body.get("beside"):
             case [*others] if others:
                 facts["devices"] = (
