@@ -83,7 +83,7 @@ CLOCK_READERS |= {
     "control/loop/off_loop.py",
 }
 # In the processes of a job.
-CLOCK_READERS |= {"train/elastic.py", "train/group.py", "train/session.py", "train/stages.py"}
+CLOCK_READERS |= {"train/elastic.py", "train/group.py", "train/saving.py", "train/stages.py"}
 CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {

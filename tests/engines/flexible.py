@@ -46,10 +46,12 @@ def main(can: tuple[str, ...], never_ready: str = "") -> None:
                 case Prepare():
                     line.sendall(encode(At(order.version, step)))
                 case Halt():
-                    line.sendall(encode(Arrived(order.version, step)))
+                    carried = "/a-folder" if order.carry else ""
+                    line.sendall(encode(Arrived(order.version, step, carried)))
                 case Form():
                     rank, size = order.members.index(me), len(order.members)
-                    sys.stdout.write(f"{me} is rank {rank} of {size}\n")
+                    plan = f" under {order.plan}" if order.plan else ""
+                    sys.stdout.write(f"{me} is rank {rank} of {size}{plan}\n")
                     line.sendall(encode(Switched(order.version, step, 0.125)))
                 case Leave():
                     sys.stdout.write(f"{me} leaves\n")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from tests.engines.bench import Story, on, tell
 from tests.engines.warm import WarmStory
 
 from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Host
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
+from treadle.core.plan import Plan
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node import order_document
 from treadle.testing.builders import job as spec
@@ -26,14 +29,12 @@ MEMBER = str(Path(__file__).with_name("flexible.py"))
 class Flexible:
     """One job whose ranks are members."""
 
-    def __init__(self, bench: Story, *words: str) -> None:
+    def __init__(self, bench: Story, *words: str, can: str = "size,devices") -> None:
         self.bench = bench
-        bench.job("a", sys.executable, MEMBER, "size,devices", *words, ranks=0, grace_s=5.0)
+        bench.job("a", sys.executable, MEMBER, can, *words, ranks=0, grace_s=5.0)
         bench.jobs.launch = self._launch  # type: ignore[method-assign]
 
     def _launch(self, job: str, action: int, allocation) -> Launch:
-        from dataclasses import replace
-
         number = self.bench.jobs.numbers.setdefault((job, action), 1 + len(self.bench.jobs.numbers))
         return replace(self.bench.jobs.jobs[job], attempt=number, ranks=allocation.size)
 
@@ -102,6 +103,52 @@ def test_it_grows_and_shrinks_without_a_restart(tmp_path: Path) -> None:
         assert job.bench.ends == []
 
     tell(tmp_path, story, slots=4)
+
+
+def test_it_changes_its_plan_if_it_announced_that_kind_of_plan(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, can="size,devices,plan,plan:shard")
+        await job.start(0, 1)
+        sharded = replace(on(0, 1), plan=Plan(shard="all"))
+        await bench.order(Change(1, "a", sharded))
+        assert (await job.reached(1)).attempt == 1
+        assert job.live.allocation == sharded
+        assert "m1 is rank 1 of 2 under zero-3" in job.log(1)
+        # It did not say that its weights can be split: it is launched again.
+        await bench.order(Change(2, "a", replace(on(0, 1), plan=Plan(tensor=2))))
+        again = (await job.reached(2)).attempt
+        assert again > 1
+        await bench.until(lambda: "under t2" in job.log(0, attempt=again))
+
+    tell(tmp_path, story, slots=2)
+
+
+def test_a_killed_supervisor_leaves_no_folders(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0)
+        environ = Path(f"/proc/{job.pids()['m0']}/environ").read_bytes().split(b"\0")
+        found = dict(each.split(b"=", 1) for each in environ if b"=" in each)
+        folders = [found[b"TREADLE_GROUP_DIR"], found[b"TREADLE_MEMORY_DIR"]]
+        assert all(os.path.isdir(each) for each in folders)  # noqa: PTH112
+        assert job.live.process is not None
+        os.kill(job.live.process.pid, signal.SIGKILL)
+        await bench.until(lambda: bench.ends)
+        await bench.until(lambda: not any(os.path.exists(each) for each in folders))  # noqa: PTH110
+
+    tell(tmp_path, story, slots=1)
+
+
+def test_cores_change_while_it_runs(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0)
+        wide = os.sched_getaffinity(job.pids()["m0"])
+        await bench.order(Change(1, "a", replace(on(0), host=Host(1.0, 1.0))))
+        assert (await job.reached(1)).attempt == 1
+        assert len(os.sched_getaffinity(job.pids()["m0"])) <= len(wide)
+
+    tell(tmp_path, story, slots=1)
 
 
 def test_it_moves_to_other_devices(tmp_path: Path) -> None:
@@ -263,7 +310,7 @@ def test_an_adopted_attempt_keeps_the_devices_it_changed_to(tmp_path: Path) -> N
         row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(1, 2), action=1, attempt=0)
         await bench.engine.adopt([row], [AttemptId("a", 1)])
         await bench.until(lambda: job.held() == {1, 2})
-        assert job.live.changes == ("devices", "size")
+        assert job.live.changes == ("devices", "size", "host")
         assert (await job.change(2, 1)).attempt == 1
         await bench.until(lambda: job.held() == {1})
 

@@ -103,7 +103,12 @@ print(json.dumps([dict(os.environ), below, shown]))
                 "TORCHELASTIC_RUN_ID",
             ):
                 env.pop(own, None)
-            for own in ("TREADLE_CHECKPOINT_DIR", "TREADLE_CHANNEL", "TREADLE_GROUP_DIR"):
+            for own in (
+                "TREADLE_CHECKPOINT_DIR",
+                "TREADLE_CHANNEL",
+                "TREADLE_GROUP_DIR",
+                "TREADLE_MEMORY_DIR",
+            ):
                 env.pop(own)
         for cold_env, warm_env in zip(*seen, strict=True):
             assert warm_env == cold_env

@@ -1,14 +1,17 @@
 """Checkpoints that were cut short, damaged, or met a full disk."""
 
+import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from treadle.train.checkpoint import Checkpoints
+from treadle.train.checkpoint_writer import CheckpointWriter
 
 
 @pytest.fixture
@@ -115,3 +118,118 @@ def test_a_block_that_raises_saves_nothing(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(ZeroDivisionError):
         save()
     assert train.resumed() is None
+
+
+# -- a state in parts -----------------------------------------------------------------------------
+
+
+def _parts(folder: Path, text: str) -> Path:
+    """A folder as the ranks of a split model leave it."""
+    folder.mkdir()
+    (folder / "__0_0.distcp").write_text(text)
+    (folder / "__1_0.distcp").write_text(text * 2)
+    (folder / ".metadata").write_text("where what is")
+    return folder
+
+
+def test_parts_come_with_the_file_that_names_them(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    for step in range(4):
+        parts = _parts(tmp_path / "staged", f"step {step}")
+        checkpoints.save_parts(step, parts, {"step": step})
+        assert not parts.exists()
+    found = checkpoints.load()
+    folder = checkpoints.parts_of(found)
+    assert folder is not None
+    assert (folder / "__1_0.distcp").read_text() == "step 3step 3"
+    names = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
+    assert names == ["checkpoint"] * 3 + ["parts"] * 3, "those beyond the last few are removed"
+
+
+@pytest.mark.parametrize("harm", ["cut", "damaged", "missing"])
+def test_a_checkpoint_with_a_bad_part_is_passed_over(
+    checkpoints: Checkpoints, tmp_path: Path, harm: str, capfd
+) -> None:
+    for step in (1, 2):
+        checkpoints.save_parts(step, _parts(tmp_path / "staged", "content"), {"step": step})
+    part = tmp_path / "parts-000000000002" / "__0_0.distcp"
+    match harm:
+        case "cut":
+            part.write_text("conte")
+        case "damaged":
+            part.write_text("contend")
+        case _:
+            part.unlink()
+    assert checkpoints.load()["step"] == 1
+    assert "checkpoint-000000000002 is passed over" in capfd.readouterr().err
+
+
+def test_a_killed_writer_leaves_nothing_that_counts(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    """It had moved its parts and not written the file; the next checkpoint removes all of it."""
+    checkpoints.save(1, {"step": 1})
+    _parts(tmp_path / "parts-000000000002", "half")
+    _parts(tmp_path / ".parts-1.part", "half")
+    (tmp_path / ".checkpoint-1.part").write_text("half")
+    assert checkpoints.load() == {"step": 1}
+    checkpoints.save(3, {"step": 3})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-000000000001",
+        "checkpoint-000000000003",
+    ]
+
+
+def test_the_clock_of_the_machine_does_not_choose_the_newest(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    """It was set back by a year between two checkpoints."""
+    checkpoints.save(1, {"step": 1})
+    path = checkpoints.save(2, {"step": 2})
+    year_ago = path.stat().st_mtime - 365 * 86_400
+    os.utime(path, (year_ago, year_ago))
+    checkpoints.save(3, {"step": 3})
+    os.utime(tmp_path / "checkpoint-000000000003", (0, 0))
+    assert checkpoints.load() == {"step": 3}
+
+
+# -- beside the training --------------------------------------------------------------------------
+
+
+def test_a_slow_disk_does_not_hold_up_the_training(tmp_path: Path) -> None:
+    """A pipe stands for the disk: the write waits until its other end is read."""
+    checkpoints = Checkpoints(tmp_path)
+    draft = tmp_path / f".checkpoint-{os.getpid()}.part"
+    os.mkfifo(draft)
+    writer = CheckpointWriter(checkpoints)
+    writer.write(1, lambda: {"step": 1})
+    assert writer.busy, "the training goes on, and no second one is begun"
+    assert writer.taken() is None
+    assert checkpoints.load() is None
+    with draft.open("rb") as disk:
+        assert disk.read().endswith(b"treadle-checkpoint-1\n")
+    writer.wait()
+    assert not writer.busy
+
+
+def test_what_is_written_is_the_state_of_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+    from treadle.train.state import frozen
+
+    weight, history = torch.zeros(3), [1, 2]
+    content = frozen({"weight": weight, "again": weight, "history": history})
+    weight.fill_(7.0)
+    history.append(3)
+    found: dict[str, Any] = content()
+    assert found["weight"].tolist() == found["again"].tolist() == [0.0, 0.0, 0.0]
+    assert found["history"] == [1, 2]
+
+
+def test_a_full_disk_is_said_and_the_writer_goes_on(tmp_path: Path, capfd) -> None:
+    writer = CheckpointWriter(Checkpoints(tmp_path / "kept"))
+    (tmp_path / "kept").write_text("no folder can be made here")
+    writer.write(5, lambda: {"step": 5})
+    writer.wait()
+    assert "no checkpoint at step 5: " in capfd.readouterr().err
+    (tmp_path / "kept").unlink()
+    writer.write(6, lambda: {"step": 6})
+    writer.wait()
+    assert writer.taken() == 6

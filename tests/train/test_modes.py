@@ -41,9 +41,13 @@ def test_it_runs_alone(alone: list[dict[str, float]]) -> None:
     assert alone[1]["loss"] < alone[0]["loss"]
 
 
-def test_torchrun_gives_the_same_losses(alone: list[dict[str, float]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", ["", "zero-3 x2"])
+def test_torchrun_gives_the_same_losses_under_any_plan(
+    alone: list[dict[str, float]], tmp_path: Path, plan: str
+) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
-    rows = _run([*torchrun, "--standalone", str(SCRIPT), "2"], tmp_path, GLOO_SOCKET_IFNAME="lo")
+    command = [*torchrun, "--standalone", str(SCRIPT), "2"]
+    rows = _run(command, tmp_path, GLOO_SOCKET_IFNAME="lo", TREADLE_PLAN=plan)
     assert [row["epoch"] for row in rows] == [0, 1]
     for ours, theirs in zip(rows, alone, strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-5)

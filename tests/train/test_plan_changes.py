@@ -75,6 +75,20 @@ def test_a_loss_under_a_split_plan_goes_on_from_the_checkpoint() -> None:
     check_same(ours, {step: theirs[step] for step in ours})
 
 
+def test_a_state_that_cannot_be_saved_refuses_the_change_and_training_goes_on() -> None:
+    """The limit of the size of files stands for a full disk."""
+    options = {"kind": "transformer", **ENDLESS, "file_bytes": 6000}
+    events = [Event(5, ("a", "b"), "zero-3"), STOP]
+    result = run(Scenario("loop", ("a", "b"), events, options))
+    refused = [fact["why"] for fact in result.facts if fact["kind"] == "Refused"]
+    assert len(refused) == 1, (result.facts, result.errors)
+    assert refused[0].startswith("the state could not be saved: ")
+    assert set(result.codes.values()) == {143}, result.errors
+    assert _life(result) == [(2, "")]
+    check_steps(result, SAMPLES, BATCH)
+    check_same(losses(result, SAMPLES, BATCH), _alone("transformer"), at_least=0.0)
+
+
 def test_a_stop_under_one_plan_resumes_under_another(tmp_path) -> None:
     """A checkpoint in parts is loaded by one rank, and that one's by a split model."""
     options = {"kind": "transformer", "epochs": 12, "batch": BATCH}

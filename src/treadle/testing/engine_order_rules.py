@@ -251,7 +251,7 @@ class OrderRules(BenchTests):
     def test_4_a_change_that_was_announced_keeps_the_attempt(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "flexible", HERE))
-            assert (await bench.announced("flexible", 0)).changes == ("size",)
+            assert "size" in (await bench.announced("flexible", 0)).changes
             await bench.order(Change(1, "flexible", BOTH))
             assert (await bench.started("flexible", 1)).attempt == 1
             assert bench.ends("flexible") == []

@@ -7,6 +7,7 @@ supervisor of the attempt makes `TREADLE_MEMORY_DIR` and removes it with what is
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ def choose(name: str, bytes_needed: int) -> Path:
                 return Path(memory) / f"{_PREFIX}{name}"
         except OSError:
             pass
-    named = "TREADLE_CHECKPOINT_DIR" in os.environ
-    disk = checkpoint_folder() if named else Path(os.environ.get("TREADLE_GROUP_DIR", "."))
-    return disk / f"{_PREFIX}{name}"
+    if "TREADLE_CHECKPOINT_DIR" in os.environ:
+        return checkpoint_folder() / f"{_PREFIX}{name}"
+    return Path(tempfile.mkdtemp(prefix=_PREFIX))  # alone or under torchrun, on one machine
 
 
 def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> str:
@@ -83,4 +84,7 @@ def remove(folder: Path) -> None:
 def _put(folder: Path, rest: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    torch.save(rest, folder / DOCUMENT)
+    try:
+        torch.save(rest, folder / DOCUMENT)
+    except RuntimeError as error:  # torch's writer hides the system's own error.
+        raise OSError(f"torch could not write it: {error}") from error

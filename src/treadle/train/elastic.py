@@ -72,10 +72,10 @@ class Elastic:
         self._failure: BrokenGroupError | None = None
         STOP.at_once = lambda: self.version == 0
         self._timeout_s = timeout_s
-        self._channel.say(Hello(CAN, timeout_s))
+        self._channel.say(Hello((), timeout_s))
 
     def announce(self, more: tuple[str, ...]) -> None:
-        """What else can change, now that the model is known."""
+        """What can change, now that the model is known."""
         self._channel.say(Hello((*CAN, *more), self._timeout_s))
 
     def enter(self) -> None:

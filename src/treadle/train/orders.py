@@ -98,14 +98,14 @@ class Orders:
 
         GO: the change was cancelled, and the old group trains on.
         """
+        if version and self._cancelled == version:
+            return Next.GO  # Newer orders are for the boundary where it stands.
         if self._leave and self._leave.version >= version:
             return self._leave
         if self._halt and self._halt.version > version:
             return self._halt
         if self._form and self._form.version >= version:
             return self._form
-        if version and self._cancelled == version:
-            return Next.GO
         return Next.WAIT
 
     def formed(self, version: int) -> None:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from treadle.core.errors import InvalidInputError
@@ -160,7 +160,8 @@ class Planned:
             if isinstance(gradient, DTensor):
                 mesh = gradient.device_mesh
                 for axis, placed in enumerate(gradient.placements):
-                    parts *= mesh.size(axis) if isinstance(placed, Shard) else 1
+                    # Shards have several classes: one over another has its own.
+                    parts *= 1 if placed.is_replicate() else mesh.size(axis)
                 gradient = gradient.to_local()
             assert gradient is not None
             total += gradient.float().square().sum() * (parts / holders)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -13,14 +12,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import DATA_PARALLEL, Plan, plan_of
-from treadle.train import carry
 from treadle.train.data import Batch, Data
 from treadle.train.elastic import Elastic, Move
 from treadle.train.gradients import Gradients
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
 from treadle.train.saving import Saving
-from treadle.train.state import Kept, Position, State, receive, seed_apart, send
+from treadle.train.state import Kept, Position, State
+from treadle.train.state_moves import StateMoves
 from treadle.train.stop import STOP, STOPPED, exit_now
 from treadle.train.telling import Telling
 
@@ -44,14 +43,12 @@ class Run:
         )
         STOP.install()
         self._saving = Saving(self.group, checkpoint_every_s)
+        self._moves = StateMoves(self.group, self._saving, self.device)
         self._kept: dict[str, Kept] = {}
         self._state: State | None = None
         self._data: Data | None = None
         self._planned: Planned | None = None
         self._micro_batch: int | None = None
-        self._carried: Path | None = None  # removed when all have taken the state from there
-        self._carried_at = 0
-        self._has_trained = False  # it has random numbers of its own
         self._gradients = Gradients((), self.group)
         self._clip_norm: float | None = None
         self._rehearse: Callable[[nn.Module, Batch], Tensor] | None = None
@@ -153,7 +150,7 @@ class Run:
         if self.elastic is not None:
             self.elastic.finish(wait=True)
         self._saving.finish(self.position.applied)
-        self._forget_carried()
+        self._moves.forget_carried()
         self.group.leave()
 
     def batches(self, data: Data) -> Iterator[Batch]:
@@ -192,7 +189,7 @@ class Run:
         if self._planned.split:
             try:
                 with self._planned.passing(last=batch.share.last):
-                    (weighted * self._planned.scale()).backward()  # type: ignore[no-untyped-call]
+                    torch.autograd.backward(weighted * self._planned.scale())
             except RuntimeError as error:
                 self._call_failed(error)
                 raise
@@ -315,8 +312,7 @@ class Run:
             self.group.abort()
             exit_now(STOPPED)
         self._saving.tell(self.position.applied)
-        if self._carried is not None and self.position.applied > self._carried_at:
-            self._forget_carried()
+        self._moves.forget_carried(self.position.applied)
         if self._planned is not None and self._planned.split:
             due, self._save_agreed = self._save_agreed, False
         else:
@@ -324,12 +320,6 @@ class Run:
         if due:
             self._save(wait=False)
         return False
-
-    def _forget_carried(self) -> None:
-        """A step was applied by all, so all have the state."""
-        if self._carried is not None and self.rank == 0:
-            carry.remove(self._carried)
-        self._carried = None
 
     def _all_stop(self) -> bool:
         """Whether any rank was asked to stop: the last bucket of a step told all of them.
@@ -399,83 +389,24 @@ class Run:
         """Save the state for members that have or will have parts of it."""
         assert self._state is not None
         assert self._planned is not None
-        rest = self._state.rest(self.device)
-        return carry.write(str(version), self._planned, rest, self.group)
+        return self._moves.carry(version, self._state, self._planned)
 
     def take_state(self, move: Move) -> None:
         """Get or give the state in the new group, and take on its plan."""
         assert self._state is not None
         assert self._planned is not None
+        assert self._data is not None
         self._gradients.close()
-        folder = move.carried or self._spread(move)
-        if folder:
-            try:
-                self._planned.become(move.plan, Path(folder))
-            except RuntimeError as error:
-                if not self.group.is_failure(error):
-                    raise
-                raise BrokenGroupError(str(error)) from None
-            self._take_rest(carry.read_document(Path(folder)))
-            self._carried, self._carried_at = Path(folder), self.position.applied
-        else:
-            self._planned.adapt(move.plan)
-        self.group.cover_parts()
-        self._has_trained = True
+        self._moves.take(move, self._state, self._planned, self._data.seed)
         if self.elastic is not None:
             self.elastic.applied(self.position.applied)
-
-    def _spread(self, move: Move) -> str:
-        """The state of one rank to all that need it; a folder, if they have to take it there."""
-        assert self._state is not None
-        assert self._planned is not None
-        mine = self.rank == move.source
-        folder = self._resume() if mine and move.fresh else ""
-        if mine and not folder and not move.plan.replicated:
-            rest = self._state.rest(self.device)
-            folder = carry.write_alone(f"start-{self.position.applied}", self._planned, rest)
-        if not move.spread:
-            return folder
-        if mine:
-            document = {"folder": folder} if folder else self._state.read(self.device)
-            send(document, self.group)
-            return folder
-        needs = move.receives or not move.plan.replicated
-        document = receive(self.group, move.source, keep=needs)
-        if needs and "folder" not in document:
-            self._state.write(document, self.device, exact=self.rank == 0)
-            self._seed_apart()
-        return str(document.get("folder", ""))
-
-    def _resume(self) -> str:
-        """Take the newest checkpoint, if there is one; its folder, if it is in parts."""
-        assert self._state is not None
-        checkpoints = self._saving.checkpoints
-        saved = checkpoints.load() if checkpoints is not None else None
-        if checkpoints is None or saved is None:
-            return ""
-        parts = checkpoints.parts_of(saved)
-        if parts is None:
-            self._state.write(saved, self.device, exact=True)
-        return "" if parts is None else str(parts)
-
-    def _take_rest(self, document: dict[str, Any]) -> None:
-        """The state beside the model; random numbers only if this rank has none of its own."""
-        assert self._state is not None
-        new = not self._has_trained
-        self._state.write_rest(document, self.device, exact=new and self.rank == 0)
-        if new:
-            self._seed_apart()
-
-    def _seed_apart(self) -> None:
-        assert self._data is not None
-        if self.rank != 0:
-            seed_apart(self._data.seed, self.position.applied, self.rank)
 
     def regrouped(self) -> None:
         """The group is another: gradients go there from now on."""
         assert self._state is not None
         assert self._data is not None
         model, plan = self._state.model, self.plan
+        self._save_agreed = False  # newcomers were not there when the others agreed on it
         for parameter in model.parameters():
             parameter.grad = None
         self._gradients = Gradients(self._parameters(), self.group)

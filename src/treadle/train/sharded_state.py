@@ -5,6 +5,9 @@ what it needs. The folder may be in memory (/dev/shm) for a change of plan, or o
 checkpoint.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,8 @@ def save(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool
     else:  # Before the first step: to ask for its state would make one, of a step that was not.
         document = {"model": get_model_state_dict(model)}
     try:
-        write(document, checkpoint_id=folder, no_dist=not together)
+        with _quietly():
+            write(document, checkpoint_id=folder, no_dist=not together)
     except CheckpointException as error:
         raise OSError("; ".join(str(each[0]) for each in error.failures.values())) from None
 
@@ -46,12 +50,14 @@ def load(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool
     found: dict[str, Any]
     if not any(name.startswith("optimizer.") for name in names):
         found = {"model": get_model_state_dict(model)}
-        read(found, checkpoint_id=folder, no_dist=not together)
+        with _quietly():
+            read(found, checkpoint_id=folder, no_dist=not together)
         set_model_state_dict(model, found["model"])
         return
     weights, state = get_state_dict(model, optimizer, options=FLAT)
     found = {"model": weights, "optimizer": state}
-    read(found, checkpoint_id=folder, no_dist=not together)
+    with _quietly():
+        read(found, checkpoint_id=folder, no_dist=not together)
     set_state_dict(
         model,
         optimizer,
@@ -59,6 +65,14 @@ def load(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool
         optim_state_dict=found["optimizer"],
         options=FLAT,
     )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without torch's warning that one process saves alone: it is meant so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def bytes_of(model: nn.Module, optimizer: Optimizer) -> int:
@@ -70,5 +84,5 @@ def bytes_of(model: nn.Module, optimizer: Optimizer) -> int:
 
 
 def _local_bytes(tensor: torch.Tensor) -> int:
-    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[operator]
+    local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return int(local.numel() * local.element_size())

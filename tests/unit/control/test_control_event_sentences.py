@@ -28,6 +28,12 @@ from treadle.wire.machine import EventView
             {"allocation": {"devices": [["here", 0]], "turn": 0}, "beside": ["5", "6"]},
             "start job 7 on here:0, beside jobs 5, 6",
         ),
+        (
+            "Change",
+            {"allocation": {"devices": [["here", 0]], "plan": {"data": 1, "shard": "all"}}},
+            "give job 7 1 device instead: here:0, under the plan d1 zero-3",
+        ),
+        ("JobStarted", {"stall_s": 0.25}, "job 7 was changed without a restart, stall 0.25 s"),
     ],
 )
 def test_b11_events_in_words(kind: str, body: dict[str, object], text: str) -> None:

@@ -50,8 +50,9 @@ class Story:
         self.machine = Membership("file:/groups/", Limits(**limits))  # type: ignore[arg-type]
         self.now = 0.0
 
-    def order(self, number: int, places: str) -> list[Output]:
-        return self.machine.step(Target(number, tuple((each,) for each in places)), self.now)
+    def order(self, number: int, places: str, plan: str = "") -> list[Output]:
+        wanted = tuple((each,) for each in places)
+        return self.machine.step(Target(number, wanted, plan), self.now)
 
     def says(self, member: str, *answers: Answer) -> list[Output]:
         return [
@@ -65,9 +66,9 @@ class Story:
         self.now = now
         return self.machine.step(Tick(), now)
 
-    def started(self, places: str) -> "Story":
+    def started(self, places: str, plan: str = "") -> "Story":
         """With a group on these places."""
-        self.order(1, places)
+        self.order(1, places, plan)
         names = [f"m{number}" for number in range(len(places))]
         for name in names:
             self.says(name, Hello(("size",), 30.0), Ready())
@@ -368,3 +369,96 @@ def test_what_is_not_known_is_ignored() -> None:
 def test_malformed_lines_are_refused(line: bytes) -> None:
     with pytest.raises(ValueError):
         decode(line)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+SPLIT = "zero-3"
+
+
+def test_a_change_between_plans_with_whole_models_needs_no_folder() -> None:
+    story = Story().started("ab")
+    story.order(2, "ab", "recompute")
+    story.says("m0", At(2, 5))
+    assert sent(story.says("m1", At(2, 5)))[0] == ("m0", Halt(2, 6))
+    story.says("m0", Arrived(2, 6))
+    form = Form(2, ("m0", "m1"), "m0", (), "file:/groups/2", "recompute")
+    assert sent(story.says("m1", Arrived(2, 6)))[0] == ("m0", form)
+
+
+def test_those_that_leave_a_split_plan_give_their_part_before_the_next_group_is_formed() -> None:
+    story = Story().started("ab", SPLIT)
+    story.order(2, "a", "")
+    story.says("m0", At(2, 5))
+    assert sent(story.says("m1", At(2, 5)))[1] == ("m1", Halt(2, 6, carry=True))
+    assert story.says("m0", Arrived(2, 6, "/state")) == []
+    form = Form(2, ("m0",), "m0", (), "file:/groups/2", "", "/state")
+    assert sent(story.says("m1", Arrived(2, 6, "/state"))) == [("m0", form)]
+    done = story.says("m0", Switched(2, 6, 0.5))
+    assert Changed(2, 2, ("m0",), 6, 0.5, "order") in done
+
+
+def test_all_members_of_a_split_plan_may_move_at_once() -> None:
+    story = Story().started("a", SPLIT)
+    story.order(2, "b", SPLIT)
+    story.says("m1", Ready())
+    story.says("m0", At(2, 5))
+    form = Form(2, ("m1",), "m1", (), "file:/groups/2", SPLIT, "/state")
+    assert sent(story.says("m0", Arrived(2, 6, "/state"))) == [("m1", form)]
+
+
+def test_a_state_that_cannot_be_saved_refuses_the_change_and_all_train_on() -> None:
+    story = Story().started("ab")
+    story.order(2, "ab", SPLIT)
+    story.says("m0", At(2, 5))
+    story.says("m1", At(2, 5))
+    outputs = story.says("m0", Arrived(2, 6, problem="no space left on device"))
+    assert sent(outputs) == [("m0", Cancelled(2)), ("m1", Cancelled(2))]
+    why = "the state could not be saved: no space left on device"
+    assert Refused(2, why) in outputs
+    assert story.machine.phase is Phase.RUNNING
+
+
+def test_a_loss_under_a_split_plan_starts_all_again() -> None:
+    story = Story().started("ab", SPLIT)
+    outputs = story.gone("m1")
+    assert outputs == [
+        Lost("m1"),
+        Send("m0", Halt(2)),
+        Dismiss("m0", "a part of the state was lost"),
+    ]
+    assert story.gone("m0") == [
+        Launch("m2", ("a",), joins=False),
+        Launch("m3", ("b",), joins=False),
+    ]
+    story.says("m2", Ready())
+    form = Form(3, ("m2", "m3"), "m2", ("m3",), "file:/groups/3", SPLIT)
+    assert sent(story.says("m3", Ready())) == [("m2", form), ("m3", form)]
+    story.says("m2", Switched(3, 4))
+    assert story.says("m3", Switched(3, 4)) == [
+        Changed(None, 3, ("m2", "m3"), 4, 0.0, "restart", SPLIT)
+    ]
+
+
+def test_a_loss_after_the_state_was_saved_costs_no_step() -> None:
+    """The members begin again from the folder, not from the last checkpoint."""
+    story = Story().started("ab", SPLIT)
+    story.order(2, "ab", "t2")
+    story.says("m0", At(2, 5))
+    story.says("m1", At(2, 5))
+    story.says("m0", Arrived(2, 6, "/state"))
+    story.gone("m1")
+    story.gone("m0")
+    story.says("m2", Ready())
+    form = sent(story.says("m3", Ready()))[0][1]
+    assert isinstance(form, Form)
+    assert (form.carried, form.plan) == ("/state", "t2")
+
+
+def test_parts_of_the_state_that_are_lost_again_and_again_end_the_attempt() -> None:
+    story = Story(restarts=1).started("a", SPLIT)
+    story.says("m0", Broken(1, 3))
+    story.gone("m0")
+    story.says("m1", Ready(), Switched(3, 0))
+    outputs = [*story.says("m1", Broken(3, 0)), *story.gone("m1")]
+    assert outputs[-1] == Ended(finished=False, why="all members left")

@@ -13,7 +13,9 @@ from treadle.control.api.retention import EVENTS_PRUNED
 from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, first_cluster
 from treadle.control.loop import PolicyInCharge, StoreReads, wall
 from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
+from treadle.core.plan import Plan
 from treadle.core.wording import devices, named_jobs, several, sizes
 from treadle.journal.codec import FORMAT, Opened, decode, encode
 from treadle.journal.facts import RecordFact
@@ -181,7 +183,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         code = "; ".join(map(str, changed))
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     if kind == "JobStarted" and isinstance(stall_s := body.get("stall_s"), int | float):
-        return f"job {job} was resized without a restart, stall {stall_s:.2f} s"
+        return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     words = _SENTENCES.get(kind)
     if words is None:
         return kind
@@ -189,7 +191,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     allocation = body.get("allocation")
     if isinstance(allocation, dict):
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
-        facts["devices"] = ", ".join(names)
+        facts["devices"] = ", ".join(names) + _under(allocation.get("plan"))
         facts["count"] = devices(len(names))
         match body.get("beside"):
             case [*others] if others:
@@ -212,6 +214,15 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return words.format(job=job, **{k: v for k, v in facts.items() if k != "job"})
     except (KeyError, IndexError):
         return f"{kind} {job}".strip()
+
+
+def _under(plan: object) -> str:
+    """The execution plan of an order, if it names one."""
+    try:
+        text = Plan(**plan).text if isinstance(plan, dict) else ""
+    except (TypeError, InvalidInputError):
+        return ""
+    return f", under the plan {text}" if text else ""
 
 
 def _named(body: Mapping[str, object]) -> dict[str, object]:

@@ -95,8 +95,12 @@ class Members:
 
     @property
     def can(self) -> tuple[str, ...]:
-        """What all members of this attempt can change while they train; empty: it is rigid."""
-        known = [set(self._can.get(member, ())) for member in self._machine.members]
+        """What all members of this attempt can change while they train; empty: it is rigid.
+
+        Newcomers have not said it all before they train.
+        """
+        those = self._machine.group or self._machine.members
+        known = [set(self._can.get(member, ())) for member in those]
         return tuple(sorted(set.intersection(*known))) if known else ()
 
     @property

@@ -1,0 +1,93 @@
+"""How the state of a run comes into a new group, under a new plan, or out of a checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from treadle.train import carry
+from treadle.train.elastic import Move
+from treadle.train.group import BrokenGroupError, Group
+from treadle.train.planned import Planned
+from treadle.train.saving import Saving
+from treadle.train.state import State, receive, seed_apart, send
+
+
+class StateMoves:
+    """The state of one rank, and the folder it came from."""
+
+    def __init__(self, group: Group, saving: Saving, device: torch.device) -> None:
+        self._group, self._saving, self._device = group, saving, device
+        self._has_trained = False  # it has random numbers of its own
+        self._carried: Path | None = None  # removed when all have taken the state from there
+        self._carried_at = 0
+
+    def carry(self, version: int, state: State, planned: Planned) -> str:
+        """Save the state for members that have or will have parts of it."""
+        return carry.write(str(version), planned, state.rest(self._device), self._group)
+
+    def take(self, move: Move, state: State, planned: Planned, seed: int) -> None:
+        """Get or give the state in the new group, and take on its plan."""
+        folder = move.carried or self._spread(move, state, planned, seed)
+        if folder:
+            try:
+                planned.become(move.plan, Path(folder))
+            except RuntimeError as error:
+                if not self._group.is_failure(error):
+                    raise
+                raise BrokenGroupError(str(error)) from None
+            self._take_rest(carry.read_document(Path(folder)), state, seed)
+            self._carried, self._carried_at = Path(folder), state.position.applied
+        else:
+            planned.adapt(move.plan)
+        self._group.cover_parts()
+        self._has_trained = True
+
+    def forget_carried(self, applied: int | None = None) -> None:
+        """Remove the folder, once a step was applied by all: then all have the state."""
+        if self._carried is None or (applied is not None and applied <= self._carried_at):
+            return
+        if self._group.rank == 0:
+            carry.remove(self._carried)
+        self._carried = None
+
+    def _spread(self, move: Move, state: State, planned: Planned, seed: int) -> str:
+        """The state of one rank to all that need it; a folder, if they have to take it there."""
+        mine = self._group.rank == move.source
+        folder = self._resume(state) if mine and move.fresh else ""
+        if mine and not folder and not move.plan.replicated:
+            name = f"start-{state.position.applied}"
+            folder = carry.write_alone(name, planned, state.rest(self._device))
+        if not move.spread:
+            return folder
+        if mine:
+            send({"folder": folder} if folder else state.read(self._device), self._group)
+            return folder
+        needs = move.receives or not move.plan.replicated
+        document = receive(self._group, move.source, keep=needs)
+        if needs and "folder" not in document:
+            state.write(document, self._device, exact=self._group.rank == 0)
+            self._seed_apart(state, seed)
+        return str(document.get("folder", ""))
+
+    def _resume(self, state: State) -> str:
+        """Take the newest checkpoint, if there is one; its folder, if it is in parts."""
+        checkpoints = self._saving.checkpoints
+        saved = checkpoints.load() if checkpoints is not None else None
+        if checkpoints is None or saved is None:
+            return ""
+        parts = checkpoints.parts_of(saved)
+        if parts is None:
+            state.write(saved, self._device, exact=True)
+        return "" if parts is None else str(parts)
+
+    def _take_rest(self, document: dict[str, Any], state: State, seed: int) -> None:
+        """The state beside the model; random numbers only if this rank has none of its own."""
+        new = not self._has_trained
+        state.write_rest(document, self._device, exact=new and self._group.rank == 0)
+        if new:
+            self._seed_apart(state, seed)
+
+    def _seed_apart(self, state: State, seed: int) -> None:
+        if self._group.rank != 0:
+            seed_apart(seed, state.position.applied, self._group.rank)
