@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.control.daemons import daemon
-from tests.train.test_live_resizes import SCRIPT, rigid, rows, undisturbed, until
+from tests.train.test_live_resizes import EPOCHS, SCRIPT, rigid, rows, undisturbed, until
 from treadle.wire.jobs import JobRequest, State
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-EPOCHS = 200  # of 4 steps
 POLICY = "rubick?gate=0&restart_s=0+steady?run_s=1&rest_s=1"
 
 
@@ -22,7 +21,7 @@ def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> N
     2. A second one becomes free: its optimizer is sharded there, which is the faster plan for what
     it says it is. 3. All four are free. Its state moves along, and it learns the same.
     """
-    expected = undisturbed(tmp_path / "alone", EPOCHS)
+    expected = undisturbed(tmp_path / "alone")
     folder = tmp_path / "job"
     folder.mkdir()
     request = JobRequest(

@@ -37,11 +37,11 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def undisturbed(folder: Path, epochs: int = EPOCHS) -> list[float]:
+def undisturbed(folder: Path) -> list[float]:
     """The losses of the same script alone, step by step."""
     folder.mkdir()
     (folder / "fast").touch()
-    subprocess.run([sys.executable, SCRIPT, str(epochs)], cwd=folder, check=True)
+    subprocess.run([sys.executable, SCRIPT, str(EPOCHS)], cwd=folder, check=True)
     return [row["loss"] for row in rows(folder)]
 
 
