@@ -33,7 +33,8 @@ def report(
 ) -> None:
     """Report that this job has done `step` of `total` steps, and its newest checkpoint.
 
-    stages: seconds of a step in `load`, `prepare`, `compute` and `sync`, and of a whole `step`.
+    stages: seconds of a step in `load`, `prepare`, `compute` and `sync`, and of a whole `step`;
+    empty: what was said of them counts no more.
 
     Cheap enough to call after every step.
     """
@@ -41,9 +42,8 @@ def report(
         sender = _sender()
         if sender is not None:
             given = {"step": step, "total": total, "loss": loss, "checkpoint": checkpoint}
-            if stages is not None:
-                given |= {f"stages.{name}": seconds for name, seconds in stages.items()}
-            sender.put({name: value for name, value in given.items() if value is not None})
+            said = {name: value for name, value in given.items() if value is not None}
+            sender.put(said, None if stages is None else dict(stages))
 
 
 class _Sender:
@@ -54,17 +54,19 @@ class _Sender:
         self._address = address
         self._token = token
         self._path = f"/api/v1/jobs/{quote(job, safe=':')}/report"
-        self._newest: dict[str, SupportsFloat] = {}
+        self._newest: tuple[dict[str, SupportsFloat], dict[str, float] | None] = ({}, None)
         self._changed = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="treadle-report", daemon=True)
         self._thread.start()
         atexit.register(self.flush)
 
-    def put(self, values: dict[str, SupportsFloat]) -> None:
+    def put(self, values: dict[str, SupportsFloat], stages: dict[str, float] | None) -> None:
         # A value that is not given keeps its last one: a checkpoint is not forgotten because the
         # next step does not repeat it. One assignment, so that no lock is needed.
-        self._newest = {**self._newest, **{name: _loose(each) for name, each in values.items()}}
+        before, timed = self._newest
+        newest = {**before, **{name: _loose(each) for name, each in values.items()}}
+        self._newest = (newest, timed if stages is None else stages)
         self._changed.set()
 
     def flush(self) -> None:
@@ -75,27 +77,28 @@ class _Sender:
             self._thread.join(FLUSH_S_MAX)
 
     def _run(self) -> None:
-        sent: dict[str, SupportsFloat] = {}
+        sent: object = None
         while True:
             self._changed.wait()
             self._changed.clear()
             ending = self._ending.is_set()
             newest = self._newest
-            if newest and newest is not sent:
-                self._send(newest)
+            if newest[0] and newest is not sent:
+                self._send(*newest)
                 sent = newest
             if ending:
                 return
             self._ending.wait(EVERY_S)
 
-    def _send(self, values: dict[str, SupportsFloat]) -> None:
+    def _send(self, values: dict[str, SupportsFloat], stages: dict[str, float] | None) -> None:
         connection = None
         try:
             # Numbers of other libraries (tensors, arrays) become plain ones here, off the path
             # of the training loop.
             numbers = {name: float(value) for name, value in values.items()}
             # NaN and infinities are not JSON; a loss that has become one is left out.
-            body = json.dumps(_document({n: v for n, v in numbers.items() if v - v == 0}))
+            said: dict[str, object] = {n: v for n, v in numbers.items() if v - v == 0}
+            body = json.dumps(said if stages is None else {**said, "stages": stages})
             connection = _connection(self._address)
             connection.request(
                 "POST",
@@ -120,12 +123,6 @@ def _loose(value: SupportsFloat) -> SupportsFloat:
     detach = getattr(value, "detach", None)
     found: SupportsFloat = detach() if callable(detach) else value
     return found
-
-
-def _document(numbers: dict[str, float]) -> dict[str, object]:
-    stages = {n.removeprefix("stages."): v for n, v in numbers.items() if n.startswith("stages.")}
-    found: dict[str, object] = {n: v for n, v in numbers.items() if not n.startswith("stages.")}
-    return {**found, "stages": stages} if stages else found
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -14,10 +14,10 @@ WORTH = 0.5  # a device is worth having if it adds at least this much of a devic
 # Busy shares of six kinds of training alone on an H200 (`python benchmarks/gpu/batch.py`,
 # benchmarks/gpu/batch_h200.json).
 TYPICAL: Mapping[str, float] = {
-    "a saturating transformer": 0.89,
-    "an LSTM": 0.65,
-    "a ResNet": 0.42,
-    "a tiny model": 0.13,
+    "a saturating transformer": 0.96,
+    "an LSTM": 0.68,
+    "a ResNet": 0.61,
+    "a tiny model": 0.14,
     "training that waits for storage": 0.03,
     "training that waits for augmentation": 0.01,
 }

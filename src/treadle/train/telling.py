@@ -41,7 +41,7 @@ class Telling:
     def tell(self, step: int, total: int, loss: float | None = None) -> None:
         self._told_at = monotonic()
         times = self.stages.times()
-        stages = None
+        stages: dict[str, float] = {}  # The group is new: what was said of another counts no more.
         if times is not None:
             stages = {**times.seconds, "step": times.step_s, "turns": times.waited_s}
         report(step, total, loss=loss, stages=stages)

@@ -314,7 +314,7 @@ class Report:
     loss: float | None = None
     checkpoint: float | None = None  # the step of the newest checkpoint
     # Seconds of a step: in `load`, `prepare`, `compute`, `sync`, of all of it (`step`), waiting for
-    # `turns` of a shared device.
+    # `turns` of a shared device. None: as before; empty: not known any more.
     stages: dict[str, float] | None = None
 
 

@@ -124,16 +124,19 @@ def _measure(
         here.pause(scene.every_s)
     elastic = "size" in detail.changes
     problem = _problem(here, detail)
+    first_step_s = None if first_s is None or started_s is None else first_s - started_s
+    found = _found(here, detail, size, steps, first_step_s or 0.0)
     if not view.state.ended:
         here.client.cancel(identity)
-    found = _found(here, detail, size, steps)
+        # The next size is not measured beside it.
+        while not here.client.job(identity).job.state.ended:
+            here.pause(scene.every_s)
     if not problem and found.steps_per_s is None:
         problem = "it reported no steps: print them, or use treadle.report or treadle.train"
         if first_s is not None:
             problem = f"it ended too soon; let it train for {seconds:.0f} s or longer"
     speed = "" if found.steps_per_s is None else f"{found.steps_per_s:.4g} steps/s"
     _say(scene, f"on {several(size, 'device')}: {problem or speed}", quiet=quiet)
-    first_step_s = None if first_s is None or started_s is None else first_s - started_s
     made: dict[str, Any] = {"first_step_s": first_step_s, "problem": problem}
     return Measured(**{**_fields(found), **made}), elastic
 
@@ -145,13 +148,19 @@ def _request(command: Sequence[str], size: int) -> JobRequest:
     return complete(draft, os.environ, workdir=present_folder())
 
 
-def _found(here: Session, detail: JobDetail, size: int, steps: Steps) -> Measured:
+def _found(
+    here: Session, detail: JobDetail, size: int, steps: Steps, first_step_s: float
+) -> Measured:
+    """first_step_s: what it used before that says nothing of its training."""
     identity, progress = detail.job.id, detail.job.progress
     stages = {} if progress is None else dict(progress.stages)
     points = steps.points.get(identity, [])
     per_s = steps.per_s(identity, points[0].at, points[-1].at) if points else None
     history = [each for each in here.client.job_history(identity).attempts if each.points]
-    mean, most = (history[-1].mean, history[-1].most) if history else (LoadView(), LoadView())
+    points_of = history[-1].points if history else ()
+    most = history[-1].most if history else LoadView()
+    from_at = (detail.job.started_at or 0.0) + first_step_s
+    trained = [point for point in points_of if point.at + point.span_s / 2 >= from_at]
     step_s = stages.get("step", 0.0)
     speed = 1.0 / step_s if step_s > 0 else None if per_s is None else per_s[0]
     return Measured(
@@ -159,11 +168,18 @@ def _found(here: Session, detail: JobDetail, size: int, steps: Steps) -> Measure
         steps_per_s=speed,
         seconds=0.0 if per_s is None else per_s[1],
         stages=stages,
-        busy=mean.busy,
+        busy=_mean([(point.mean.busy, point.span_s) for point in trained]),
         gpu_memory_gib=most.device_memory_gib,
         memory_gib=most.memory_gib,
-        cores=mean.cores,
+        cores=_mean([(point.mean.cores, point.span_s) for point in trained]),
     )
+
+
+def _mean(parts: Sequence[tuple[float | None, float]]) -> float | None:
+    """Over time, of what was measured."""
+    known = [(value, span_s) for value, span_s in parts if value is not None]
+    total_s = sum(span_s for _, span_s in known)
+    return sum(value * span_s for value, span_s in known) / total_s if total_s > 0 else None
 
 
 def _fields(run: Measured) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Reporting:
             loss=report.loss,
             source="report",
             checkpoint=checkpoint,
-            stages=tuple(sorted((report.stages or {}).items())),
+            stages=None if report.stages is None else tuple(sorted(report.stages.items())),
         )
 
 

@@ -115,11 +115,12 @@ class ProgressWatch:
         loss: float | None,
         source: str,
         checkpoint: float | None = None,
-        stages: tuple[tuple[str, float], ...] = (),
+        stages: tuple[tuple[str, float], ...] | None = None,
     ) -> None:
         """A running job is so far.
 
-        checkpoint: the share of the work that is safe, if it said. stages: seconds of a step.
+        checkpoint: the share of the work that is safe, if it said. stages: seconds of a step; None:
+        as it said before.
         """
         now = self._clock.now()
         if loss is not None:
@@ -135,15 +136,25 @@ class ProgressWatch:
             if per_s is None and before.total == total and before.alone is not bool(company):
                 per_s = before.per_s
             checkpoint = before.checkpoint if checkpoint is None else checkpoint
-            stages = stages or before.stages
-        said = LastProgress(step, total, per_s, loss, source, checkpoint=checkpoint, stages=stages)
+            stages = before.stages if stages is None else stages
+        if self._learner.seen.had_company(row.id, company):
+            stages = ()  # They are means over all of its time, and not those of a job alone.
+        said = LastProgress(
+            step,
+            total,
+            per_s,
+            loss,
+            source,
+            checkpoint=checkpoint,
+            alone=not company,
+            stages=stages or (),
+        )
         if gauge is not None:
             said = replace(
                 said,
                 share=gauge.seen_share,
                 share_per_s=share_per_s,
                 measured_s=gauge.seen_at - gauge.from_at,
-                alone=not company,
             )
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)

@@ -146,6 +146,10 @@ class Sightings:
         for other in others:
             self._company.setdefault(job, {})[other] = now
 
+    def had_company(self, job: JobId, now: Iterable[JobId]) -> bool:
+        """Whether jobs were on its devices at any time, or are now."""
+        return bool(tuple(now)) or bool(self._company.get(job))
+
     def lately(self, job: JobId, now: float) -> tuple[JobId, ...]:
         """The jobs that were on its devices within the last seconds."""
         met = self._company.get(job, {})

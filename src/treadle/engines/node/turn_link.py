@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.engines.node.turn_server import proof
 
+PAUSE_S, PAUSE_S_MAX = 0.5, 300.0  # before a server that died at once is started again
+LIVED_S = 10.0
 KINDS = ("device", "cpu", "storage", "network")  # that the jobs on one device share
 
 
@@ -75,12 +78,17 @@ class TurnLink:
 
     def _serve(self, listener: socket.socket, closing: int) -> None:
         """Start the server at the first call, and wait for its end; again and again."""
-        with listener, suppress(OSError):  # Without a server, jobs share freely.
-            while True:
-                ready, _, _ = select.select([listener.fileno(), closing], [], [])
-                if closing in ready:
+        pause_s = PAUSE_S
+        with listener:
+            while closing not in select.select([listener.fileno(), closing], [], [])[0]:
+                begun = time.monotonic()
+                with suppress(OSError):  # Without a server, jobs share freely.
+                    self._start(listener).wait()
+                # One that cannot live is not started all the time.
+                lived = time.monotonic() - begun > LIVED_S
+                pause_s = PAUSE_S if lived else min(PAUSE_S_MAX, 2 * pause_s)
+                if not lived and select.select([closing], [], [], pause_s)[0]:
                     break
-                self._start(listener).wait()
         os.close(closing)
 
     def _start(self, listener: socket.socket) -> "subprocess.Popen[bytes]":
