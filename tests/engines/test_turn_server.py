@@ -1,6 +1,7 @@
 """The turn server with real processes and the client of the train library."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -151,7 +152,10 @@ def test_a_job_cannot_ask_for_a_device_that_it_was_not_given(link: TurnLink) -> 
     assert client._link is None, "the server hung up"
 
 
-@pytest.mark.parametrize("sent", [b"x\n", b"hello {}\n", b"hello 3\n", b"a gpu\n", b"z" * 9000])
+NONSENSE = [b"x\n", b"hello {}\n", b"hello 3\n", b"a gpu\n", b"z" * 9000, b"hello " + b"[" * 3000]
+
+
+@pytest.mark.parametrize("sent", [each + b"\n" for each in NONSENSE])
 def test_nonsense_ends_the_connection_and_nothing_else(
     link: TurnLink, client_of: Clients, sent: bytes
 ) -> None:
@@ -164,6 +168,57 @@ def test_nonsense_ends_the_connection_and_nothing_else(
             assert bad.recv(16) == b""
     good.take("device")
     assert good._link is not None
+
+
+def test_a_job_cannot_give_itself_more_weight(link: TurnLink) -> None:
+    env = {"TREADLE_JOB_ID": "a", "TREADLE_ATTEMPT": "1", **link.environment("a", 1, [0])}
+    client = TurnClient.from_environment({**env, "TREADLE_TURNS_WEIGHT": "1000"})
+    assert client is not None
+    assert not client._hear(10.0)
+    assert client._link is None, "the server hung up"
+
+
+def test_a_second_connection_of_a_job_ends_its_first(link: TurnLink, client_of: Clients) -> None:
+    client_of("b")
+    first, second = client_of("a"), client_of("a")
+    until_wanted(second)
+    until_left = time.monotonic() + 20
+    while first._link is not None and time.monotonic() < until_left:
+        first._hear(0.1)
+    assert first._link is None
+
+
+def test_jobs_that_die_together_take_no_other_with_them(link: TurnLink, client_of: Clients) -> None:
+    """1. Two jobs share a device. 2. Both die while the server is stopped. 3. It goes on."""
+    first, second, third = client_of("a"), client_of("b"), client_of("c")
+    for client in (first, second, third):
+        until_wanted(client)
+    process = started(link)
+    process.send_signal(signal.SIGSTOP)
+    first.leave()
+    second.leave()
+    process.send_signal(signal.SIGCONT)
+    fourth = client_of("d")
+    until_wanted(fourth)
+    assert process.poll() is None
+
+
+def test_connections_that_say_nothing_keep_no_job_out(link: TurnLink) -> None:
+    env = {"TREADLE_JOB_ID": "a", "TREADLE_ATTEMPT": "1", **link.environment("a", 1, [0])}
+    silent = []
+    try:
+        for _ in range(600):
+            one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            one.connect("\0" + env["TREADLE_TURNS"])
+            silent.append(one)
+        client = TurnClient.from_environment(env)
+        assert client is not None
+        client._hear(2.0)
+        assert client._link is not None
+        client.leave()
+    finally:
+        for one in silent:
+            one.close()
 
 
 def test_the_server_ends_with_the_engine_and_the_last_job(

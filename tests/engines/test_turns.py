@@ -201,3 +201,14 @@ class Machine(RuleBasedStateMachine):
 
 TestTurns = Machine.TestCase
 TestTurns.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_strict_rounds_are_of_those_who_share() -> None:
+    """A client on another device, which asks for nothing, holds up no round."""
+    turns = Turns(Way.STRICT)
+    for name, resource in (("a", GPU), ("b", GPU), ("z", "gpu:5")):
+        turns.join(name, {resource})
+    turns.ask("a", {GPU}, 0.0)
+    assert turns.ask("b", {GPU}, 0.0) == ["a"]
+    assert turns.done("a", 1.0) == [], "it is between two stages"
+    assert turns.ask("a", {GPU}, 1.1) == ["b"]

@@ -201,7 +201,7 @@ class TurnClient:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(CONNECT_S_MAX)
-            link.connect("\0" + env["TREADLE_TURNS"])
+            _connect(link, "\0" + env["TREADLE_TURNS"])
             link.setblocking(False)
         except OSError:
             link.close()
@@ -301,3 +301,15 @@ class TurnClient:
         if words[:1] == ["w"]:
             self.wanted = frozenset(words[2:])
         return words == ["g"]
+
+
+def _connect(link: socket.socket, address: str) -> None:
+    """Connect; where many wait to be let in, try again for a moment."""
+    until = time.monotonic() + CONNECT_S_MAX
+    while True:
+        try:
+            return link.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)

@@ -51,7 +51,7 @@ class TurnLink:
             "TREADLE_TURNS": self._address,
             "TREADLE_TURNS_RESOURCES": " ".join(resources),
             "TREADLE_TURNS_WEIGHT": f"{weight:g}",
-            "TREADLE_TURNS_PROOF": proof(self._key, job, attempt, resources),
+            "TREADLE_TURNS_PROOF": proof(self._key, job, attempt, resources, weight),
         }
 
     def close(self) -> None:

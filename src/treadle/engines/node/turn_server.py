@@ -13,8 +13,9 @@ Lines, each at most LINE_BYTES:
     server -> job   w WAY RESOURCE ...   for which resources to ask from now on
                     g                    granted
 
-The proof is an HMAC of job, attempt and resources under a key that only the engine and this process
-know, so that no job can ask for a device that it was not given.
+The proof is an HMAC of job, attempt, resources and weight under a key that only the engine and this
+process know, so that no job can ask for a device that it was not given, or for more than its part.
+A second connection with the same proof ends the first. Who does not say hello soon is dropped.
 """
 
 import hmac
@@ -38,13 +39,14 @@ if TYPE_CHECKING:
 
 LINE_BYTES = 4096
 CLIENTS_MAX = 512
+HELLO_S_MAX = 2.0  # after which a connection that has not said hello is closed
 WEIGHT_MAX = 1000.0
 REPORT_S = 0.25  # jobs send their count of steps at most so often
 
 
-def proof(key: bytes, job: str, attempt: int, resources: Iterable[str]) -> str:
+def proof(key: bytes, job: str, attempt: int, resources: Iterable[str], weight: float) -> str:
     """What a job shows to be given turns of these resources."""
-    said = json.dumps([job, attempt, sorted(resources)]).encode()
+    said = json.dumps([job, attempt, sorted(resources), float(weight)]).encode()
     return hmac.new(key, said, "sha256").hexdigest()
 
 
@@ -54,6 +56,8 @@ class Connection:
     def __init__(self, link: socket.socket) -> None:
         self.link = link
         self.name = ""  # empty until it said hello
+        self.since = time.monotonic()
+        self.is_open = True
         self.steps = 0.0
         self.told = ""  # the last line about the way
         self.heard = b""
@@ -93,6 +97,7 @@ class TurnServer:
         self._listener, self._engine = listener, engine
         self._engine_is_there = True
         self._made = 0
+        self._silent: list[Connection] = []  # those that have not said hello
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(engine, selectors.EVENT_READ)
@@ -103,6 +108,7 @@ class TurnServer:
             now = time.monotonic()
             due = self.turns.expires_at(now)
             due = min(due, inf if self._choice is None else self._choice.next_at())
+            due = min([due, *(job.since + HELLO_S_MAX for job in self._silent)])
             for key, _ in self._selector.select(None if due == inf else max(0.0, due - now)):
                 if key.fileobj is self._listener:
                     self._accept()
@@ -119,9 +125,13 @@ class TurnServer:
             link, _ = self._listener.accept()
             link.setblocking(False)
             if len(self._selector.get_map()) >= CLIENTS_MAX:
-                link.close()
-                return
-            self._selector.register(link, selectors.EVENT_READ, Connection(link))
+                if not self._silent:
+                    link.close()
+                    return
+                self._drop(self._silent[0])
+            job = Connection(link)
+            self._silent.append(job)
+            self._selector.register(link, selectors.EVENT_READ, job)
 
     def _look_at_engine(self) -> None:
         if not os.read(self._engine, 4096):
@@ -129,6 +139,8 @@ class TurnServer:
             self._engine_is_there = False
 
     def _hear(self, job: Connection) -> None:
+        if not job.is_open:  # It was dropped by what another said a moment ago.
+            return
         lines = job.lines()
         if lines is None:
             self._drop(job)
@@ -136,8 +148,10 @@ class TurnServer:
         for line in lines:
             try:
                 self._take(job, line)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self._drop(job)
+                return
+            if not job.is_open:
                 return
 
     def _take(self, job: Connection, line: str) -> None:
@@ -161,9 +175,12 @@ class TurnServer:
             raise TypeError
         if not isinstance(resources, list) or not all(isinstance(r, str) for r in resources):
             raise TypeError
-        expected = proof(self._key, name, attempt, resources)
+        expected = proof(self._key, name, attempt, resources, weight)
         if not hmac.compare_digest(expected, str(hello["proof"])) or not 0 < weight <= WEIGHT_MAX:
             raise ValueError
+        for other in [o for n, o in self._jobs.items() if n.startswith(f"{name}@{attempt}#")]:
+            self._drop(other)
+        self._silent.remove(job)
         self._made += 1
         job.name = f"{name}@{attempt}#{self._made}"
         self._jobs[job.name] = job
@@ -171,6 +188,11 @@ class TurnServer:
         self._begin_again()
 
     def _drop(self, job: Connection) -> None:
+        if not job.is_open:
+            return
+        job.is_open = False
+        if job in self._silent:
+            self._silent.remove(job)
         self._selector.unregister(job.link)
         job.link.close()
         if self._jobs.pop(job.name, None) is not None:
@@ -193,6 +215,8 @@ class TurnServer:
             steps = {name: job.steps for name, job in self._jobs.items()}
             self._set(self._choice.look(steps, now), now)
         self._grant(self.turns.expire(now))
+        for job in [job for job in self._silent if now >= job.since + HELLO_S_MAX]:
+            self._drop(job)
 
     def _set(self, way: "Way", now: float) -> None:
         if way is not self.turns.way:

@@ -181,12 +181,19 @@ class Turns:
         return max(client.used[resource] for resource in client.wants), client.asked
 
     def _of_round(self, waiting: list[Client]) -> list[Client]:
-        """Those that have not had their stage in this round; it ends when everybody had one."""
-        if any(client.holds for client in self.clients.values()):
-            return [client for client in waiting if not client.in_round]
-        if len(waiting) < len(self.clients):
-            return []  # Somebody is between two stages: the round waits.
-        if all(client.in_round for client in waiting):
-            for client in waiting:
-                client.in_round = False
-        return [client for client in waiting if not client.in_round]
+        """Those that have not had their stage in this round; it ends when everybody had one.
+
+        A round is of the clients that share something with each other.
+        """
+        found = []
+        for client in waiting:
+            group = [c for c in self.clients.values() if c.resources & client.resources]
+            if not any(each.holds for each in group):
+                if not all(each.wants for each in group):
+                    continue  # One is between two stages: the round waits.
+                if all(each.in_round for each in group):
+                    for each in group:
+                        each.in_round = False
+            if not client.in_round:
+                found.append(client)
+        return found
