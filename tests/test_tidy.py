@@ -78,12 +78,14 @@ CLOCK_READERS |= {"cli/study/analyze.py"}
 CLOCK_READERS |= {
     "engines/node/supervisor.py",
     "engines/node/turn_server.py",
+    "engines/node/turn_link.py",
     "engines/node/output_capture.py",
     "store/deadline.py",
     "control/loop/off_loop.py",
 }
 # In the processes of a job.
 CLOCK_READERS |= {"train/elastic.py", "train/group.py", "train/saving.py", "train/stages.py"}
+CLOCK_READERS |= {"train/telling.py", "demo/train.py"}
 CLOCK_READERS |= {"client/wait_polling.py", "cli/show/clock.py", "report.py"}
 # What `import treadle` offers; growing it is a visible act.
 PUBLIC = {

@@ -51,8 +51,7 @@ from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.turn_link import TurnLink
 from treadle.engines.registry import EngineContext
 
-TRIES_TO_MEET = 16  # of a look that is repeated soon: 4 s
-TRIES_TO_READ = 20  # 6 s
+TRIES_TO_MEET, TRIES_TO_READ = 16, 20  # of looks that are repeated soon: 4 s, 6 s
 
 logger = logging.getLogger("treadle")
 
