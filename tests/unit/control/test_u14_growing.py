@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import Bench, play, play_on
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import LastProgress
-from treadle.core.cluster import Device
-from treadle.core.events import JobUpdated
+from treadle.core.cluster import Device, Node
+from treadle.core.events import JobProgressed, JobUpdated
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import Estimate, State
 
 
@@ -50,6 +51,8 @@ def test_u14_a_job_that_has_grown_is_expected_to_go_faster(command: str, tmp_pat
         here.live.context.learner.hear(job, said)
         spec = replace(scheduler.jobs[job].spec, iterations=550.0)  # on two devices
         here.live.context.inbox.tell(JobUpdated(spec))
+        action = scheduler.jobs[job].action
+        here.live.context.inbox.tell(JobProgressed(job, action, 0.0, 0.55, said))
         await here.settle()
         before = await end_of(here, job)
         assert before.because == "steps left at the present speed, or sooner if it grows"
@@ -68,3 +71,81 @@ def test_u14_a_job_that_has_grown_is_expected_to_go_faster(command: str, tmp_pat
         assert 400.0 < after.high_s < 900.0, "about 550 s"
 
     play(story, tmp_path, devices=2)
+
+
+@pytest.mark.parametrize("command", ["announce size ; forever", "forever"])
+def test_u14_steps_that_the_scheduler_has_not_heard_of_do_not_count(
+    command: str, tmp_path: Path
+) -> None:
+    """The scheduler hears of a speed every few seconds. A job that is resized before has a work of
+    3,600 s there, which says nothing about its steps."""
+
+    async def story(here: Bench) -> None:
+        scheduler, clock = here.live.context.scheduler, here.live.context.clock
+        scheduler.set_policy(Sized(1), clock.now())
+        job = await here.submit(*command.split(), devices="1..2", resumable=True)
+        await here.reached(job, State.RUNNING)
+        said = LastProgress(0.0, 1000.0, 10.0, share_per_s=0.01, measured_s=4.0)
+        here.live.context.learner.hear(job, said)
+        scheduler.set_policy(Sized(2), clock.now())
+        here.live.context.inbox.wake()
+        while len((await here.live.job(job)).job.devices) < 2 or here.state(job) != State.RUNNING:
+            await asyncio.sleep(0.001)
+        await here.settle()
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert not end.known
+
+    play(story, tmp_path, devices=2)
+
+
+async def measured(here: Bench, said: LastProgress) -> str:
+    """A running job of 1,000 s of work whose speed the scheduler has heard of."""
+    job = await here.submit("forever")
+    await here.reached(job, State.RUNNING)
+    row = here.live.context.scheduler.jobs[job]
+    for fact in (
+        JobUpdated(replace(row.spec, iterations=1000.0)),
+        JobProgressed(job, row.action, said.share * 1000.0, 1.0, said),
+    ):
+        here.live.context.inbox.tell(fact)
+    here.live.context.learner.hear(job, said)
+    await here.settle()
+    return job
+
+
+def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
+    tmp_path: Path,
+) -> None:
+    """Policies go by the predicted end. People are shown nothing that the job did not say."""
+
+    async def story(here: Bench) -> None:
+        said = LastProgress(80.0, None, 0.1, share=0.8, share_per_s=0.001, measured_s=10.0)
+        job = await measured(here, said)
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert not end.known
+        assert end.because == "nothing like it has run here"
+        assert here.live.context.scheduler.jobs[job].spec.iterations == 1000.0
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_path: Path) -> None:
+    """It has said nothing since, and its work is still known from what it said before."""
+    there = MemoryWorld.of(Node("here", 1, "none"))
+
+    async def before(here: Bench) -> None:
+        said = LastProgress(50.0, 100.0, 0.1, share=0.5, share_per_s=0.001, measured_s=10.0)
+        job = await measured(here, said)
+        assert (await end_of(here, job)).because == "steps left at the present speed"
+
+    async def after(here: Bench) -> None:
+        end = await end_of(here, "1")
+        assert end.because == "steps left at the speed expected on 1 device"
+        assert end.low_s is not None
+        assert end.high_s is not None
+        assert end.low_s < 500.0 < end.high_s
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from treadle.models.learning import knowledge as knowledge_module
+from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kinds import Source, by_command, numbers
 from treadle.models.learning.knowledge import COMPARED_MIN, Knowledge
 from treadle.models.learning.outcome import Outcome
@@ -68,6 +69,26 @@ def test_a_run_that_was_not_as_expected_is_believed() -> None:
         see(knowledge, "ann", sleep(5.0), 60.0)
     low_s, high_s, _ = span(knowledge, "ann", sleep(5.0))
     assert low_s <= 60.0 <= high_s
+
+
+@pytest.mark.parametrize(
+    ("epochs", "because"),
+    [
+        ("10", "the steps of a run of the same command"),
+        ("20", "the steps of a run that differs in numbers or paths"),
+    ],
+)
+def test_a_length_from_the_steps_of_a_job_that_still_runs_claims_no_run(
+    epochs: str, because: str
+) -> None:
+    """A job of 1,000 steps of 0.1 s is looked at while it runs; nothing has ended here."""
+    knowledge = Knowledge()
+    running, other = (("python", "train.py", "--epochs", each) for each in ("10", epochs))
+    seen = Outcome(1, 8.0, total=1000.0, step_s=0.1, numbers=numbers(running))
+    knowledge.observe(by_command("ann", "", running), seen)
+    expected = knowledge.expect(by_command("ann", "", other), 1, numbers=numbers(other))
+    assert expected.runs == 0
+    assert remaining(expected, 0.0).because == because
 
 
 # -- what one user may change of what another is told ---------------------------------------------

@@ -103,7 +103,7 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     left = _left(context, record, row, expected)
     if not left.known:
         return None
-    if left.because == OWN_STEPS or _metered(context, row):
+    if left.because == OWN_STEPS or _counted(record, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
@@ -126,14 +126,18 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
-    if left.because != OWN_STEPS and _metered(context, row):
+    if left.because != OWN_STEPS and _counted(record, row):
         return _at_new_size(context, row)
     return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
 
 
-def _metered(context: Context, row: Job) -> bool:
-    """Whether a running job's work is known from its own steps."""
-    return row.phase is Phase.RUNNING and context.learner.metered(row.id)
+def _counted(record: JobRecord, row: Job) -> bool:
+    """Whether a running job said how many steps it has, and the scheduler counts its work in them.
+
+    A total that was predicted from its losses is for policies alone.
+    """
+    said = record.progress
+    return row.phase is Phase.RUNNING and record.metered and said is not None and bool(said.total)
 
 
 def _at_new_size(context: Context, row: Job) -> Remaining:

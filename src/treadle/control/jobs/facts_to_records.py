@@ -140,6 +140,7 @@ class Reducer:
                 self._started(record, fact, now=now, at=at)
             case JobProgressed():
                 self._progressed(record, fact)
+                record.metered = record.metered or _metered(fact)
                 self._learn_running(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, now=now, at=at)
@@ -439,6 +440,15 @@ def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:
     """Note why the job shares no more, if this end is a reason."""
     if because := why_alone(fact):
         record.alone_because, record.mps_failed = because, server_failed(fact)
+
+
+def _metered(fact: JobProgressed) -> bool:
+    """Whether the scheduler has heard the job's own speed, and counts its work by it.
+
+    A sighting repeats what the job said, and the spec does not follow it.
+    """
+    said = fact.progress
+    return fact.seen is None and said is not None and said.share_per_s is not None
 
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:

@@ -86,6 +86,7 @@ class JobRecord:
     how: str = ""  # "cancelled", "time-limit" ...: what ended it from outside
     failure: FailureView | None = None
     progress: Progress | None = None
+    metered: bool = False  # its work is known from its own steps, at whatever size it made them
     checkpoint: float | None = None  # share of the work that is known to be safe
     safe: float = 0.0  # share of the work that the next attempt can build on
 

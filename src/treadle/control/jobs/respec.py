@@ -103,7 +103,7 @@ class Respec:
             spec, record = row.spec, self._jobs.records.get(row.id)
             if record is None or row.iterations_at(now) < NEARLY_DONE * spec.iterations:
                 continue
-            if not self._speaks(row.id):
+            if not record.metered:
                 spec = self._spec(row)
                 expected = self._learner.profiles.ask(question_about(record, spec))
                 longer = replace(spec, iterations=_outliving(expected, row, record, now))
@@ -115,7 +115,7 @@ class Respec:
         expected = self._learner.profiles.ask(question_about(record, spec))
         profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
         iterations = spec.iterations
-        if expected.known and not self._speaks(row.id):
+        if expected.known and not record.metered:
             wanted = expected.length_s
             if row.phase is Phase.RUNNING:
                 wanted = _outliving(expected, row, record, now)
@@ -135,10 +135,6 @@ class Respec:
         # seconds that it has run are what stays.
         done = min(row.iterations_at(now), after.iterations)
         return [JobUpdated(after), JobProgressed(row.id, row.action, done, row.iterations_per_s)]
-
-    def _speaks(self, job: JobId) -> bool:
-        """Whether the job itself has said how fast it goes, in this attempt or before a resize."""
-        return self._learner.metered(job)
 
 
 def _outliving(expected: Expectation, row: Job, record: JobRecord, now: float) -> float:

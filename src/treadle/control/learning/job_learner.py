@@ -32,7 +32,6 @@ class JobLearner:
         self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
-        self._metered: set[JobId] = set()  # said their speed, in this attempt or an earlier one
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
 
     def progress(self, job: JobId) -> LastProgress | None:
@@ -41,17 +40,10 @@ class JobLearner:
 
     def hear(self, job: JobId, progress: LastProgress) -> None:
         self._heard[job] = progress
-        if progress.share_per_s is not None:
-            self._metered.add(job)
-
-    def metered(self, job: JobId) -> bool:
-        """Whether its work is known from its own steps, at whatever size they were made."""
-        return job in self._metered
 
     def forget(self, jobs: Iterable[JobId]) -> None:
         """These jobs have ended."""
         self.seen.forget(jobs)
-        self._metered.difference_update(jobs)
 
     def histories(self, *, running: bool = False) -> list[HistoryRow]:
         """Rows to write of attempts that have ended, each once; or of all that run."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from threading import Lock
 
 import msgspec
@@ -18,7 +19,6 @@ from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
-from treadle.models.lengths.gittins import equivalent_s
 from treadle.store.rows import ProfileRow
 
 # Rows read at the start: what one owner wrote last must not hide what others wrote.
@@ -190,15 +190,25 @@ class Profiles:
         elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:
             # The Philly prior weighs more than what was seen here.
             learned = replace(learned, known=False)
-        length_s = question.estimate_s if learned.source is Source.ITS_USER else None
-        if length_s is None:
-            length_s = equivalent_s(learned.length) if learned.known else UNKNOWN_S
-        if question.limit_s is not None:
-            if learned.known:
-                length_s = equivalent_s(learned.length.cut(question.limit_s))
-            length_s = min(length_s, question.limit_s)
+        length_s = _length_s(question, learned)
         source = _SHOWN.get(learned.source, "nothing") if learned.known else "nothing"
         return Expectation(length_s, learned.profile, source, learned, learned.known)
+
+
+def _length_s(question: Question, learned: Learned) -> float:
+    """The one number for policies; the mean, because reservations ask when a job will be gone.
+
+    The length of equal Gittins index would be the better order, but of a job that takes a minute
+    nine times of ten and else ten hours it says that the job is gone in a minute.
+    """
+    limit_s = inf if question.limit_s is None else question.limit_s
+    if learned.source is Source.ITS_USER and question.estimate_s is not None:
+        length_s = question.estimate_s
+    elif learned.known:
+        length_s = (learned.length if limit_s == inf else learned.length.cut(limit_s)).mean()
+    else:
+        length_s = UNKNOWN_S
+    return min(length_s, limit_s)
 
 
 def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:

@@ -25,7 +25,7 @@ class Expectation:
     """What to expect of a job at the size it asks for."""
 
     source: Source
-    runs: int  # observations of the closest kind that was seen
+    runs: int  # of the closest kind that was seen, and have ended; 0: only steps are known
     length: Lengths  # seconds of the whole job at the asked size
     profile: Profile
     levels: tuple[Level, ...] = PLAIN  # how much of the distribution a range spans, by stage
@@ -91,11 +91,13 @@ def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
 
 def _because(expected: Expectation) -> str:
     runs = "1 run" if expected.runs == 1 else f"{expected.runs} runs"
+    if not expected.runs:
+        runs = "the steps of a run"  # None has ended, and one said how many steps it has.
     match expected.source:
         case Source.SAME_COMMAND:
             return f"{runs} of the same command"
         case Source.SAME_NEEDS | Source.ALIKE:
-            differ = "differs" if expected.runs == 1 else "differ"
+            differ = "differs" if expected.runs <= 1 else "differ"
             return f"{runs} that {differ} in numbers or paths"
         case Source.SAME_SCRIPT:
             return f"{runs} of the same script"

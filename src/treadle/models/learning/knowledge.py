@@ -179,7 +179,7 @@ class Knowledge:
         if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
             length = _around([work * each for each in self._paces_at(kinds, asked)], length)
             kind, told = next(found for found in self._telling(kinds))
-            source, runs = closeness(kind), max(1, told.ended)
+            source, runs = closeness(kind), told.ended
         expected = Expectation(
             source=source,
             runs=runs,

@@ -16,12 +16,15 @@ from treadle.policies.wrappers.views import Changes, starts
 
 
 def free_first(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation | None]:
-    """These changes, with no job moved or stopped for a device where a free one would do."""
+    """These changes, with no job moved or stopped for a device where a free one would do.
+
+    Jobs that share devices by turns stay where the policy put them.
+    """
     after = dict(changes)
     for starter, allocation in starts(snapshot, changes).items():
         for device in allocation.devices:
             holder = _displaced(snapshot, after, device)
-            spare = None if holder is None else _spare(snapshot, after, device, holder)
+            spare = None if holder is None else _spare(snapshot, after, device, starter, holder)
             if holder is None or spare is None:
                 continue
             _swap(after, starter, device, spare)
@@ -39,15 +42,26 @@ def _displaced(snapshot: Snapshot, after: Changes, device: Device) -> JobId | No
     (holder,) = tenants.values()
     if holder not in after or holder not in snapshot.jobs:
         return None
-    new = after[holder]
+    before, new = snapshot.jobs[holder].allocation, after[holder]
+    if before is None or any(len(snapshot.tenants.get(each, ())) > 1 for each in before.devices):
+        return None
     return holder if new is None or device not in new.devices else None
 
 
-def _spare(snapshot: Snapshot, after: Changes, device: Device, holder: JobId) -> Device | None:
+def _spare(
+    snapshot: Snapshot, after: Changes, device: Device, starter: JobId, holder: JobId
+) -> Device | None:
     """A free device beside it, unused or meant for the job that would be displaced."""
-    given = {each: job for job, new in after.items() if new is not None for each in new.devices}
+    given: dict[Device, set[JobId]] = {}
+    for job, new in after.items():
+        for each in () if new is None else new.devices:
+            given.setdefault(each, set()).add(job)
+    for job in (starter, holder):
+        own = after[job]
+        if own is not None and (own.turn or any(len(given[each]) > 1 for each in own.devices)):
+            return None
     return next(
-        (spare for spare in _free_beside(snapshot, device) if given.get(spare, holder) == holder),
+        (spare for spare in _free_beside(snapshot, device) if given.get(spare, set()) <= {holder}),
         None,
     )
 

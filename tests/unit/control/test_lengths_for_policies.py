@@ -1,0 +1,48 @@
+"""The one length that policies and their wrappers are given of a job that waits."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import Bench, play
+from tests.unit.control.test_estimates import teach
+from treadle.control.learning.learned_lengths import Profiles, Question
+from treadle.wire.jobs import State
+
+MINUTES_OR_HOURS = [*[60.0] * 4, 36_000.0, *[60.0] * 4, 36_000.0, *[60.0] * 8]
+
+
+def test_a_job_that_may_take_hours_does_not_start_on_devices_kept_for_a_gang(
+    tmp_path: Path,
+) -> None:
+    """1. A job of ten minutes runs, and a gang of two waits for it. 2. Four others overtake the
+    gang, so devices are kept for it. 3. A job arrives whose like took a minute, or ten hours."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "mixed", *MINUTES_OR_HOURS)
+        teach(here, "steady", *[600.0] * 5)
+        await here.reached(await here.submit("forever", model="steady"), State.RUNNING)
+        gang = await here.submit("forever", devices="2", model="steady")
+        await here.settle()
+        for _ in range(4):
+            await here.submit("sleep", "0")
+            await here.settle()
+        late = await here.submit("forever", model="mixed")
+        await here.settle()
+        assert here.state(late) is State.PENDING
+        why = await here.live.why(late)
+        assert f"1 free device is kept for job {gang}" in why.because
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "length_s"), [(None, 3600.0), (1e6, 3600.0), (3600.0, 3600.0), (60.0, 60.0)]
+)
+def test_a_users_estimate_is_the_length_within_the_time_limit(
+    limit_s: float | None, length_s: float
+) -> None:
+    question = Question.of(
+        "ann", "", ("train",), asked=1, sizes=(1,), estimate_s=3600.0, limit_s=limit_s
+    )
+    assert Profiles().ask(question).length_s == length_s
