@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
 from treadle.cli.live.why import why_text
 from treadle.control.jobs import ARRAY, USER
 from treadle.core.events import JobHeld, JobReleased
 from treadle.wire.jobs import Estimate, JobRequest, State, Why
+from treadle.wire.problems import NotFoundError
 
 
 def end_of(why: Why) -> Estimate:
@@ -107,5 +110,58 @@ def test_the_head_of_an_array_says_how_many_jobs_are_left(tmp_path: Path) -> Non
         await here.settle()
         over = why_text(await here.live.why(array.id), width=80)
         assert over.startswith(f"array {array.id} (3 jobs) ")
+
+    play(story, tmp_path)
+
+
+async def cancelled(here: Bench, word: str, *jobs: str) -> None:
+    await here.live.cancel(ME, word)
+    for job in jobs:
+        await here.reached(job, State.CANCELLED)
+    await here.settle()
+
+
+def test_the_id_of_a_job_comes_before_the_name_of_an_array(tmp_path: Path) -> None:
+    """1. Job 2 waits, and array 3 is called 2. 2. Job 2 has ended."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        job = await here.submit("forever")
+        await here.submit("forever", name=job, array="0-1")
+        await here.settle()
+        assert (await here.live.why(job)).id == job
+        await cancelled(here, job, job)
+        assert (await here.live.why(job)).id == job
+
+    play(story, tmp_path, devices=1)
+
+
+def test_the_id_of_an_ended_array_comes_before_the_name_of_a_job(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
+        await cancelled(here, array.id, *array.jobs)
+        await here.reached(await here.submit("forever", name=array.id), State.RUNNING)
+        assert (await here.live.why(array.id)).id == array.id
+
+    play(story, tmp_path)
+
+
+def test_an_ended_array_is_found_by_its_name(tmp_path: Path) -> None:
+    """1. A single job, then an array of the same name end: the newer one counts. 2. Job ids."""
+
+    async def story(here: Bench) -> None:
+        single = await here.submit("forever", name="sweep")
+        await here.reached(single, State.RUNNING)
+        await cancelled(here, single, single)
+        request = JobRequest(command=("forever",), name="sweep", array="0-1")
+        array = await here.live.submit(ME, request)
+        await cancelled(here, array.id, *array.jobs)
+        for word in (array.id, "sweep"):
+            why = await here.live.why(word)
+            assert (why.id, why.because, why.members) == (array.id, "2 were cancelled", 2)
+        for job in (single, *array.jobs):
+            assert (await here.live.why(job)).id == job
+        with pytest.raises(NotFoundError, match="there is no job 'other'"):
+            await here.live.why("other")
 
     play(story, tmp_path)
