@@ -9,10 +9,12 @@ from treadle.control.jobs.records import attempt_of
 from treadle.control.learning import JobLearner
 from treadle.core.actions import Action, Change, Start
 from treadle.core.allocation import Allocation
-from treadle.core.attempt import How, Verdict
+from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Cluster, Device
-from treadle.core.events import AttemptEnded, JobStarted, JobSubmitted
+from treadle.core.events import AttemptEnded, JobProgressed, JobStarted, JobSubmitted, JobUpdated
+from treadle.core.job import Profile
 from treadle.core.launch import AttemptId
+from treadle.core.live_plans import ModelSize, announced
 from treadle.core.scheduler import Scheduler
 from treadle.testing import builders
 from treadle.testing.builders import job
@@ -25,7 +27,8 @@ class Story:
     def __init__(self) -> None:
         self.scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 4))
         self.jobs = JobTable()
-        self.reducer = Reducer(self.jobs, JobLearner(), self.scheduler)
+        self.learner = JobLearner()
+        self.reducer = Reducer(self.jobs, self.learner, self.scheduler)
         record = JobRecord(
             id="a", number=1, name="a", owner="me", command=("x",), submitted_at=1.0, resumable=True
         )
@@ -200,3 +203,22 @@ def test_jobs_on_a_device_one_after_the_other_were_not_beside_each_other() -> No
     b_starts = JobStarted("b", 1, 0.0, 1.0, attempt=1, started_at=150.0)
     story.facts(90.0, b_starts, ended("a", 0, 101.0, 150.0))
     assert spells(story, "a") == spells(story, "b") == []
+
+
+@pytest.mark.parametrize(("measured_s", "changes"), [(2.0, False), (5.0, True)])
+def test_a_speed_that_was_measured_too_shortly_changes_no_plan_model(
+    measured_s: float, changes: bool
+) -> None:
+    """The first step that counts sets how fast a model of that name is taken to be."""
+    story = Story()
+    size = ModelSize(10_000_000, batch=16, sequence=64, hidden=256, layers=4, heads=4)
+    words = (*announced(shard=True, recompute=True, tensor=1, pipeline=1), size.word)
+    named = replace(story.scheduler.jobs["a"].spec, profile=Profile(model="mine"))
+    plans = story.learner.plans
+    story.facts(0.5, JobUpdated(plans.offered(named, words)))
+    story.order(1.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    before = plans.version
+    said = LastProgress(10.0, 100.0, 4.0, measured_s=measured_s)
+    story.facts(10.0, JobProgressed("a", 0, 10.0, 1.0, said))
+    assert (plans.version > before) is changes

@@ -301,8 +301,8 @@ class Reducer:
         if fact.progress is not None:
             pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
-            if fact.progress.per_s is not None and fact.progress.alone:
-                self._learner.plans.observe(row, fact.progress.per_s)
+            if pace is not None and pace.step_s:
+                self._learner.plans.observe(row, 1.0 / pace.step_s)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
 
