@@ -165,7 +165,7 @@ def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
     )
     assert treadle(ValueClient(views=members, whys={"13": answer}), "why", word) == 0
     assert capsys.readouterr().out == (
-        "array 13 (3 jobs) runs\n"
+        "array 13 (3 jobs left) runs\n"
         "  because  1 runs, 2 wait\n"
         "  end      in 1m to 5m (80%: 10 simulations)\n"
     )

@@ -34,6 +34,8 @@ class Policy(Protocol):
     # True if it puts jobs beside others itself, and can go on with groups that it finds. Jobs are
     # then launched ready for company.
     shares: bool = False
+    # True if it changes the sizes of running jobs: their ends may then come sooner.
+    resizes: bool = False
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         """The whole target for now. It must leave the snapshot alone."""

@@ -122,6 +122,7 @@ class Spent:
         self.decide_s = 0.0
         self.in_order = inner.in_order
         self.shares = inner.shares
+        self.resizes = inner.resizes
         self.rank = inner.rank
         self.never_fits = inner.never_fits
         self.why = inner.why

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from treadle.core.actions import Action, Start
@@ -29,7 +30,7 @@ class World(NamedTuple):
 
     # Seconds that are left of jobs, with the devices they have or ask for, where that is not what
     # the scheduler believes.
-    left_s: Mapping[JobId, float] = {}
+    left_s: Mapping[JobId, float] = MappingProxyType({})
     endless: Collection[JobId] = ()  # jobs of unknown length, which are taken not to end
     # Facts that follow from the end of a job: others are released.
     after: Callable[[JobId], Sequence[Event]] = lambda _: ()

@@ -1,14 +1,20 @@
 """Facts and orders become records: sequences that no engine of ours gives today, one by one."""
 
-from treadle.control.jobs import JobRecord, JobTable, Reducer, accepted
+from dataclasses import replace
+
+import pytest
+
+from treadle.control.jobs import AttemptKey, JobRecord, JobTable, Reducer, accepted
 from treadle.control.jobs.records import attempt_of
 from treadle.control.learning import JobLearner
 from treadle.core.actions import Action, Change, Start
 from treadle.core.allocation import Allocation
-from treadle.core.attempt import How, Verdict
+from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Cluster, Device
-from treadle.core.events import AttemptEnded, JobStarted, JobSubmitted
+from treadle.core.events import AttemptEnded, JobProgressed, JobStarted, JobSubmitted, JobUpdated
+from treadle.core.job import Profile
 from treadle.core.launch import AttemptId
+from treadle.core.live_plans import ModelSize, announced
 from treadle.core.scheduler import Scheduler
 from treadle.testing import builders
 from treadle.testing.builders import job
@@ -21,7 +27,8 @@ class Story:
     def __init__(self) -> None:
         self.scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 4))
         self.jobs = JobTable()
-        self.reducer = Reducer(self.jobs, JobLearner(), self.scheduler)
+        self.learner = JobLearner()
+        self.reducer = Reducer(self.jobs, self.learner, self.scheduler)
         record = JobRecord(
             id="a", number=1, name="a", owner="me", command=("x",), submitted_at=1.0, resumable=True
         )
@@ -130,3 +137,88 @@ def test_a8_a_clock_that_was_set_makes_no_start_before_the_submission_or_in_the_
         story.order(0.0, Start(0, "a", on(0, 1)))
         story.facts(20.0, JobStarted("a", 0, 0.0, 1.0, attempt=1, started_at=told))
         assert story.record.started_at == seen
+
+
+def beside_each_other() -> Story:
+    """Jobs a and b are ordered to the same device, in turns."""
+    story = Story()
+    story.record.sizes = (1,)
+    other = replace(story.record, id="b", number=2, name="b")
+    story.jobs.add(other)
+    story.facts(0.0, accepted([other]), JobSubmitted(job("b", size=1)))
+    story.order(0.0, Start(0, "a", on(0)))
+    story.order(0.0, Start(1, "b", on(0, turn=1)))
+    return story
+
+
+def ended(name: str, action: int, start_at: float, end_at: float) -> AttemptEnded:
+    ran_s = end_at - start_at
+    return AttemptEnded(
+        name, action, 1, How.EXITED, 0, started_at=start_at, ended_at=end_at, ran_s=ran_s
+    )
+
+
+def spells(story: Story, name: str) -> list[tuple[tuple[str, ...], float]]:
+    row = story.jobs.attempt(AttemptKey(name, 1))
+    assert row is not None
+    return [(spell.jobs, spell.seconds) for spell in attempt_of(row.body).company]
+
+
+def test_a_spell_whose_end_and_start_are_heard_at_once_is_counted() -> None:
+    """Of b the start and of a the end are heard in one step; b is beside a for 40 s."""
+    story = beside_each_other()
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    b_starts = JobStarted("b", 1, 0.0, 1.0, attempt=1, started_at=110.0)
+    story.facts(90.0, b_starts, ended("a", 0, 101.0, 150.0))
+    assert spells(story, "a") == [(("b",), 40.0)]
+    assert spells(story, "b") == [(("a",), 40.0)]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_job_that_starts_and_ends_within_a_step_was_beside_another(heard: bool) -> None:
+    """heard: whether the start of b is a fact of its own."""
+    story = beside_each_other()
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    b_starts = [JobStarted("b", 1, 0.0, 1.0, attempt=1, started_at=110.0)] if heard else []
+    story.facts(90.0, *b_starts, ended("b", 1, 110.0, 150.0))
+    assert spells(story, "a") == [(("b",), 40.0)]
+    assert spells(story, "b") == [(("a",), 40.0)]
+
+
+def test_a_spell_begins_when_the_later_of_two_starts() -> None:
+    story = beside_each_other()
+    starts = [
+        JobStarted(name, action, 0.0, 1.0, attempt=1, started_at=at)
+        for name, action, at in (("a", 0, 101.0), ("b", 1, 110.0))
+    ]
+    story.facts(20.0, *starts)
+    story.facts(90.0, ended("b", 1, 110.0, 150.0))
+    assert spells(story, "a") == [(("b",), 40.0)]
+    assert spells(story, "b") == [(("a",), 40.0)]
+
+
+def test_jobs_on_a_device_one_after_the_other_were_not_beside_each_other() -> None:
+    story = beside_each_other()
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    b_starts = JobStarted("b", 1, 0.0, 1.0, attempt=1, started_at=150.0)
+    story.facts(90.0, b_starts, ended("a", 0, 101.0, 150.0))
+    assert spells(story, "a") == spells(story, "b") == []
+
+
+@pytest.mark.parametrize(("measured_s", "changes"), [(2.0, False), (5.0, True)])
+def test_a_speed_that_was_measured_too_shortly_changes_no_plan_model(
+    measured_s: float, changes: bool
+) -> None:
+    """The first step that counts sets how fast a model of that name is taken to be."""
+    story = Story()
+    size = ModelSize(10_000_000, batch=16, sequence=64, hidden=256, layers=4, heads=4)
+    words = (*announced(shard=True, recompute=True, tensor=1, pipeline=1), size.word)
+    named = replace(story.scheduler.jobs["a"].spec, profile=Profile(model="mine"))
+    plans = story.learner.plans
+    story.facts(0.5, JobUpdated(plans.offered(named, words)))
+    story.order(1.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    before = plans.version
+    said = LastProgress(10.0, 100.0, 4.0, measured_s=measured_s)
+    story.facts(10.0, JobProgressed("a", 0, 10.0, 1.0, said))
+    assert (plans.version > before) is changes

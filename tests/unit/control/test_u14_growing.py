@@ -14,14 +14,16 @@ from treadle.core.events import JobProgressed, JobUpdated
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.engines.memory_world import MemoryWorld
+from treadle.testing.builders import policy
 from treadle.wire.jobs import Estimate, State
 
 
 class Sized(Policy):
     """Every job gets one size."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, resizes: bool = True) -> None:
         self._size = size
+        self.resizes = resizes
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         devices = tuple(Device("here", number) for number in range(self._size))
@@ -99,6 +101,26 @@ def test_u14_steps_that_the_scheduler_has_not_heard_of_do_not_count(
     play(story, tmp_path, devices=2)
 
 
+@pytest.mark.parametrize("resizes", [True, False])
+def test_only_a_policy_that_resizes_may_let_a_job_grow(resizes: bool, tmp_path: Path) -> None:
+    """It has one of two devices and 1,000 s left; it would take about 550 s on both."""
+
+    async def story(here: Bench) -> None:
+        scheduler, clock = here.live.context.scheduler, here.live.context.clock
+        scheduler.set_policy(Sized(1, resizes=resizes), clock.now())
+        job = await here.submit("forever", devices="1..2", resumable=True)
+        await here.reached(job, State.RUNNING)
+        said = LastProgress(0.0, 1000.0, 1.0, share_per_s=0.001, measured_s=10.0)
+        here.live.context.learner.hear(job, said)
+        await here.settle()
+        end = await end_of(here, job)
+        assert end.because.endswith("or sooner if it grows") is resizes
+        assert end.low_s is not None
+        assert (end.low_s < 600.0) is resizes
+
+    play(story, tmp_path, devices=2)
+
+
 async def measured(here: Bench, said: LastProgress) -> str:
     """A running job of 1,000 s of work whose speed the scheduler has heard of."""
     job = await here.submit("forever")
@@ -149,3 +171,24 @@ def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_pa
 
     play_on(there, before, tmp_path)
     play_on(there, after, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "resizes"),
+    [
+        ("fifo", False),
+        ("tiresias", False),
+        ("philly", False),
+        ("muri-l", False),
+        ("rubick-n", False),
+        ("rubick-e", False),
+        ("fifo+priority+steady", False),
+        ("fifo+try-small", True),
+        ("rubick", True),
+        ("rubick-r", True),
+        *((name, True) for name in ("max-min", "optimus", "themis", "altruistic", "aiturbo")),
+        *((name, True) for name in ("afs", "afs-p", "sia", "afs+priority+steady")),
+    ],
+)
+def test_policies_say_whether_they_resize(name: str, resizes: bool) -> None:
+    assert policy(name).resizes is resizes

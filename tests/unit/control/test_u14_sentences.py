@@ -6,6 +6,10 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.wire.jobs import JobRequest, Report, State
 from treadle.wire.problems import InvalidRequestError
 
@@ -29,6 +33,35 @@ def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path
         )
 
     play(story, tmp_path, devices=3)
+
+
+class Laid(Policy):
+    """Job 1 has the first device, job 2 both beside it; job 3 waits until both are free."""
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        first, second = Device("here", 0), Device("here", 1)
+        places = {"1": Allocation((first,)), "2": Allocation((first, second), turn=1)}
+        if not snapshot.tenants:
+            places["3"] = Allocation((first, second))
+        waiting = [job.id for job in snapshot.waiting() if job.id in places]
+        return Schedule({name: places[name] for name in waiting})
+
+
+def test_a_gang_waits_for_all_devices_of_jobs_that_share_some(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        context = here.live.context
+        context.scheduler.set_policy(Laid(), context.clock.now())
+        teach(here, "", *[300.0] * 5)
+        teach(here, "long", *[900.0] * 5)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.reached(await here.submit("forever", model="long", devices="2"), State.RUNNING)
+        gang = await here.submit("forever", devices="2")
+        await here.settle()
+        change = (await here.live.why(gang)).change
+        assert change.startswith("wait: job 2 is expected to end in about ")
+        assert change.endswith(", which frees 2 devices")
+
+    play(story, tmp_path, devices=2)
 
 
 def test_u14_a_gang_that_was_overtaken_often_enough_is_not_said_to_need_more(

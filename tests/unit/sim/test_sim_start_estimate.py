@@ -53,3 +53,8 @@ def test_a_blocked_job_has_no_estimate() -> None:
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
     scheduler.take([JobHeld("b", "user")], 1.0)
     assert starts(scheduler, "b", now=1.0) is None
+
+
+def test_what_a_world_assumes_by_default_cannot_be_changed_for_all() -> None:
+    with pytest.raises(TypeError):
+        World().left_s["a"] = 1.0  # type: ignore[index]

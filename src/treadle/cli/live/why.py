@@ -58,7 +58,9 @@ def why_text(answer: Why, *, width: int) -> str:
     ]
     what = f"job {plain(answer.id)}"
     if answer.members:
-        what, cause = f"array {plain(answer.id)} ({several(answer.members, 'job')})", ""
+        left = "" if answer.state.ended else " left"  # Those that have ended are not counted.
+        what = f"array {plain(answer.id)} ({several(answer.members, 'job')}{left})"
+        cause = ""
     return f"{what} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
 
 

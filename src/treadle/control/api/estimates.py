@@ -1,14 +1,16 @@
-"""When a waiting job would start, as a range: the live scheduler, simulated from now on.
+"""When a waiting job would start, or an array end: the live scheduler, simulated from now on.
 
 In each simulation every job takes a length of its own, drawn from what is known of it
 (job_progress.py). The draws are stratified: over all simulations a job goes through its whole
 distribution, in an order of its own. The range leaves out the earliest and the latest tenth.
 
 A job of which no length is known is assumed not to end, or only at its time limit. If the job then
-starts all the same, the estimate does not depend on it; otherwise the start is unknown.
+starts all the same, the range is an upper bound; otherwise the start is unknown. The same holds for
+the end of an array.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -17,11 +19,12 @@ from treadle.control.api.context import Context
 from treadle.control.api.gates_ahead import GatesAhead
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
-from treadle.control.jobs import JobRecord
+from treadle.control.jobs import JobRecord, question_about
 from treadle.control.loop import worked_for
-from treadle.core.job import JobId
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import named_jobs
+from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.sim.start_estimate import Begin, Effort, World, ends_in, starts_in
 from treadle.wire.jobs import Estimate, StartEstimate
@@ -32,7 +35,7 @@ SPEND_S = 0.45  # of the processor, for all simulations
 RUNS = 10
 RUNS_MIN = 3
 NAMED_MAX = 3
-KNOWN_MAX = 2000  # jobs whose lengths are looked up; those that came later take for ever
+KINDS_MAX = 2000  # of jobs whose lengths are looked up: about 0.2 s
 
 
 Answer = TypeVar("Answer")
@@ -44,6 +47,21 @@ class Ahead(NamedTuple):
     lengths: Mapping[JobId, Left]
     limited: Mapping[JobId, float]  # only that they end within so many seconds
     endless: Sequence[JobId]  # nothing
+    unread: Sequence[JobId]  # not looked up: there are too many
+
+    @property
+    def lasting(self) -> Sequence[JobId]:
+        """Jobs that are assumed not to end."""
+        return [*self.endless, *self.unread]
+
+
+class Found(NamedTuple):
+    """What simulations say of a moment: between which seconds from now, and what that rests on."""
+
+    low_s: float | None
+    high_s: float | None
+    sure: bool  # the range has the coverage that is claimed of such ranges
+    sentence: str
 
 
 def estimate(
@@ -67,64 +85,102 @@ def estimate(
 
     def ask(run: int, effort: Effort) -> Begin | None:
         gates = GatesAhead(context, scheduler, tried)
-        world = World(_drawn(ahead, run), ahead.endless, gates.after)
+        world = World(_drawn(ahead, run), ahead.lasting, gates.after)
         return starts_in(scheduler, context.belief, job, now=now, effort=effort, world=world)
 
     answers = _simulated(steps, ask)
     begun = [answer for answer in answers if answer is not None]
-    known = sorted(answer.in_s for answer in begun)
-    if ahead.endless and not known:
-        # The default length would give figures, and they would be invented.
-        holding = _first(scheduler, ahead.endless)
-        return _unknown(f"how long {named_jobs(holding, NAMED_MAX)} will run is not known")
-    policy = context.charge.policy
-    if not known:
-        sentence = f"a simulation under {policy} came to no start of it within its limits"
-        return StartEstimate(earliest_s=None, latest_s=None, runs=len(answers), sentence=sentence)
-    sentence = f"{len(answers)} simulations under {policy}, assuming no new jobs"
-    if ahead.limited:
-        sentence += "; some jobs are known only by their time limits"
+    moments = [None if answer is None else answer.in_s for answer in answers]
     sooner = _sooner(scheduler, job, ahead)
-    sentence += f"; earlier if {' or if '.join(sooner)}" if sooner else ""
-    whole = len(known) == len(answers)
-    sure = whole and not (sooner or ahead.limited)
+    found = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
     queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
+    after = sorted(answer.after for answer in begun) if queued else []
     return StartEstimate(
-        earliest_s=0.0 if sooner else _quantile(known, 0.1),
-        latest_s=_quantile(known, 0.9) if whole else None,
-        runs=len(answers),
-        sentence=sentence,
-        coverage=COVERAGE if sure else None,
-        order=1 + sorted(a.after for a in begun)[len(begun) // 2] if queued else None,
-        orders=(1 + min(a.after for a in begun), 1 + max(a.after for a in begun))
-        if queued
-        else None,
+        earliest_s=0.0 if sooner and begun else found.low_s,
+        latest_s=found.high_s,
+        runs=0 if ahead.lasting and not begun else len(answers),
+        sentence=found.sentence,
+        coverage=COVERAGE if found.sure else None,
+        order=1 + after[len(after) // 2] if after else None,
+        orders=(1 + after[0], 1 + after[-1]) if after else None,
     )
 
 
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
     """When the last of these jobs has ended, waiting and running, from the same simulations."""
     scheduler, now = context.scheduler, context.clock.now()
+    steps = _steps(context, scheduler)
+    if len(jobs) > steps * context.cluster.device_count:
+        return Estimate(because=f"{len(jobs):,} jobs are too many to simulate")
     ahead = _ahead(context, scheduler, "")
     if unknown := [name for name in ahead.endless if name in jobs]:
-        length = f"how long {named_jobs(unknown, NAMED_MAX)} will run is not known"
-        return Estimate(because=length)
+        return Estimate(because=_not_known(unknown))
 
     def ask(run: int, effort: Effort) -> float | None:
         gates = GatesAhead(context, scheduler)
-        world = World(_drawn(ahead, run), ahead.endless, gates.after)
+        world = World(_drawn(ahead, run), ahead.lasting, gates.after)
         return ends_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
 
-    answers = _simulated(_steps(context, scheduler), ask)
+    answers = _simulated(steps, ask)
+    sooner = _sooner(scheduler, "", ahead)
+    found = _found(context, scheduler, ahead, answers, sooner=sooner, what="end of all its jobs")
+    if found.high_s is None:
+        return Estimate(because=found.sentence)
+    high_s = round(found.high_s, 1)
+    if not found.sure or found.low_s is None:
+        return Estimate(high_s=high_s, because=found.sentence)
+    return Estimate(
+        low_s=round(found.low_s, 1),
+        high_s=high_s,
+        coverage=COVERAGE,
+        known=True,
+        because=found.sentence,
+    )
+
+
+def _found(
+    context: Context,
+    scheduler: Scheduler,
+    ahead: Ahead,
+    answers: Sequence[float | None],
+    *,
+    sooner: Sequence[str],
+    what: str,
+) -> Found:
+    """What the answers of all simulations come to.
+
+    sooner: what they leave out and may let it happen earlier.
+    """
     known = sorted(answer for answer in answers if answer is not None)
-    because = f"{len(answers)} simulations under {context.charge.policy}, assuming no new jobs"
-    if len(known) < len(answers):
-        return Estimate(because=f"{because}, came to no end within their limits")
+    policy = context.charge.policy
+    if not known and ahead.lasting:
+        # The default length would give figures, and they would be invented.
+        return Found(None, None, sure=False, sentence=_hindered(scheduler, ahead))
+    if not known:
+        sentence = f"a simulation under {policy} came to no {what} within its limits"
+        return Found(None, None, sure=False, sentence=sentence)
+    sentence = f"{several(len(answers), 'simulation')} under {policy}, assuming no new jobs"
     if ahead.limited:
-        bound = f"{because}; some jobs are known only by their time limits"
-        return Estimate(high_s=round(_quantile(known, 0.9), 1), because=bound)
-    low_s, high_s = (round(_quantile(known, share), 1) for share in (0.1, 0.9))
-    return Estimate(low_s=low_s, high_s=high_s, coverage=COVERAGE, known=True, because=because)
+        sentence += "; some jobs are known only by their time limits"
+    sentence += f"; earlier if {' or if '.join(sooner)}" if sooner else ""
+    whole = len(known) == len(answers)
+    if not whole:
+        missing = several(len(answers) - len(known), "simulation")
+        sentence += f"; {missing} came to no {what} within the limits"
+    high_s = _quantile(known, 0.9) if whole else None
+    sure = whole and not (sooner or ahead.limited)
+    return Found(_quantile(known, 0.1), high_s, sure=sure, sentence=sentence)
+
+
+def _hindered(scheduler: Scheduler, ahead: Ahead) -> str:
+    """Why simulations in which some jobs do not end came to nothing."""
+    if ahead.endless:
+        return _not_known(_first(scheduler, ahead.endless))
+    return f"{len(ahead.lengths) + len(ahead.unread):,} jobs are too many to simulate"
+
+
+def _not_known(jobs: Sequence[JobId]) -> str:
+    return f"how long {named_jobs(jobs, NAMED_MAX)} will run is not known"
 
 
 def _steps(context: Context, scheduler: Scheduler) -> int:
@@ -136,9 +192,13 @@ def _steps(context: Context, scheduler: Scheduler) -> int:
 
 
 def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
-    """What the simulations leave out and may let it start earlier, or at once."""
+    """What the simulations leave out and may let it start earlier, or at once.
+
+    job: empty if it is about the ends of several.
+    """
     spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
     found = ["jobs of unknown length end before"] if ahead.endless else []
+    found += ["jobs that are not simulated end before"] if ahead.unread else []
     if spec is not None and scheduler.policy.shares and not spec.exclusive:
         found += ["it can share a device"] if spec.profile.busy is not None else []
     return found
@@ -183,31 +243,47 @@ def _stratum(job: JobId, run: int, jobs: int) -> int:
     """
     if jobs == 1 or run in (0, RUNS - 1):
         return run
+    return _strata(job)[run - 1]
+
+
+@lru_cache(maxsize=4096)  # All simulations ask for it: 15 microseconds each otherwise.
+def _strata(job: JobId) -> Sequence[int]:
     order = list(range(1, RUNS - 1))
     Random(crc32(job.encode())).shuffle(order)
-    return order[run - 1]
+    return order
 
 
 def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
     lengths: dict[JobId, Left] = {}
     limited: dict[JobId, float] = {}
     endless: list[JobId] = []
-    for looked, (name, row) in enumerate(scheduler.jobs.items()):
+    unread: list[JobId] = []
+    kinds: dict[Hashable, Left | None] = {}
+    for name, row in scheduler.jobs.items():
         record = context.jobs.records.get(name)
         if name == job or record is None:
             continue
-        if looked >= KNOWN_MAX:
-            endless.append(name)
-            continue
-        left = left_of(context, record, row)
-        limit_s = limit_left_s(context, record)
+        kind = _kind(context, record, row)
+        if kind not in kinds:
+            if len(kinds) >= KINDS_MAX:
+                unread.append(name)
+                continue
+            kinds[kind] = left_of(context, record, row)
+        left, limit_s = kinds[kind], limit_left_s(context, record)
         if left is not None:
             lengths[name] = left
         elif limit_s is not None:
             limited[name] = limit_s
         else:
             endless.append(name)
-    return Ahead(lengths, limited, endless)
+    return Ahead(lengths, limited, endless, unread)
+
+
+def _kind(context: Context, record: JobRecord, row: Job) -> Hashable:
+    """What the length of a job follows from: thousands of one array are looked up once."""
+    if row.allocation is not None or row.phase is not Phase.WAITING or row.starts:
+        return row.id
+    return question_about(record, row.spec), limit_left_s(context, record)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

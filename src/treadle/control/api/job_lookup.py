@@ -1,4 +1,4 @@
-"""Finds jobs by what people type: an id, or the name of one job."""
+"""Finds jobs and arrays by what people type: an id, or a name."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -36,14 +36,34 @@ async def found(context: Context, names: Iterable[str]) -> dict[str, JobRecord |
     return answers
 
 
-def array_called(context: Context, word: str) -> str:
-    """The array of that id, or whose members alone have that name; empty if there is none."""
+async def array_called(context: Context, word: str) -> str:
+    """The array that has this id, or this name; empty if there is none, or a job is meant.
+
+    As of jobs: an id comes before a name, an active one before one that has ended, and of ended
+    ones the newest counts. A name stands for an array if no other active job has it.
+    """
     jobs = context.jobs
     if word in jobs.arrays:
         return word
+    if not word or jobs.record(word) is not None:
+        return ""
+    if _IDENTITY.fullmatch(word):
+        known = await context.reads.ask(lambda store: _known_array(store, word))
+        if known is not None:
+            return known
     named = {record.array or record.id for record in jobs.records.values() if record.name == word}
-    only = next(iter(named)) if word and len(named) == 1 else ""
-    return only if only in jobs.arrays else ""
+    if named:
+        only = next(iter(named))
+        return only if len(named) == 1 and only in jobs.arrays else ""
+    rows = await context.reads.ask(lambda store: store.jobs(JobFilter(name=word), limit=1))
+    return rows[0].array if rows else ""
+
+
+def _known_array(store: Store, identity: str) -> str | None:
+    """An array by its id; empty if it is the id of a job, None if of nothing."""
+    if store.job(identity) is not None:
+        return ""
+    return identity if store.jobs(JobFilter(array=identity), limit=1) else None
 
 
 def _active(context: Context, names: Sequence[str]) -> dict[str, JobRecord | RequestError]:

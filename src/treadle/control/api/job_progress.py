@@ -153,9 +153,10 @@ def _at_new_size(context: Context, row: Job) -> Remaining:
 
 
 def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
-    """What is left of its time if it were given the most devices now; 1 if it cannot grow."""
+    """What is left of its time if it were given the most devices now; 1 if it will not grow."""
     spec, most = row.spec, context.cluster.device_count
-    if not (spec.resumable or "size" in record.changes):
+    may_change = spec.resumable or "size" in record.changes
+    if not (may_change and context.scheduler.policy.resizes):
         return 1.0
     alone = context.belief.alone
     larger = [alone(spec, size) for size in spec.sizes if row.size < size <= most]

@@ -172,37 +172,39 @@ class Queries:
 
     async def why(self, identity: str) -> Why:
         """Of a job, or of an array as a whole, each by its id or its name."""
-        jobs = self._context.jobs
-        array = array_called(self._context, identity)
+        array = await array_called(self._context, identity)
         if array:
-            members = [jobs.records[name] for name in jobs.arrays[array]]
-            state = jobs.state_of(array) or State.PENDING
-            names = [name for one in members for name in (*one.after, *one.after_any)]
-            return await self.thinking.about(
-                ("why array", array),
-                lambda context: why_array(context, array, members, state),
-                names=dict.fromkeys(names),
-            )
-        try:
-            record = await self.record(identity)
-        except NotFoundError as missing:
-            return await self._why_ended(identity, missing)
+            return await self._why_array(array)
+        record = await self.record(identity)
         return await self.thinking.about(
             ("why", record.id),
             lambda context: why(context, record),
             names=(*record.after, *record.after_any),
         )
 
-    async def _why_ended(self, array: str, missing: NotFoundError) -> Why:
-        """Of an array whose members have all ended; raises `missing` if there is none."""
+    async def _why_array(self, array: str) -> Why:
+        jobs = self._context.jobs
+        if array not in jobs.arrays:
+            return await self._why_ended(array)
+        members = [jobs.records[name] for name in jobs.arrays[array]]
+        state = jobs.state_of(array) or State.PENDING
+        names = [name for one in members for name in (*one.after, *one.after_any)]
+        return await self.thinking.about(
+            ("why array", array),
+            lambda context: why_array(context, array, members, state),
+            names=dict.fromkeys(names),
+        )
+
+    async def _why_ended(self, array: str) -> Why:
+        """Of an array whose members have all ended."""
         rows, worst = await self._context.reads.ask(
             lambda store: (
-                store.jobs(JobFilter(array=array), limit=PAGE_MAX) if array else [],
+                store.jobs(JobFilter(array=array), limit=PAGE_MAX),
                 stored_state(store, array),
             )
         )
         if not rows or worst is None:
-            raise missing
+            raise NotFoundError(f"there is no array {array!r}", hint="treadle ps -a lists all")
         return why_ended(array, [State(row.state) for row in rows], worst)
 
     async def log(

@@ -1,12 +1,13 @@
 """The smallest change that would start a waiting job, tried on a copy of the scheduler first."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import left_of
-from treadle.control.api.queue_order import free_devices, sharers
+from treadle.control.api.queue_order import free_devices
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -79,7 +80,7 @@ class _Freed(NamedTuple):
     """Devices that come free, and the job whose end frees them."""
 
     in_s: float
-    last: JobId  # of the jobs on them, the one that ends last
+    last: JobId  # of the jobs on each of them, the one that ends last
     devices: int
 
 
@@ -109,9 +110,10 @@ def _to_be_freed(context: Context) -> Iterator[_Freed]:
             left = left_of(context, record, job)
             if left is not None:
                 ends[job.id] = left.at(0.5)
-    for identity in ends:
-        job = context.scheduler.jobs[identity]
-        members = sharers(context.scheduler, job)
-        if min(members) == identity and all(name in ends for name in members):
-            last = max(members, key=lambda name: ends[name])
-            yield _Freed(ends[last], last, job.size)
+    freed: Counter[JobId] = Counter()
+    for tenants in context.scheduler.tenancy.tenants.values():
+        members = set(tenants.values())
+        if members and all(name in ends for name in members):
+            freed[max(members, key=lambda name: (ends[name], name))] += 1
+    for last, count in freed.items():
+        yield _Freed(ends[last], last, count)

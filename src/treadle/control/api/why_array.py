@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import end_of_all
-from treadle.control.api.why_waiting import why
+from treadle.control.api.why_waiting import barred, why
 from treadle.control.jobs import JobRecord
 from treadle.core.wording import several
-from treadle.wire.jobs import State, Why
+from treadle.wire.jobs import Estimate, State, Why
 
 _HELD = (State.PENDING, State.HELD)
 # A state, and what one or several members of an array do then.
@@ -29,8 +29,8 @@ _VERBS = {
 def why_array(context: Context, array: str, records: Sequence[JobRecord], state: State) -> Why:
     """The answer about an array of which members have not ended."""
     live = [record for record in records if record.id in context.scheduler.jobs]
-    waiting = [record for record in live if record.state in _HELD]
-    next_up = why(context, min(waiting, key=_member)) if waiting else None
+    waiting = sorted((record for record in live if record.state in _HELD), key=_member)
+    next_up = why(context, waiting[0]) if waiting else None
     because = members_text(record.state for record in live)
     if next_up is not None:
         because += f"; the next, job {next_up.id}: {next_up.because}"
@@ -42,9 +42,18 @@ def why_array(context: Context, array: str, records: Sequence[JobRecord], state:
         evidence=() if next_up is None else next_up.evidence,
         change="" if next_up is None else next_up.change,
         estimate=None if next_up is None else next_up.estimate,
-        end=end_of_all(context, [record.id for record in live]),
+        end=_end(context, live, waiting),
         members=len(live),
     )
+
+
+def _end(context: Context, live: Sequence[JobRecord], waiting: Sequence[JobRecord]) -> Estimate:
+    """When all have ended; simulations cannot tell if one of them does not start."""
+    for record in waiting:
+        found = barred(context, record, context.scheduler.jobs[record.id])
+        if found is not None:
+            return Estimate(because=f"job {record.id} does not start: {found.because}")
+    return end_of_all(context, {record.id for record in live})
 
 
 def why_ended(array: str, states: Sequence[State], worst: State) -> Why:

@@ -193,7 +193,7 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
     """What its user, other jobs, a machine or the daemon must do first."""
     held = context.scheduler.blocked.get(record.id, ())
     if USER in held:
-        return Finding("held", "its user holds it", f"treadle release {record.id} lets it start")
+        return _held(record)
     if DEPENDENCY in held:
         return _dependency(context, record)
     if ARRAY in held:
@@ -201,6 +201,21 @@ def _gated(context: Context, record: JobRecord) -> Finding | None:
     if MACHINE in held:
         return _refused(context, record)
     return _stalled(context, record)
+
+
+def barred(context: Context, record: JobRecord, row: Job) -> Finding | None:
+    """What keeps a waiting job from starting, whatever other jobs do."""
+    held = context.scheduler.blocked.get(record.id, ())
+    return (
+        _hopeless(context, record, row)
+        or (_held(record) if USER in held else None)
+        or (_refused(context, record) if MACHINE in held else None)
+        or _stalled(context, record)
+    )
+
+
+def _held(record: JobRecord) -> Finding:
+    return Finding("held", "its user holds it", f"treadle release {record.id} lets it start")
 
 
 def _limited(context: Context, record: JobRecord) -> Finding:
@@ -213,10 +228,9 @@ def _limited(context: Context, record: JobRecord) -> Finding:
     parts = [several(running, "runs", "run")] if running else []
     parts += [several(waiting, "waits", "wait") + " before it"] if waiting else []
     limit = several(record.array_limit, "member")
-    return Finding(
-        "array",
-        f"at most {limit} of array {record.array} may run at once: {' and '.join(parts)}",
-    )
+    others = f": {' and '.join(parts)}" if parts else ""  # One has just ended, and this is next.
+    because = f"at most {limit} of array {record.array} may run at once{others}"
+    return Finding("array", because)
 
 
 def _stalled(context: Context, record: JobRecord) -> Finding | None:

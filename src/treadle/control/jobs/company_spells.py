@@ -5,12 +5,14 @@ controller runs. Starts and ends are facts with moments of their own, so both si
 the same length, and a restart of the controller loses nothing: spells are in the attempts' rows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import attempt_body, attempt_of
+from treadle.core.cluster import Device
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
 from treadle.core.sighting import Sighting
@@ -32,21 +34,69 @@ def follow_company(jobs: JobTable, scheduler: Scheduler, moves: Iterable[Moved])
 
     Facts of one step may be about moments far apart: while no controller ran, several jobs ended.
     """
-    in_order = sorted(moves)
-    ended = {move.attempt.job: move.attempt for move in in_order if move.attempt not in jobs.open}
-    for move in in_order:
+    step = _Step(jobs, scheduler, sorted(moves))
+    for move in step.moves:
         row = jobs.attempt(move.attempt)
         if row is None:
             continue
-        before = set(_present(row))
-        after = set(_on_its_devices(jobs, scheduler, row)) if row.ended_at is None else set()
+        before, after = set(_present(row)), set(step.beside(row, move.at))
         _put(jobs, row, after, move.at)
         for other in before ^ after:
-            found = _row_of(jobs, other, ended)
+            found = step.row_of(other, move.at)
             if found is not None:
                 present = set(_present(found))
                 present = present - {row.job} if other in before else present | {row.job}
                 _put(jobs, found, present, move.at)
+
+
+class _Step:
+    """Which attempts ran at a moment of the present step.
+
+    The scheduler knows only who holds devices at its end. Attempts that ended in it are looked at
+    besides, and those that start later in it are left out.
+    """
+
+    def __init__(self, jobs: JobTable, scheduler: Scheduler, moves: Sequence[Moved]) -> None:
+        self.moves = moves
+        self._jobs = jobs
+        self._tenants = scheduler.tenancy.tenants
+        self._last = {move.attempt: move.at for move in moves}
+        self._ended: dict[JobId, list[AttemptKey]] = defaultdict(list)
+        self._left: dict[str, set[JobId]] = defaultdict(set)  # jobs that ended, by their devices
+        for key in self._last:
+            row = None if key in jobs.open else jobs.attempt(key)
+            if row is not None:
+                self._ended[row.job].append(key)
+                for device in row.devices:
+                    self._left[device].add(row.job)
+
+    def beside(self, row: AttemptRow, at: float) -> Iterator[JobId]:
+        """The jobs on its devices at that moment; none if it has ended by then."""
+        if row.ended_at is not None and row.ended_at <= at:
+            return
+        names: set[JobId] = set()
+        for text in row.devices:
+            node, _, number = text.rpartition(":")
+            names.update(self._tenants.get(Device(node, int(number)), {}).values())
+            names.update(self._left.get(text, ()))
+        for other in names - {row.job}:
+            found = self.row_of(other, at)
+            if found is not None and not set(row.devices).isdisjoint(found.devices):
+                yield other
+
+    def row_of(self, identity: JobId, at: float) -> AttemptRow | None:
+        """The attempt at a job that ran at that moment."""
+        for key in self._ended.get(identity, ()):
+            row = self._jobs.attempt(key)
+            if row is not None and _ran(row, at):
+                return row
+        record = self._jobs.record(identity)
+        key = AttemptKey(identity, 0 if record is None else record.running)
+        row = self._jobs.open.get(key)
+        if row is None or row.started_at is None:
+            return None
+        starts_later = row.started_at > at and self._last.get(key, at) > at
+        return None if starts_later else row
 
 
 def as_shown(
@@ -69,27 +119,11 @@ def _present(row: AttemptRow) -> tuple[JobId, ...]:
     return next((s.jobs for s in attempt_of(row.body).company if s.since_at is not None), ())
 
 
-def _on_its_devices(jobs: JobTable, scheduler: Scheduler, row: AttemptRow) -> Iterator[JobId]:
-    job, held = scheduler.jobs.get(row.job), frozenset(row.devices)
-    devices = () if job is None or job.allocation is None else job.allocation.devices
-    tenants = (scheduler.tenancy.tenants.get(device, {}) for device in devices)
-    for other in {name for turns in tenants for name in turns.values()} - {row.job}:
-        found = _row_of(jobs, other, {})
-        if found is not None and not held.isdisjoint(found.devices):
-            yield other
-
-
-def _row_of(
-    jobs: JobTable, identity: JobId, ended: Mapping[JobId, AttemptKey]
-) -> AttemptRow | None:
-    """The attempt at a job that runs, or that ended in the same step."""
-    record = jobs.record(identity)
-    if record is None:
-        return None
-    row = jobs.open.get(AttemptKey(identity, record.running))
-    if row is not None and row.started_at is not None:
-        return row
-    return jobs.attempt(ended[identity]) if identity in ended else None
+def _ran(row: AttemptRow, at: float) -> bool:
+    """Whether an attempt that has ended ran then."""
+    if row.started_at is None or row.ended_at is None:
+        return False
+    return row.started_at <= at < row.ended_at
 
 
 def _put(jobs: JobTable, row: AttemptRow, others: set[JobId], at: float) -> None:

@@ -4,7 +4,7 @@ It runs after the scheduler has taken the same facts, live and when a journal is
 moments that the journal has. It reads no clock and no file, so both give the same records.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
@@ -254,7 +254,7 @@ class Reducer:
             self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
-            self._moves.append(Moved(row.ended_at or at, AttemptKey(row.job, row.number)))
+            self._moves += _moves_of_end(attempt, row, at)
             if row.started_at is not None:
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
@@ -302,8 +302,8 @@ class Reducer:
         if fact.progress is not None:
             pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
             self._learner.pace(record.id, fact.action, _keys(record), pace)
-            if fact.progress.per_s is not None and fact.progress.alone:
-                self._learner.plans.observe(row, fact.progress.per_s)
+            if pace is not None and pace.step_s:
+                self._learner.plans.observe(row, 1.0 / pace.step_s)
         if fact.seen is not None:
             self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
 
@@ -375,6 +375,14 @@ class Reducer:
         for attempt in self._jobs.open_of(record.id):
             if attempt.started_at is None:
                 self._jobs.put_attempt(called_off(attempt, at))
+
+
+def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Moved]:
+    """When an attempt left its devices, and when it came to them if that was not seen."""
+    key = AttemptKey(row.job, row.number)
+    if before.started_at is None and row.started_at is not None:
+        yield Moved(row.started_at, key)
+    yield Moved(row.ended_at or at, key)
 
 
 def _keys(record: JobRecord) -> tuple[str, ...]:

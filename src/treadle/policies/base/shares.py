@@ -22,6 +22,8 @@ from treadle.policies.base.why_waiting import why_waiting
 class Sharing(Policy):
     """What all policies that decide sizes have in common."""
 
+    resizes = True
+
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._fit = Fit(placement)

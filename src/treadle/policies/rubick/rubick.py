@@ -41,6 +41,7 @@ class Rubick(Policy):
         self._curves = curves
         self._rules = rules
         self._fit = Fit(placement)
+        self.resizes = rules.moves
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:

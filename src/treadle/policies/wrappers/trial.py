@@ -48,6 +48,7 @@ class TrySmall(Remembering):
     def __init__(self, inner: Policy, *, pool: int, trial_s: float) -> None:
         super().__init__(inner)
         self.in_order = False  # A job that joins may be tried at once.
+        self.resizes = True  # After its trial a job gets all that it asked for.
         self._pool = pool
         self._trial_s = trial_s
 

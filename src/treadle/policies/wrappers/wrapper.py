@@ -31,6 +31,7 @@ class Wrapper(Policy):
         self.inner = inner
         self.in_order = inner.in_order
         self.shares = inner.shares
+        self.resizes = inner.resizes
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         return self.inner.decide(snapshot)

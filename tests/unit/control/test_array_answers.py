@@ -1,0 +1,167 @@
+"""`why` of an array: what it says is as sure as what it rests on, and is about the right array."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.test_estimates import teach
+from treadle.cli.live.why import why_text
+from treadle.control.jobs import ARRAY, USER
+from treadle.core.events import JobHeld, JobReleased
+from treadle.wire.jobs import Estimate, JobRequest, State, Why
+from treadle.wire.problems import NotFoundError
+
+
+def end_of(why: Why) -> Estimate:
+    assert why.end is not None
+    return why.end
+
+
+def test_the_end_of_an_array_beside_a_job_of_unknown_length_is_a_bound(tmp_path: Path) -> None:
+    """Four jobs of 100 s have one device to themselves; the other may come free at any time."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "m", *[100.0] * 5)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        array = await here.submit("forever", model="m", array="0-3")
+        await here.settle()
+        why = await here.live.why(array)
+        end = end_of(why)
+        assert (end.low_s, end.coverage, end.known) == (None, None, False)
+        assert end.high_s is not None
+        assert 300.0 < end.high_s < 600.0
+        sooner = "; earlier if jobs of unknown length end before"
+        assert end.because.endswith(sooner)
+        assert why.estimate is not None
+        assert why.estimate.sentence.endswith(sooner), "its start and its end say the same"
+
+    play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_the_end_of_an_array_behind_a_job_of_unknown_length_is_unknown(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "m", *[100.0] * 5)
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        array = await here.submit("forever", model="m", array="0-3")
+        await here.settle()
+        end = end_of(await here.live.why(array))
+        assert end == Estimate(because=f"how long job {first} will run is not known")
+
+    play(story, tmp_path, devices=1)
+
+
+def test_a_held_array_has_no_end_because_it_is_held(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "m", *[100.0] * 5)
+        array = await here.submit("forever", model="m", array="0-3", held=True)
+        await here.settle()
+        end = end_of(await here.live.why(array))
+        assert end == Estimate(because=f"job {array}_0 does not start: its user holds it")
+
+    play(story, tmp_path, devices=2)
+
+
+def test_the_end_of_a_large_array_of_known_jobs_does_not_call_them_unknown(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "m", *[100.0] * 5)
+        array = await here.submit("forever", model="m", array="0-2499%4")
+        await here.settle()
+        why = await here.live.why(array)
+        assert "not known" not in end_of(why).because
+        assert "unknown" not in end_of(why).because
+
+    play(story, tmp_path, devices=8, policy="afs")
+
+
+def test_a_member_that_is_next_once_the_limit_is_free_ends_its_sentence(tmp_path: Path) -> None:
+    """Both members are behind the limit of their array: the one before them has just ended."""
+
+    async def story(here: Bench) -> None:
+        array = await here.submit("forever", array="0-1%1", held=True)
+        await here.settle()
+        context = here.live.context
+        blocked = [JobHeld(f"{array}_{member}", ARRAY) for member in (0, 1)]
+        freed = [JobReleased(f"{array}_{member}", USER) for member in (0, 1)]
+        context.scheduler.take([*blocked, *freed], context.clock.now())
+        because = (await here.live.why(f"{array}_1")).because
+        assert because == f"at most 1 member of array {array} may run at once"
+
+    play(story, tmp_path)
+
+
+def test_the_head_of_an_array_says_how_many_jobs_are_left(tmp_path: Path) -> None:
+    """1. One of three was cancelled. 2. All were."""
+
+    async def story(here: Bench) -> None:
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2"))
+        await here.settle()
+        await here.live.cancel(ME, array.jobs[0])
+        await here.reached(array.jobs[0], State.CANCELLED)
+        await here.settle()
+        left = why_text(await here.live.why(array.id), width=80)
+        assert left.startswith(f"array {array.id} (2 jobs left) ")
+        await here.live.cancel(ME, array.id)
+        for job in array.jobs:
+            await here.reached(job, State.CANCELLED)
+        await here.settle()
+        over = why_text(await here.live.why(array.id), width=80)
+        assert over.startswith(f"array {array.id} (3 jobs) ")
+
+    play(story, tmp_path)
+
+
+async def cancelled(here: Bench, word: str, *jobs: str) -> None:
+    await here.live.cancel(ME, word)
+    for job in jobs:
+        await here.reached(job, State.CANCELLED)
+    await here.settle()
+
+
+def test_the_id_of_a_job_comes_before_the_name_of_an_array(tmp_path: Path) -> None:
+    """1. Job 2 waits, and array 3 is called 2. 2. Job 2 has ended."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        job = await here.submit("forever")
+        await here.submit("forever", name=job, array="0-1")
+        await here.settle()
+        assert (await here.live.why(job)).id == job
+        await cancelled(here, job, job)
+        assert (await here.live.why(job)).id == job
+
+    play(story, tmp_path, devices=1)
+
+
+def test_the_id_of_an_ended_array_comes_before_the_name_of_a_job(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
+        await cancelled(here, array.id, *array.jobs)
+        await here.reached(await here.submit("forever", name=array.id), State.RUNNING)
+        assert (await here.live.why(array.id)).id == array.id
+
+    play(story, tmp_path)
+
+
+def test_an_ended_array_is_found_by_its_name(tmp_path: Path) -> None:
+    """1. A single job, then an array of the same name end: the newer one counts. 2. Job ids."""
+
+    async def story(here: Bench) -> None:
+        single = await here.submit("forever", name="sweep")
+        await here.reached(single, State.RUNNING)
+        await cancelled(here, single, single)
+        request = JobRequest(command=("forever",), name="sweep", array="0-1")
+        array = await here.live.submit(ME, request)
+        await cancelled(here, array.id, *array.jobs)
+        for word in (array.id, "sweep"):
+            why = await here.live.why(word)
+            assert (why.id, why.because, why.members) == (array.id, "2 were cancelled", 2)
+        for job in (single, *array.jobs):
+            assert (await here.live.why(job)).id == job
+        with pytest.raises(NotFoundError, match="there is no job 'other'"):
+            await here.live.why("other")
+
+    play(story, tmp_path)
