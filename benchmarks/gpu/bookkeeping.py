@@ -130,9 +130,9 @@ def coordinate(words: list[str]) -> dict[str, list[float]]:
                 subprocess.Popen(command, env=env, pass_fds=(line,), stdout=subprocess.PIPE)
             )
 
-        def dismiss(member: str, why: str) -> None:
-            made[0].send_signal(signal.SIGTERM)
-            sys.exit(f"{member} is dismissed: {why}")
+        def dismiss(member: str, at_once: bool) -> None:
+            made[0].send_signal(signal.SIGKILL if at_once else signal.SIGTERM)
+            sys.exit(f"{member} is dismissed")
 
         members = Members(Path(folder), launch=launch, dismiss=dismiss, report=lambda _: None)
         members.order(Target(1, (("device0",),)), time.monotonic())

@@ -1,6 +1,7 @@
 """Sentences about jobs that users found untrue or hard to read, each in the state that they saw."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_u14_a_report_that_is_refused_says_which_numbers_are_taken(
     async def story(here: Bench) -> None:
         job = await here.submit("forever")
         await here.reached(job, State.RUNNING)
-        said = {"step": 1.0, name: 1e16}
+        said: dict[str, Any] = {"step": 1.0, name: 1e16}
         expected = rf"{name} is 1e\+16; expected a number from 0 to 1e\+15"
         with pytest.raises(InvalidRequestError, match=expected):
             await here.live.report(ME, job, Report(**said))

@@ -119,7 +119,7 @@ def test_running_jobs_shrink_for_one_that_waits():
 def uneven(name: str, asked: int, *, length_s: float = 1000.0) -> JobSpec:
     """A job that is slower on three devices than on two: its layers cannot be split in three."""
     steps_s = ((1, 1.0), (2, 0.6), (3, 2.0), (4, 0.3))
-    spec = elastic(name, 1, 2, 3, 4, asked=asked, length_s=length_s)
+    spec: JobSpec = elastic(name, 1, 2, 3, 4, asked=asked, length_s=length_s)
     return replace(spec, profile=replace(spec.profile, curve=steps_s))
 
 
