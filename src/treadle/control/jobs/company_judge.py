@@ -18,7 +18,7 @@ from treadle.models.company.belief import CompanyBelief, kind_of
 
 COMPANY_RECORD = "company"  # the store's setting that keeps what became of company
 
-_Shares = Mapping[JobId, tuple[JobSpec, float]]  # of their speeds alone
+_Shares = Mapping[JobId, tuple[JobSpec, float | None]]  # of their speeds alone; None: not known
 
 
 class Parted(NamedTuple):
@@ -102,17 +102,15 @@ class CompanyJudge:
         holding: Mapping[JobId, Job],
         company: Mapping[JobId, tuple[JobId, ...]],
     ) -> _Shares | None:
-        """What each keeps of its speed alone; None if that is not known of all."""
-        found: dict[JobId, tuple[JobSpec, float]] = {}
+        """What each keeps of its speed alone; None if that is known of none, or one starts."""
+        found: dict[JobId, tuple[JobSpec, float | None]] = {}
         for identity in sorted(group):
             row = holding[identity]
             if row.phase is not Phase.RUNNING:
                 return None
             share = self._learner.seen.kept(identity, company[identity], self._alone_per_s(row))
-            if share is None:
-                return None
             found[identity] = (row.spec, share)
-        return found
+        return found if any(share is not None for _, share in found.values()) else None
 
     def _alone_per_s(self, row: Job) -> float | None:
         """Steps a second of jobs like it that had their devices to themselves."""

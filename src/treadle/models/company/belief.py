@@ -138,38 +138,44 @@ class CompanyBelief(SpeedsTogether):
     # -- what became of it ----------------------------------------------------------------------
 
     def measured(
-        self, group: Mapping[JobId, tuple[JobSpec, float]], now: float, *, mps: bool
+        self, group: Mapping[JobId, tuple[JobSpec, float | None]], now: float, *, mps: bool
     ) -> str | None:
         """Jobs that share were seen to keep these shares of their speeds alone, under MPS or not.
 
+        A member that prints no steps has no share. The others are still held to their floors.
+
         Answers why they are to be parted, once they were worse than they may be for a while. That
-        is remembered of their kinds. Call it every few seconds for every group whose speeds are
+        is remembered of their kinds. Call it every few seconds for every group of which a speed is
         known; what it learns is about company and says nothing of speeds alone.
         """
         specs = [spec for spec, _ in group.values()]
         shares = dict(zip(group, self._relative(specs, mps=mps), strict=True))
-        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, mps)
+        kept = {job: share for job, (_, share) in group.items() if share is not None}
+        outcome = Outcome(shares, kept, mps)
         wrong = self._watch.part(outcome, now)
         names = frozenset(group)
         if wrong is not None and names not in self._parting:
             self._parting.add(names)
             # It was bad for a while: no noise. The member that lost most counts, since the sum may
             # be good while one is below its floor; else they would be put together again.
-            ratio = min(share / max(shares[job], 1e-9) for job, (_, share) in group.items())
+            ratio = min(share / max(shares[job], 1e-9) for job, share in kept.items())
             kinds = [kind_of(spec) for spec in specs]
             self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0)
         return wrong
 
     def ended(
         self,
-        group: Mapping[JobId, tuple[JobSpec, float]],
+        group: Mapping[JobId, tuple[JobSpec, float | None]],
         *,
         mps: bool,
         weight: float = WEIGHT,
     ) -> None:
-        """The company is over, or is to be: learn from what each kept on average."""
+        """The company is over, or is to be: learn from what each kept, if that is known."""
         specs = [spec for spec, _ in group.values()]
-        together = sum(share for _, share in group.values())
+        kept = [share for _, share in group.values() if share is not None]
+        if len(kept) < len(specs):
+            return
+        together = sum(kept)
         kinds = [kind_of(spec) for spec in specs]
         predicted = sum(self._relative(specs, mps=mps))
         self.record.observe(kinds, predicted, together, mps=mps, weight=weight)
