@@ -5,7 +5,7 @@ else of earlier runs of its kind. What is learned of company goes to the belief,
 by kinds; company that is worse than it may be is parted at the policy's next decision.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.control.jobs.job_table import JobTable
@@ -68,15 +68,28 @@ class CompanyJudge:
         self._belief.present(tuple(groups))
         return found
 
-    def _note_faults(self, rows: Iterable[Job]) -> None:
-        """A kind whose job died or hung in company shares no more."""
+    def _note_faults(self, rows: Sequence[Job]) -> None:
+        """A kind whose job died or hung in company shares no more.
+
+        Of jobs that run out of memory together it is not known which took too much: their kinds do
+        not meet again, and may share with others.
+        """
         faulted = set()
+        specs = {row.id: row.spec for row in rows}
+        for shares, _ in self._last.values():  # A job may have ended since.
+            specs |= {job: spec for job, (spec, _) in shares.items() if job not in specs}
         for row in rows:
             record = self._jobs.records.get(row.id)
             # Its user did not ask for it: it was made so at its end beside others.
             if row.spec.exclusive and record is not None and not record.exclusive:
                 faulted.add(row.id)
-                if row.id not in self._faulted and not record.mps_failed:
+                if row.id in self._faulted or record.mps_failed:
+                    continue
+                if record.memory_failed:
+                    others = [specs[other] for other in row.spec.ousted_by if other in specs]
+                    for other in others:
+                        self._belief.record.keep_apart(kind_of(row.spec), kind_of(other))
+                else:
                     self._belief.record.fault(kind_of(row.spec))
         self._faulted = faulted
 

@@ -6,6 +6,7 @@ where devices say how much they have. Nothing is drawn or assumed.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 
 from treadle.core.cluster import Cluster
 from treadle.core.company import (
@@ -87,6 +88,8 @@ class CompanyBelief(SpeedsTogether):
         """Why this job shares with no other, or None if it may."""
         if not self._allowed:
             return "sharing is switched off (share=off)"
+        if spec.ousted_by:
+            return f"it ran out of GPU memory beside job {' and job '.join(spec.ousted_by)}"
         if spec.exclusive:
             return "it is exclusive (--exclusive)"
         if spec.profile.busy is None:
@@ -114,7 +117,7 @@ class CompanyBelief(SpeedsTogether):
             if wrong is not None:
                 return wrong if spec is specs[0] else f"job {spec.id} cannot share: {wrong}"
         wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
-        wrong = wrong or self._too_few_cores(specs)
+        wrong = wrong or self._too_few_cores(specs) or self._ran_out(specs)
         if wrong is not None:
             return wrong
         shares = self.relative(specs)
@@ -126,6 +129,13 @@ class CompanyBelief(SpeedsTogether):
                 f"job {specs[least].id} would keep {shares[least]:.2f} of its speed alone, "
                 f"below {floor:.2f}"
             )
+        return None
+
+    def _ran_out(self, specs: Sequence[JobSpec]) -> str | None:
+        """That jobs of two of these kinds ran out of memory together before."""
+        for one, other in combinations(specs, 2):
+            if self.record.apart(kind_of(one), kind_of(other)):
+                return f"jobs like {one.id} and {other.id} ran out of GPU memory together"
         return None
 
     def _too_few_cores(self, specs: Sequence[JobSpec]) -> str | None:
