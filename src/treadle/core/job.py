@@ -86,6 +86,8 @@ class JobSpec:
     host_cores: float = 0.0
     device_memory_gib: float = 0.0  # of each device, as its user says; 0: it does not say
     exclusive: bool = False  # it shares its devices with no other job
+    # The jobs beside which it ran out of device memory, until it has run again.
+    ousted_by: tuple[JobId, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.id:

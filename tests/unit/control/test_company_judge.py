@@ -20,10 +20,10 @@ CLUSTER = Cluster((Node("n0", 2, device_memory_gib=80.0),))
 class Kept:
     """Speeds in company, as if they had been measured."""
 
-    def __init__(self, shares: Mapping[JobId, float]) -> None:
+    def __init__(self, shares: Mapping[JobId, float | None]) -> None:
         self._shares = shares
 
-    def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float:
+    def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
         del others, alone_per_s
         return self._shares[job]
 
@@ -51,3 +51,31 @@ def test_groups_with_and_without_mps_are_remembered_apart() -> None:
     assert factor(a, b, mps=True) != 1.0
     assert factor(c, d, mps=False) != 1.0
     assert factor(a, b, mps=False) == factor(c, d, mps=True) == 1.0
+
+
+def test_a_job_that_prints_no_steps_does_not_hide_what_the_other_loses() -> None:
+    """The speed of a is known, and below its floor. Nothing is known of b."""
+    belief = belief_on(CLUSTER)
+    rows = [row("a", 0, 0), row("b", 0, 1)]
+    jobs = cast("Any", SimpleNamespace(records={}))
+    learner = cast("Any", SimpleNamespace(seen=Kept({"a": 0.1, "b": None})))
+    judge = CompanyJudge(belief, jobs, learner)
+    measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
+    assert judge.look(rows, measured, 10.0) == []
+    (parted,) = judge.look(rows, measured, 31.0)
+    assert parted.jobs == {"a", "b"}
+    assert parted.why == "job a keeps 0.10 of its speed alone; at least 0.50 was meant"
+    assert belief.refuses([r.spec for r in rows]) is not None, "such jobs join no more"
+
+
+def test_the_sum_is_judged_only_where_all_speeds_are_known() -> None:
+    """A keeps most of its speed. B prints no steps, so their sum is not known."""
+    belief = belief_on(CLUSTER)
+    rows = [row("a", 0, 0), row("b", 0, 1)]
+    jobs = cast("Any", SimpleNamespace(records={}))
+    learner = cast("Any", SimpleNamespace(seen=Kept({"a": 0.8, "b": None})))
+    judge = CompanyJudge(belief, jobs, learner)
+    measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
+    assert judge.look(rows, measured, 10.0) == judge.look(rows, measured, 60.0) == []
+    judge.look([], [], 70.0)
+    assert judge.changed() is None, "nothing is learned from half of a group"

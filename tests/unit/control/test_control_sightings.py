@@ -191,3 +191,27 @@ def test_a_speed_is_measured_in_one_company_only() -> None:
     assert gauge is not None
     assert gauge.share_per_s() == pytest.approx(5.0 / 1000)
     assert gauge.measured_s == 10.0
+
+
+def test_company_is_judged_by_the_last_seconds_and_not_since_the_jobs_met() -> None:
+    """1. Alone for 20 s at 10 steps a second. 2. Beside b as fast for 60 s, then for 20 s at 1."""
+    seen = Sightings()
+    watched(seen, 20, per_s=10.0)
+    watched(seen, 80, since=20, per_s=10.0, others=("b",), from_step=200.0)
+    assert seen.kept("a", ("b",), None) == pytest.approx(1.0)
+    watched(seen, 100, since=80, per_s=1.0, others=("b",), from_step=800.0)
+    assert seen.kept("a", ("b",), None) == pytest.approx(0.1)
+    found = seen.sighting(A)
+    assert found is not None
+    assert found.company[0].relative == pytest.approx((600 + 20) / 80 / 10), "of all the time"
+
+
+def test_a_job_that_pauses_between_steps_is_judged_over_several_pauses() -> None:
+    """It makes 40 steps every 40 s, alone and beside b."""
+    seen = Sightings()
+    for at in range(0, 401, 2):
+        others = ("b",) if at > 200 else ()
+        found = Measurement(A, 0.5, Load(busy=0.5), float(at), alone=not others)
+        seen.see([found], {"a": others}, {"a": at // 40 * 40.0}, now=float(at), wall_at=0.0)
+        kept = seen.kept("a", ("b",), None)
+        assert at < 340 or kept == pytest.approx(1.0, rel=0.34)

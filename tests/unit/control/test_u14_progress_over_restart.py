@@ -1,9 +1,20 @@
 """DONE does not go back when the daemon restarts."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from tests.unit.control.memory import ME, Bench, play_on
-from treadle.core.cluster import Node
+from treadle.control.learning import JobLearner, ProgressWatch
+from treadle.control.learning.metering import Gauge
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device, Node
+from treadle.core.events import Event
+from treadle.core.job import Job, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import Report, State
 
@@ -51,3 +62,56 @@ def test_u14_what_a_job_prints_is_read_before_anyone_can_ask(tmp_path: Path) -> 
 
     play_on(there, before, tmp_path)
     play_on(there, after, tmp_path)
+
+
+def test_an_absurd_report_of_one_job_costs_no_other_its_progress(tmp_path: Path) -> None:
+    """1. A job says 0 of 1e15, then 1e-300. 2. Another is at step 60. 3. The daemon restarts."""
+    there = MemoryWorld.of(Node("here", 2, "none"))
+
+    async def before(here: Bench) -> None:
+        absurd, usual = await here.submit("forever"), await here.submit("forever")
+        for job in (absurd, usual):
+            await here.reached(job, State.RUNNING)
+        await here.live.report(ME, absurd, Report(step=0.0, total=1e15))
+        await here.live.report(ME, usual, Report(step=10.0, total=100.0))
+        for job in (absurd, usual):
+            gauge = here.live.context.learner.gauge(job)
+            assert gauge is not None
+            gauge.from_at -= 3.0  # as if that had been a while ago: long enough for a speed
+        await here.live.report(ME, absurd, Report(step=1e-300, total=1e15))
+        await here.live.report(ME, usual, Report(step=60.0, total=100.0))
+        await here.settle()
+        assert await step_of(here, usual) == 60.0
+
+    async def after(here: Bench) -> None:
+        assert await step_of(here, "2") == 60.0
+        assert await step_of(here, "1") == 1e-300
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)
+
+
+def test_a_report_that_is_refused_is_not_heard() -> None:
+    """The belief knows no speed of the job at its size, so that its work cannot be computed."""
+    learner, told = JobLearner(), list[Event]()
+    row = Job(JobSpec("a", 100.0), 0, Phase.RUNNING, 0.0, 0.0, Allocation((Device("n0", 0),)))
+    learner.meter.begin("a", 0, 1, 0.0, 0.0)
+    clock = SimpleNamespace(now=lambda: 10.0)
+    watch = ProgressWatch(
+        learner,
+        cast("Any", SimpleNamespace(tenancy=SimpleNamespace(tenants={}))),
+        cast("Any", SimpleNamespace(alone=lambda spec, size: 0.0)),
+        cast("Any", clock),
+        engine=cast("Any", None),
+        attempt=lambda _: None,
+        spec=lambda job: job.spec,
+        tell=told.append,
+    )
+    watch.hear(row, 10.0, 100.0, loss=None, source="report")
+    before, heard, clock.now = learner.gauge("a"), learner.progress("a"), lambda: 20.0
+    before = replace(cast("Gauge", before))
+    told.clear()
+    with pytest.raises(ZeroDivisionError):
+        watch.hear(row, 20.0, 100.0, loss=None, source="report")
+    assert (learner.gauge("a"), learner.progress("a")) == (before, heard)
+    assert told == []

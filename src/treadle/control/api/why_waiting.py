@@ -87,7 +87,7 @@ def why(context: Context, record: JobRecord) -> Why:
         estimate=start,
         length=length_of(expectation(context, record, row), record.time_limit_s),
         end=end_of(context, record, row),
-        company=_company(context, row) if decided else "",
+        company=_company(context, record, row) if decided else "",
         reservation=_reservation(context, row) if decided else "",
         beside=beside(context, row),
     )
@@ -100,11 +100,13 @@ def _place(context: Context, record: JobRecord, start: StartEstimate | None) -> 
     return position(context.scheduler, record.id)
 
 
-def _company(context: Context, row: Job) -> str:
+def _company(context: Context, record: JobRecord, row: Job) -> str:
     """Why a waiting job joins no running one; empty if none runs, or it may."""
     scheduler = context.scheduler
     if free_devices(scheduler) >= row.spec.sizes[0]:
         return ""
+    if row.spec.exclusive and not record.exclusive and record.alone_because:
+        return f"it runs alone because {record.alone_because}"  # Its user did not ask for that.
     snapshot = scheduler.snapshot(context.clock.now())
     return why_alone(scheduler.policy, snapshot, row.id) or ""
 

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.core.attempt import How, Verdict
-from treadle.core.events import AttemptEnded, Event, JobReleased, JobsLearned, JobUpdated
+from treadle.core.events import (
+    AttemptEnded,
+    Event,
+    JobReleased,
+    JobsLearned,
+    JobStopped,
+    JobUpdated,
+)
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.sighting import Company, Sighting
 
@@ -66,6 +73,11 @@ def server_failed(ended: AttemptEnded) -> bool:
     return ended.mps_failed or (verdict is not None and verdict.rule == SERVER_FAILED)
 
 
+def out_of_memory(ended: AttemptEnded) -> bool:
+    """Whether it ran out of GPU memory beside others; any of them may have taken it."""
+    return bool(ended.beside) and ended.verdict is not None and ended.verdict.rule in OUT_OF_MEMORY
+
+
 def blamed(ended: AttemptEnded, fault: str, others: Sequence[JobId]) -> AttemptEnded:
     """The end as the scheduler's mistake; its sighting remembers beside which jobs.
 
@@ -83,15 +95,21 @@ def parting(
 ) -> list[Event]:
     """The job shares no more until it ends; taken in the same step as its end.
 
+    One that ran out of memory goes first until it has run again.
+
     row: of the job, before the scheduler takes the end. earlier: facts that it takes before.
     blocked: the reasons for which it is blocked; one that hung was blocked to stop it.
     """
     hung = COMPANY in blocked
-    if row is None or not (ended.beside or ended.mps_failed or hung) or ended.meaning is None:
+    if row is None or ended.meaning is None:
         return []
     spec = spec_after(row.spec, earlier)
+    if not (ended.beside or ended.mps_failed or hung):
+        again = spec.ousted_by and ended.attempt and isinstance(ended.meaning, JobStopped)
+        return [JobUpdated(replace(spec, ousted_by=()))] if again else []
     released = [JobReleased(ended.job, COMPANY)] if hung else []
-    return [JobUpdated(replace(spec, exclusive=True)), *released]
+    ousted_by = ended.beside if out_of_memory(ended) else ()
+    return [JobUpdated(replace(spec, exclusive=True, ousted_by=ousted_by)), *released]
 
 
 def spec_after(spec: JobSpec, earlier: Sequence[object]) -> JobSpec:

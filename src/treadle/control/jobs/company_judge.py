@@ -5,7 +5,7 @@ else of earlier runs of its kind. What is learned of company goes to the belief,
 by kinds; company that is worse than it may be is parted at the policy's next decision.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.control.jobs.job_table import JobTable
@@ -18,7 +18,7 @@ from treadle.models.company.belief import CompanyBelief, kind_of
 
 COMPANY_RECORD = "company"  # the store's setting that keeps what became of company
 
-_Shares = Mapping[JobId, tuple[JobSpec, float]]  # of their speeds alone
+_Shares = Mapping[JobId, tuple[JobSpec, float | None]]  # of their speeds alone; None: not known
 
 
 class Parted(NamedTuple):
@@ -68,15 +68,28 @@ class CompanyJudge:
         self._belief.present(tuple(groups))
         return found
 
-    def _note_faults(self, rows: Iterable[Job]) -> None:
-        """A kind whose job died or hung in company shares no more."""
+    def _note_faults(self, rows: Sequence[Job]) -> None:
+        """A kind whose job died or hung in company shares no more.
+
+        Of jobs that run out of memory together it is not known which took too much: their kinds do
+        not meet again, and may share with others.
+        """
         faulted = set()
+        specs = {row.id: row.spec for row in rows}
+        for shares, _ in self._last.values():  # A job may have ended since.
+            specs |= {job: spec for job, (spec, _) in shares.items() if job not in specs}
         for row in rows:
             record = self._jobs.records.get(row.id)
             # Its user did not ask for it: it was made so at its end beside others.
             if row.spec.exclusive and record is not None and not record.exclusive:
                 faulted.add(row.id)
-                if row.id not in self._faulted and not record.mps_failed:
+                if row.id in self._faulted or record.mps_failed:
+                    continue
+                if record.memory_failed:
+                    others = [specs[other] for other in row.spec.ousted_by if other in specs]
+                    for other in others:
+                        self._belief.record.keep_apart(kind_of(row.spec), kind_of(other))
+                else:
                     self._belief.record.fault(kind_of(row.spec))
         self._faulted = faulted
 
@@ -102,17 +115,15 @@ class CompanyJudge:
         holding: Mapping[JobId, Job],
         company: Mapping[JobId, tuple[JobId, ...]],
     ) -> _Shares | None:
-        """What each keeps of its speed alone; None if that is not known of all."""
-        found: dict[JobId, tuple[JobSpec, float]] = {}
+        """What each keeps of its speed alone; None if that is known of none, or one starts."""
+        found: dict[JobId, tuple[JobSpec, float | None]] = {}
         for identity in sorted(group):
             row = holding[identity]
             if row.phase is not Phase.RUNNING:
                 return None
             share = self._learner.seen.kept(identity, company[identity], self._alone_per_s(row))
-            if share is None:
-                return None
             found[identity] = (row.spec, share)
-        return found
+        return found if any(share is not None for _, share in found.values()) else None
 
     def _alone_per_s(self, row: Job) -> float | None:
         """Steps a second of jobs like it that had their devices to themselves."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
-from treadle.control.jobs.company_faults import server_failed, why_alone
+from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
@@ -448,6 +448,7 @@ def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:
     """Note why the job shares no more, if this end is a reason."""
     if because := why_alone(fact):
         record.alone_because, record.mps_failed = because, server_failed(fact)
+        record.memory_failed = out_of_memory(fact)
 
 
 def _metered(fact: JobProgressed) -> bool:

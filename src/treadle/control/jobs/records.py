@@ -83,6 +83,7 @@ class JobRecord:
     cancelled: bool = False  # a user asked for that
     alone_because: str = ""  # why it does not share its devices any more, in one sentence
     mps_failed: bool = False  # that is because of the MPS server, which another job may have ended
+    memory_failed: bool = False  # that is because it ran out of GPU memory beside another job
     how: str = ""  # "cancelled", "time-limit" ...: what ended it from outside
     failure: FailureView | None = None
     progress: Progress | None = None

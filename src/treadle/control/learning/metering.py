@@ -11,6 +11,7 @@ from treadle.core.job import JobId
 
 SPAN_S = 2.0  # a speed is measured over at least this long
 FORGET_S = 60.0  # and over about this long at most
+SLOWEST = 1e-15  # share of the work a second; a lower speed says nothing of how long a job takes
 
 
 @dataclass(slots=True)
@@ -35,7 +36,10 @@ class Gauge:
     def share_per_s(self) -> float | None:
         """Share of the whole work done each second; None while too little was seen."""
         gained = self.seen_share - self.from_share
-        return gained / self.measured_s if self.measured_s >= SPAN_S and gained > 0 else None
+        if self.measured_s < SPAN_S or gained <= 0:
+            return None
+        speed = gained / self.measured_s
+        return speed if speed >= SLOWEST else None
 
     def seen_by(self, at: float) -> "Gauge":
         """The same, if what was seen last was so far no later than at that moment."""
@@ -81,6 +85,13 @@ class Meter:
         gauge.seen_at, gauge.seen_share = now, share
         gauge.steps, gauge.total, gauge.company = step, total, company
         return gauge
+
+    def put_back(self, job: JobId, gauge: Gauge | None) -> None:
+        """Take back the last report of a job: this is what was seen before it."""
+        if gauge is None:
+            self._gauges.pop(job, None)
+        else:
+            self._gauges[job] = gauge
 
     def gauge(self, job: JobId) -> Gauge | None:
         return self._gauges.get(job)

@@ -3,6 +3,7 @@
 A job that reports for itself (treadle.report) is not read: its word is better than a guess.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Clock, Engine, PerformanceModel
 from treadle.core.scheduler import Scheduler
+
+logger = logging.getLogger("treadle")
 
 TELL_S = 5.0  # the scheduler hears of a job's progress at most so often
 DRIFT = 0.2  # a length that turns out so much different replaces the estimate
@@ -123,6 +126,8 @@ class ProgressWatch:
         as it said before.
         """
         now = self._clock.now()
+        gauge_before = self._learner.gauge(row.id)
+        gauge_before = None if gauge_before is None else replace(gauge_before)
         if loss is not None:
             self._losses.see(row.id, step, loss)
         # What is shown needs a total that the job said. What policies go by may be predicted.
@@ -156,6 +161,11 @@ class ProgressWatch:
                 share_per_s=share_per_s,
                 measured_s=gauge.seen_at - gauge.from_at,
             )
+        try:
+            facts = self._facts(row, said, gauge)
+        except Exception:  # A report that is refused was not heard: no later one builds on it.
+            self._learner.meter.put_back(row.id, gauge_before)
+            raise
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
         news = checkpoint is not None and (before is None or before.checkpoint != checkpoint)
@@ -163,7 +173,7 @@ class ProgressWatch:
         if news or now - self._told_at.get(row.id, -TELL_S) >= TELL_S:
             self._told_at[row.id] = now
             self._untold.discard(row.id)
-            for fact in self._facts(row, said, gauge):
+            for fact in facts:
                 self._tell(fact)
 
     def untold(self) -> list[Event]:
@@ -172,8 +182,12 @@ class ProgressWatch:
         facts: list[Event] = []
         for name in names:
             row, said = self._scheduler.jobs.get(name), self._learner.progress(name)
-            if row is not None and row.phase is Phase.RUNNING and said is not None:
+            if row is None or row.phase is not Phase.RUNNING or said is None:
+                continue
+            try:
                 facts += self._facts(row, said, self._learner.gauge(name))
+            except Exception:  # What one job said must not cost the others their progress.
+                logger.exception("the last progress of job %s is lost", name)
         return facts
 
     def _facts(self, row: Job, said: LastProgress, gauge: Gauge | None) -> list[Event]:

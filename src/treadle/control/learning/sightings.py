@@ -4,6 +4,7 @@ It is fed by the engine's measurements, by progress and by orders. A Sighting is
 AttemptEnded and journaled, so that a replay learns the same without measuring again.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from treadle.core.sighting import Company, Load, Sighting
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
 RELATIVE_S = 10.0  # a speed in company is measured over at least this long
+RECENT_S = 20.0  # company is judged by the speed over the last seconds, so many
 HANG_S = 600.0  # without a step in company: it hangs
 PATIENCE = 3.0  # times the longest time between two of its steps
 REST = 0.02  # a busy share so close to 0 counts as 0
@@ -62,9 +64,23 @@ class _Spell:
     seconds: float = 0.0
     steps: float = 0.0
     mps: bool = False
+    pieces: deque[tuple[float, float]] = field(default_factory=deque)  # of them, the newest
+
+    def add(self, seconds: float, steps: float, keep_s: float) -> None:
+        """keep_s: so much of it is remembered piece by piece."""
+        self.seconds += seconds
+        self.steps += steps
+        self.pieces.append((seconds, steps))
+        kept_s = sum(piece for piece, _ in self.pieces)
+        while kept_s - self.pieces[0][0] >= keep_s:
+            kept_s -= self.pieces.popleft()[0]
 
     def per_s(self) -> float | None:
-        return self.steps / self.seconds if self.seconds >= RELATIVE_S and self.steps > 0 else None
+        return _per_s(self.seconds, self.steps)
+
+    def lately_per_s(self) -> float | None:
+        """The speed over the last seconds; None if it is not known."""
+        return _per_s(sum(s for s, _ in self.pieces), sum(steps for _, steps in self.pieces))
 
 
 @dataclass(slots=True)
@@ -238,13 +254,13 @@ class Sightings:
         )
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
-        """The share of its speed alone that a running job keeps in this company.
+        """The share of its speed alone that a running job keeps in this company now.
 
         alone_per_s: its steps a second alone, as its kind shows them; its own come first.
         """
         watch = self._watch_of(job)
         spell = None if watch is None else watch.spells.get(tuple(others))
-        if watch is None or spell is None or (now_per_s := spell.per_s()) is None:
+        if watch is None or spell is None or (now_per_s := spell.lately_per_s()) is None:
             return None
         own = watch.spells.get((), _Spell()).per_s() or alone_per_s
         return None if own is None else now_per_s / own
@@ -325,9 +341,9 @@ def _add(
             key = next(reversed(watch.spells))
         spell = watch.spells.setdefault(key, _Spell(mps=measured.mps))
         if _trains(watch, measured, step):
-            spell.seconds += passed_s
-            if step is not None and watch.step is not None and step > watch.step:
-                spell.steps += step - watch.step
+            steps = 0.0 if step is None or watch.step is None else max(0.0, step - watch.step)
+            # Where a job pauses between steps, to evaluate perhaps, a short time says little.
+            spell.add(passed_s, steps, max(RECENT_S, PATIENCE * watch.longest_s))
             (watch.alone if alone else watch.shared).add(load, passed_s)
         else:
             watch.starting.add(load, passed_s)
@@ -397,6 +413,10 @@ def _load(watch: _Watch, alone: _Spell) -> Load:
     if alone.seconds > 0:
         return watch.alone.load()
     return (watch.shared if watch.trains else watch.starting).load()
+
+
+def _per_s(seconds: float, steps: float) -> float | None:
+    return steps / seconds if seconds >= RELATIVE_S and steps > 0 else None
 
 
 def _relative(spell: _Spell, alone: _Spell) -> float | None:

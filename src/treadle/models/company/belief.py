@@ -6,6 +6,7 @@ where devices say how much they have. Nothing is drawn or assumed.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 
 from treadle.core.cluster import Cluster
 from treadle.core.company import (
@@ -87,6 +88,8 @@ class CompanyBelief(SpeedsTogether):
         """Why this job shares with no other, or None if it may."""
         if not self._allowed:
             return "sharing is switched off (share=off)"
+        if spec.ousted_by:
+            return f"it ran out of GPU memory beside job {' and job '.join(spec.ousted_by)}"
         if spec.exclusive:
             return "it is exclusive (--exclusive)"
         if spec.profile.busy is None:
@@ -114,7 +117,7 @@ class CompanyBelief(SpeedsTogether):
             if wrong is not None:
                 return wrong if spec is specs[0] else f"job {spec.id} cannot share: {wrong}"
         wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
-        wrong = wrong or self._too_few_cores(specs)
+        wrong = wrong or self._too_few_cores(specs) or self._ran_out(specs)
         if wrong is not None:
             return wrong
         shares = self.relative(specs)
@@ -128,6 +131,13 @@ class CompanyBelief(SpeedsTogether):
             )
         return None
 
+    def _ran_out(self, specs: Sequence[JobSpec]) -> str | None:
+        """That jobs of two of these kinds ran out of memory together before."""
+        for one, other in combinations(specs, 2):
+            if self.record.apart(kind_of(one), kind_of(other)):
+                return f"jobs like {one.id} and {other.id} ran out of GPU memory together"
+        return None
+
     def _too_few_cores(self, specs: Sequence[JobSpec]) -> str | None:
         """That not even the largest node, with nothing else on it, has the cores for these jobs."""
         cores = sum(needed_cores(spec, devices=1) for spec in specs)
@@ -138,38 +148,44 @@ class CompanyBelief(SpeedsTogether):
     # -- what became of it ----------------------------------------------------------------------
 
     def measured(
-        self, group: Mapping[JobId, tuple[JobSpec, float]], now: float, *, mps: bool
+        self, group: Mapping[JobId, tuple[JobSpec, float | None]], now: float, *, mps: bool
     ) -> str | None:
         """Jobs that share were seen to keep these shares of their speeds alone, under MPS or not.
 
+        A member that prints no steps has no share. The others are still held to their floors.
+
         Answers why they are to be parted, once they were worse than they may be for a while. That
-        is remembered of their kinds. Call it every few seconds for every group whose speeds are
+        is remembered of their kinds. Call it every few seconds for every group of which a speed is
         known; what it learns is about company and says nothing of speeds alone.
         """
         specs = [spec for spec, _ in group.values()]
         shares = dict(zip(group, self._relative(specs, mps=mps), strict=True))
-        outcome = Outcome(shares, {job: share for job, (_, share) in group.items()}, mps)
+        kept = {job: share for job, (_, share) in group.items() if share is not None}
+        outcome = Outcome(shares, kept, mps)
         wrong = self._watch.part(outcome, now)
         names = frozenset(group)
         if wrong is not None and names not in self._parting:
             self._parting.add(names)
             # It was bad for a while: no noise. The member that lost most counts, since the sum may
             # be good while one is below its floor; else they would be put together again.
-            ratio = min(share / max(shares[job], 1e-9) for job, (_, share) in group.items())
+            ratio = min(share / max(shares[job], 1e-9) for job, share in kept.items())
             kinds = [kind_of(spec) for spec in specs]
             self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0)
         return wrong
 
     def ended(
         self,
-        group: Mapping[JobId, tuple[JobSpec, float]],
+        group: Mapping[JobId, tuple[JobSpec, float | None]],
         *,
         mps: bool,
         weight: float = WEIGHT,
     ) -> None:
-        """The company is over, or is to be: learn from what each kept on average."""
+        """The company is over, or is to be: learn from what each kept, if that is known."""
         specs = [spec for spec, _ in group.values()]
-        together = sum(share for _, share in group.values())
+        kept = [share for _, share in group.values() if share is not None]
+        if len(kept) < len(specs):
+            return
+        together = sum(kept)
         kinds = [kind_of(spec) for spec in specs]
         predicted = sum(self._relative(specs, mps=mps))
         self.record.observe(kinds, predicted, together, mps=mps, weight=weight)

@@ -14,7 +14,7 @@ class Outcome(NamedTuple):
     """One measurement of a group: for each member the share of its speed alone."""
 
     predicted: Mapping[JobId, float]
-    measured: Mapping[JobId, float]  # of the same jobs
+    measured: Mapping[JobId, float]  # of those among them whose speed is known
     mps: bool = False
 
 
@@ -28,7 +28,7 @@ class CompanyWatch:
 
     def part(self, outcome: Outcome, now: float) -> str | None:
         """Why these jobs are to be parted now, or None."""
-        group = frozenset(outcome.measured)
+        group = frozenset(outcome.predicted)
         wrong = worse(outcome, self._floor)
         if wrong is None:
             self._bad_since.pop(group, None)
@@ -44,7 +44,7 @@ class CompanyWatch:
 def worse(outcome: Outcome, floor: float) -> str | None:
     """What is wrong with the company at this moment, in words, or None."""
     together = sum(outcome.measured.values())
-    if together < SUM_MIN:
+    if together < SUM_MIN and outcome.measured.keys() == outcome.predicted.keys():
         return f"together they get {together:.2f} times as much done as one alone"
     least = floor - doubt(mps=outcome.mps)
     for job, share in sorted(outcome.measured.items()):

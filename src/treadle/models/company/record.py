@@ -12,6 +12,7 @@ PAIRS_MAX = 2000
 WEIGHT = 0.5  # of the newest observation
 _FACTORS = (0.2, 1.25)  # one bad measurement decides nothing for ever, a good one promises little
 _FAULTY = "faulty"
+_APART = "apart"
 
 
 class CompanyRecord:
@@ -21,6 +22,7 @@ class CompanyRecord:
         self.revision = 0  # counts changes, for those who keep what they computed
         self._factors: dict[str, float] = {}  # the oldest first
         self._faulty: dict[str, None] = {}
+        self._apart: dict[tuple[str, str], None] = {}
 
     def observe(
         self,
@@ -55,13 +57,25 @@ class CompanyRecord:
     def faulty(self, kind: str) -> bool:
         return kind in self._faulty
 
+    def keep_apart(self, one: str, other: str) -> None:
+        """Jobs of these kinds ran out of memory together: they do not meet again."""
+        self._apart[_pair(one, other)] = None
+        while len(self._apart) > PAIRS_MAX:
+            del self._apart[next(iter(self._apart))]
+        self.revision += 1
+
+    def apart(self, one: str, other: str) -> bool:
+        return _pair(one, other) in self._apart
+
     def factor(self, one: str, other: str, *, mps: bool) -> float:
         """What to multiply predictions for these two kinds with; 1 if they were never seen."""
         return self._factors.get(_key(*sorted((one, other)), mps=mps), 1.0)
 
     def stored(self) -> dict[str, float]:
         """All of it as plain numbers by name."""
-        return {**self._factors, **{f"{_FAULTY}\t{kind}": 1.0 for kind in self._faulty}}
+        faulty = {f"{_FAULTY}\t{kind}": 1.0 for kind in self._faulty}
+        apart = {f"{_APART}\t{one}\t{other}": 1.0 for one, other in self._apart}
+        return {**self._factors, **faulty, **apart}
 
     @classmethod
     def restored(cls, numbers: Mapping[str, float]) -> "CompanyRecord":
@@ -71,9 +85,15 @@ class CompanyRecord:
             parts = key.split("\t")
             if len(parts) == 2 and parts[0] == _FAULTY:
                 record._faulty[parts[1]] = None
+            elif len(parts) == 3 and parts[0] == _APART:
+                record._apart[parts[1], parts[2]] = None
             elif len(parts) == 3 and 0 < number < 10:
                 record._factors[key] = float(number)
         return record
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one <= other else (other, one)
 
 
 def _key(one: str, other: str, *, mps: bool) -> str:
@@ -81,4 +101,4 @@ def _key(one: str, other: str, *, mps: bool) -> str:
 
 
 def _newest(rows: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    return list(rows)[-2 * PAIRS_MAX :]
+    return list(rows)[-3 * PAIRS_MAX :]

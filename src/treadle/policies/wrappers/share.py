@@ -22,7 +22,7 @@ Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import named_jobs, several, sizes
 from treadle.policies.base.companions import SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
 from treadle.policies.wrappers.reserve import reservations
 from treadle.policies.wrappers.views import Changes, plain
@@ -105,11 +106,12 @@ class Share(Wrapper):
         self._terms = terms
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        shown, guests = (snapshot, {}) if self.inner.shares else _apart(snapshot)
+        seen, again = run_again(snapshot, self._placement)
+        shown, guests = (seen, {}) if self.inner.shares else _apart(seen)
         schedule = self.inner.decide(shown)
-        changes = dict(schedule.changes)
+        changes = {**schedule.changes, **again}
         if self.inner.shares:
-            changes = _within_cores(snapshot, changes)
+            changes = _within_cores(snapshot, without_company(snapshot, changes))
         for host, others in guests.items():
             if host in changes:
                 changes |= dict.fromkeys(others)
@@ -131,6 +133,7 @@ class Share(Wrapper):
         if reservations(snapshot.memory):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
+        alone = awaited(snapshot, {})
         cores = _Cores(snapshot, {})
         first = self._passed(snapshot, {}, groups, cores).before(job)
         if first is not None:
@@ -138,7 +141,11 @@ class Share(Wrapper):
         reasons = [
             wrong
             for group in groups
-            if (wrong := self._against(snapshot, job, group) or cores.lack(job.spec, group.devices))
+            if (
+                wrong := _runs_next(group, alone)
+                or self._against(snapshot, job, group)
+                or cores.lack(job.spec, group.devices)
+            )
         ]
         if len(reasons) < len(groups):
             return None
@@ -160,7 +167,9 @@ class Share(Wrapper):
         able = [job for job in islice(waiting, _LOOKED_AT) if self._able(snapshot, job)]
         if not able:
             return {}
-        groups = {group.devices: group for group in _groups(snapshot, changes)}
+        alone = awaited(snapshot, changes)
+        found = _groups(snapshot, changes)
+        groups = {group.devices: group for group in found if not _runs_next(group, alone)}
         cores = _Cores(snapshot, changes)
         passed = self._passed(snapshot, changes, groups.values(), cores)
         joins: dict[JobId, Allocation] = {}
@@ -246,6 +255,14 @@ def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None
         if isinstance(policy, Share):
             return policy.why_alone(snapshot, identity)
         policy = policy.inner
+    return None
+
+
+def _runs_next(group: _Group, alone: Mapping[JobId, JobId]) -> str | None:
+    """That another job is to run there first, or None."""
+    for member in group.members.values():
+        if member.id in alone:
+            return f"job {alone[member.id]} ran out of GPU memory there and runs next"
     return None
 
 
