@@ -21,8 +21,7 @@ from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_siz
 from treadle.models.learning.known_kinds import KnownKinds
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
-from treadle.models.learning.proportion import proportional, stated
-from treadle.models.learning.speeds import median
+from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
@@ -441,17 +440,7 @@ class Knowledge:
         for kind, history in self._telling(kinds):
             if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
                 return []
-            rows = [(total, its) for total, its in history.totals]
-            positions = stated(rows, numbers) or proportional(rows, numbers)
-            if not positions:
-                return [median([total for total, _ in rows])]
-            rows = [(total, its) for total, its in rows if len(its) == len(numbers)]
-            return sorted(
-                {
-                    median([total / its[position] for total, its in rows]) * numbers[position]
-                    for position in positions
-                }
-            )
+            return amounts(history.totals, numbers)
         return []
 
     def _profile(

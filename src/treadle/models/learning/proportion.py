@@ -3,11 +3,29 @@
 from collections.abc import Sequence
 from math import log
 
+from treadle.models.learning.speeds import median
+
 RUNS_MIN = 2
 SPREAD_SHARE = 0.5  # lengths per unit must vary at most so much, of what lengths themselves do
 SPREAD_MIN = 0.05  # in logarithms: less is noise
 
 Row = tuple[float, tuple[float, ...]]  # an amount, and the numbers of its command line
+
+
+def amounts(rows: Sequence[Row], numbers: tuple[float, ...]) -> list[float]:
+    """Steps of a job with these numbers: as many as others had, or in proportion to a number.
+
+    Several where it is not known which of the numbers it is.
+    """
+    positions = stated(rows, numbers) or proportional(rows, numbers)
+    if not positions:
+        return [median([total for total, _ in rows])]
+    usable = [(total, its) for total, its in rows if len(its) == len(numbers)]
+    found = {
+        median([total / its[position] for total, its in usable]) * numbers[position]
+        for position in positions
+    }
+    return sorted(found)
 
 
 def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:
