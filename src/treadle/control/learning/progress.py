@@ -155,6 +155,7 @@ class ProgressWatch:
                 share=gauge.seen_share,
                 share_per_s=share_per_s,
                 measured_s=gauge.seen_at - gauge.from_at,
+                speeds=gauge.speeds(),
             )
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
