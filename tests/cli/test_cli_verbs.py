@@ -310,7 +310,7 @@ def test_an_infinite_number_is_a_usage_error(trace: str, option: str) -> None:
 
 def _float_options(
     command: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.ParamType]]:
+) -> Iterator[tuple[str, object]]:
     for parameter in command.params:
         if isinstance(parameter.type, click.types.FloatParamType):
             yield " ".join((*path, parameter.opts[0])), parameter.type

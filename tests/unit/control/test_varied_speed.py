@@ -74,6 +74,7 @@ def test_a_steady_job_keeps_its_narrow_range() -> None:
         gauge = meter.see("a", 20.0 * now, TOTAL * 10, float(now))
         assert gauge is not None
         assert len(gauge.marks) <= WINDOWS_MAX
+    assert gauge is not None
     span = left_of(measured(gauge), QUICK, SLOW).span
     assert (span.high_s - span.low_s) / span.low_s < 0.3
 
