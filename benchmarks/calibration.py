@@ -10,7 +10,8 @@ ended by then was, at the same age. The learner's ranges are about the narrowest
 alone makes them narrower: `narrowest` is the ratio to overall ranges that are the narrowest, too.
 
 Where a trace has no starts, jobs are taken to start at their submission. Chronus' tenants are drawn
-at random, and ITP has none: all its jobs are one tenant's.
+at random, and ITP has none: all its jobs are one tenant's. A TRACE is a file of any format that
+`treadle simulate` reads, in the folder or anywhere, with or without `.csv` or `.csv.gz`.
 """
 
 import argparse
@@ -23,15 +24,22 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec
 from treadle.models.learning.expectation import COVERAGE, remaining
+from treadle.models.learning.kinds import numbers as numbers_of
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.coverage import AGES_S
 from treadle.models.lengths.distribution import SHORT_SHARES, Span
+from treadle.models.scaling import ScalingModel
+from treadle.traces.load import GENERATE, load
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
+HEADER_MAX = 10_000  # characters
+ALONE = ScalingModel()
 
 
 class TraceJob(NamedTuple):
@@ -49,6 +57,7 @@ class TraceJob(NamedTuple):
 
 
 Row = dict[str, str]
+Reader = Callable[[Row], TraceJob | None]
 
 
 def _philly(row: Row) -> TraceJob | None:
@@ -84,12 +93,26 @@ def _elasticflow(row: Row) -> TraceJob | None:
     return TraceJob(at, "all", int(row["num_gpu"]), ran_s, row["model_name"], numbers=numbers)
 
 
-READERS: tuple[tuple[str, Callable[[Row], TraceJob | None]], ...] = (
-    ("philly_dev", _philly),
-    ("openb_pod", _openb),
-    ("chronus", _chronus),
-    ("itp_raw", _itp),
-    ("elasticflow_sim", _elasticflow),
+# The columns that tell formats apart which say more here than in a simulation.
+READERS: tuple[tuple[frozenset[str], Reader], ...] = (
+    (frozenset({"submit_s", "vc", "num_gpus", "duration_s"}), _philly),
+    (
+        frozenset(
+            {"creation_time", "scheduled_time", "deletion_time", "num_gpu"}
+            | {"qos", "cpu_milli", "memory_mib", "gpu_milli"}
+        ),
+        _openb,
+    ),
+    (
+        frozenset({"submit_time", "duration", "iterations", "num_gpu", "user", "model_name"}),
+        _chronus,
+    ),
+    (
+        frozenset({"submission_time", "duration", "num_gpu"})
+        | {"num_iteration", "batch_size", "model_name"},
+        _elasticflow,
+    ),
+    (frozenset({"submission_time", "duration", "num_gpu"}), _itp),
 )
 DEFAULT = (
     "philly_dev_aug14_oct31",
@@ -102,13 +125,58 @@ DEFAULT = (
 )
 
 
-def read(path: Path, count: int) -> list[TraceJob]:
+def find(folder: Path, name: str) -> Path:
+    """The file of a trace, by its name with or without its ending."""
+    tried = [folder / f"{name}{ending}" for ending in ("", ".csv.gz", ".csv")]
+    for path in tried:
+        if path.is_file():
+            return path
+    raise InvalidInputError(f"there is no trace {name} in {folder}; expected NAME.csv or .csv.gz")
+
+
+def read(source: str, count: int) -> list[TraceJob]:
     """The first jobs of a trace, in the order of their submission."""
-    make = next(make for prefix, make in READERS if path.name.startswith(prefix))
-    with gzip.open(path, "rt") as file:
-        found = [make(row) for row in csv.DictReader(file)]
-    jobs = sorted(job for job in found if job is not None and job.ran_s > 0)
-    return jobs[:count]
+    make = None if source.startswith(GENERATE) else _reader(Path(source))
+    if make is None:
+        found = [_of_spec(spec) for spec in load(source).jobs]
+    else:
+        found = _rows(Path(source), make)
+    return sorted(job for job in found if job.ran_s > 0)[:count]
+
+
+def _reader(path: Path) -> Reader | None:
+    """The reader for the columns of a file; None: it is for `load` to read or to refuse."""
+    try:
+        with _opened(path) as file:
+            columns = {name.strip() for name in file.readline(HEADER_MAX).split(",")}
+    except (OSError, EOFError):
+        return None
+    return next((make for needed, make in READERS if needed <= columns), None)
+
+
+def _rows(path: Path, make: Reader) -> list[TraceJob]:
+    found: list[TraceJob] = []
+    with _opened(path) as file:
+        rows = csv.DictReader(file)
+        try:
+            found += [job for row in rows if (job := make(row)) is not None]
+        except (ValueError, TypeError, csv.Error) as error:
+            raise InvalidInputError(f"{path} line {rows.line_num}: {error}") from None
+    return found
+
+
+def _opened(path: Path) -> TextIO:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", errors="replace") if packed else path.open(errors="replace")
+
+
+def _of_spec(spec: JobSpec) -> TraceJob:
+    """A job of any other format, as it would run alone."""
+    ran_s = spec.iterations / ALONE.alone(spec, spec.asked)
+    tenant = spec.owner or spec.tenant or "all"
+    command = numbers_of(spec.command)
+    return TraceJob(spec.submit_at, tenant, spec.asked, ran_s, spec.profile.model, numbers=command)
 
 
 @dataclass(slots=True)
@@ -264,7 +332,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     chosen = parser.parse_args()
     for name in chosen.traces:
-        table(name, Replay(read(chosen.folder / f"{name}.csv.gz", chosen.jobs)).run())
+        try:
+            source = name if name.startswith(GENERATE) else str(find(chosen.folder, name))
+            jobs = read(source, chosen.jobs)
+        except InvalidInputError as error:
+            parser.error(str(error))
+        table(name, Replay(jobs).run())
 
 
 if __name__ == "__main__":

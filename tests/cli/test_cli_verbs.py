@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from treadle.cli.main import cli, run
+from treadle.cli.numbers import Number
 from treadle.core.errors import InvalidInputError
 from treadle.journal.journal import read, replay
 from treadle.testing.builders import policy
@@ -272,6 +275,18 @@ def test_version_and_completion() -> None:
     ("words", "sentence"),
     [
         (["--node-mtbf", "nan"], "Invalid value for '--node-mtbf': 'nan' is not a number"),
+        (
+            ["--belief-error", "inf"],
+            "Invalid value for '--belief-error': 'inf' is not a finite number",
+        ),
+        (
+            ["--length-error", "inf"],
+            "Invalid value for '--length-error': 'inf' is not a finite number",
+        ),
+        (
+            ["--job-failures", "inf"],
+            "Invalid value for '--job-failures': 'inf' is not a finite number",
+        ),
         (["--node-mtbf", "0"], "Invalid value for '--node-mtbf': 0.0 is not in the range x>0."),
         (["--elastic", "2"], "Invalid value for '--elastic': 2.0 is not in the range 0<=x<=1."),
         (["--seed", "x"], "Invalid value for '--seed': 'x' is not a valid integer."),
@@ -283,6 +298,41 @@ def test_a_number_out_of_range_is_a_usage_error(
     result = treadle("simulate", trace, *words)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"Error: {sentence}"
+
+
+@pytest.mark.parametrize("option", ["--belief-error", "--length-error", "--job-failures"])
+def test_an_infinite_number_is_a_usage_error(trace: str, option: str) -> None:
+    result = treadle("simulate", trace, option, "inf")
+    assert result.exit_code == 2
+    sentence = f"Error: Invalid value for '{option}': 'inf' is not a finite number"
+    assert result.stderr.splitlines()[-1] == sentence
+
+
+def _float_options(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, object]]:
+    for parameter in command.params:
+        if isinstance(parameter.type, click.types.FloatParamType):
+            yield " ".join((*path, parameter.opts[0])), parameter.type
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            inner = command.get_command(click.Context(command), name)
+            assert inner is not None
+            yield from _float_options(inner, (*path, name))
+
+
+def test_no_number_of_any_command_may_be_nan_or_infinite() -> None:
+    options = dict(_float_options(cli))
+    assert "demo --scale" in options
+    assert [name for name, kind in options.items() if not isinstance(kind, Number)] == []
+
+
+def test_the_demo_has_no_journal_to_keep_where_it_only_shares(tmp_path: Path) -> None:
+    result = treadle("demo", "--only", "sharing", "--keep", str(tmp_path / "journal"))
+    assert isinstance(result.exception, InvalidInputError)
+    assert str(result.exception) == (
+        "--keep is for the journal of the part that resizes, which --only sharing leaves out"
+    )
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,19 @@ def test_the_token_of_a_job_reports_for_that_job_only(http: httpx2.Client, token
 
 
 @pytest.mark.parametrize(
+    "wrong", [{"step": True}, {"step": "7"}, {"step": 1, "stages": {"load": True}}]
+)
+def test_only_numbers_are_steps(
+    http: httpx2.Client, tokens: dict[str, str], wrong: dict[str, object]
+):
+    path = f"{PREFIX}/jobs/1/report"
+    answer = http.post(path, headers=bearer(tokens["job"]), json=wrong)
+    assert answer.status_code == 422, answer.text
+    answer = http.post(path, headers=bearer(tokens["job"]), json={"step": 1, "total": 2.5})
+    assert answer.status_code != 422, answer.text
+
+
+@pytest.mark.parametrize(
     ("person", "role", "status"),
     [
         ("owner", "admin", 403),

@@ -58,6 +58,7 @@ class LastProgress:
     checkpoint: float | None = None
     share_per_s: float | None = None
     measured_s: float = 0.0
+    speeds: tuple[float, float] | None = None  # steps a second, where it was slow and fast
     alone: bool = True  # it had its devices to itself while its speed was measured
     # Seconds of a step as the job measured them: in each stage, of all of it, waiting for turns.
     stages: tuple[tuple[str, float], ...] = ()

@@ -4,6 +4,7 @@ import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from treadle.server.answers import answer
@@ -45,6 +46,19 @@ Offset = Annotated[
     int,
     Query(ge=-OFFSET_MAX, le=OFFSET_MAX, description="In bytes; negative counts from the end."),
 ]
+
+
+def _numbers(body: object) -> object:
+    """Refuse true and "7", which would be read as the numbers 1 and 7."""
+    for name, found in body.items() if isinstance(body, dict) else ():
+        _numbers(found)  # Stages are one level deeper.
+        if isinstance(found, bool | str):
+            shown = "true or false" if isinstance(found, bool) else "a text"
+            raise InvalidRequestError(f"{name!r:.40} is {shown}; expected a number")
+    return body
+
+
+Progressed = Annotated[Report, BeforeValidator(_numbers)]
 
 
 @router.post("/jobs", response_model=Submitted, status_code=201, responses=refusals(409, 503))
@@ -181,7 +195,9 @@ async def job_history(identity: Identity, service: Served) -> Response:
 
 
 @router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))
-async def report_job(identity: Identity, report: Report, service: Served, who: Asking) -> Response:
+async def report_job(
+    identity: Identity, report: Progressed, service: Served, who: Asking
+) -> Response:
     """Report a running job's progress; jobs do so themselves, with their own token."""
     await service.report(who, identity, report)
     return Response(status_code=204)

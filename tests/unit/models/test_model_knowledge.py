@@ -148,3 +148,51 @@ def test_one_owner_does_not_displace_the_kinds_of_another(
     newest, oldest = (by_command("flood", "", (f"./{n}.sh",)) for n in (199, 0))
     assert knowledge.expect(newest, 1).source is Source.SAME_COMMAND
     assert knowledge.expect(oldest, 1).source is Source.SAME_USER
+
+
+def train(batch: int, steps: int) -> tuple[str, ...]:
+    return ("python", "tr.py", "--batch", f"{batch}", "--steps", f"{steps}")
+
+
+def see_steps(knowledge: Knowledge, batch: int, steps: int) -> None:
+    command = train(batch, steps)
+    outcome = Outcome(1, 0.2 * steps, whole=True, step_s=0.2, total=steps, numbers=numbers(command))
+    knowledge.observe(by_command("ann", "", command), outcome)
+
+
+def test_two_numbers_that_may_both_be_the_steps_are_both_believed_until_a_run_decides() -> None:
+    """1. `--batch 64 --steps 64` took 64 steps. 2. The next run shows which number counts."""
+    knowledge = Knowledge()
+    see_steps(knowledge, 64, 64)
+    low_s, high_s, _ = span(knowledge, "ann", train(4, 6400))
+    assert low_s <= 0.8
+    assert high_s >= 1280.0
+    kinds, its = by_command("ann", "", train(4, 6400)), numbers(train(4, 6400))
+    assert knowledge.expect(kinds, 1, numbers=its).work is None
+    see_steps(knowledge, 8, 32)
+    assert knowledge.expect(kinds, 1, numbers=its).work == 6400.0
+    low_s, high_s, _ = span(knowledge, "ann", train(4, 6400))
+    assert 900.0 < low_s < 1280.0 < high_s < 1700.0
+
+
+def test_lengths_that_two_numbers_explain_equally_may_follow_either() -> None:
+    """Batch and epochs grew together, so nothing shows which of them makes a job longer."""
+    knowledge = Knowledge()
+    for factor in (1, 10):
+        see(knowledge, "ann", train(4 * factor, 30 * factor), 60.0 * factor)
+    low_s, high_s, _ = span(knowledge, "ann", train(4, 3000))
+    assert low_s <= 60.0
+    assert high_s >= 6000.0
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_few_runs_of_the_same_script_with_other_words_leave_a_wide_range(runs: int) -> None:
+    """`third.py --quick` says little of `third.py --slow`."""
+    knowledge = Knowledge()
+    for _ in range(runs):
+        see(knowledge, "ann", ("python", "third.py", "--quick"), 5.0)
+    low_s, high_s, _ = span(knowledge, "ann", ("python", "third.py", "--slow"))
+    assert low_s <= 5.0
+    assert high_s >= 60.0
+    low_s, high_s, _ = span(knowledge, "ann", ("python", "third.py", "--quick"))
+    assert high_s < 20.0

@@ -193,7 +193,7 @@ def test_terms_are_parameters() -> None:
     scheduler = live("afs+share?sum=1.99")
     told(scheduler, 0.0, seen("a", busy=0.5))
     assert told(scheduler, 1.0, seen("b", busy=0.5)) == []
-    for wrong in ("sum=0.5", "floor=2", "most=9"):
+    for wrong in ("sum=0.5", "sum=inf", "floor=2", "most=9"):
         with pytest.raises(InvalidInputError, match="share"):
             live(f"afs+share?{wrong}")
 

@@ -3,6 +3,7 @@
 import click
 
 from treadle.cli.live.session import echo_json, json_option, note, session
+from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.core.wording import ago, short_span
@@ -56,7 +57,7 @@ def list_tokens(user: str, as_json: bool) -> None:
 )
 @click.option(
     "--days",
-    type=click.FloatRange(0.01, 3650.0),
+    type=Number(0.01, 3650.0),
     help="Days until it expires; 90 by default.",
 )
 @click.option("--expires", default="", metavar="TIME", help="Or the time until then, such as 12h.")

@@ -14,6 +14,7 @@ from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.nodes import node_text
 from treadle.cli.live.session import Session, session
 from treadle.cli.live.status import jobs_line
+from treadle.cli.numbers import Number
 from treadle.cli.show.screen import full_screen
 from treadle.cli.show.wording import plain
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -26,7 +27,7 @@ _JOBS = 200
 @click.command()
 @click.option(
     "--every",
-    type=click.FloatRange(0.2, 60.0),
+    type=Number(0.2, 60.0),
     default=_EVERY_S,
     show_default=True,
     help="Seconds between updates.",

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from treadle.cli.live.session import Session
+from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.cli.study.demo_scene import Scene, own_daemon
@@ -38,7 +39,7 @@ _TITLES = ("TREADLE", "FIFO", "RESIZED")
 @click.option("--devices", type=click.IntRange(2, 64), help="Number of CPU slots, instead of GPUs.")
 @click.option(
     "--scale",
-    type=click.FloatRange(0.02, 100),
+    type=Number(0.02, 100),
     default=1.0,
     show_default=True,
     help="Factor on the length of the training jobs.",
@@ -47,6 +48,10 @@ _TITLES = ("TREADLE", "FIFO", "RESIZED")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the journal at this path.")
 def demo(devices: int | None, scale: float, only: str | None, keep: Path | None) -> int:
     """Train small models under Treadle: resized, compared with FIFO, and on a shared device."""
+    if only == "sharing" and keep is not None:
+        raise InvalidInputError(
+            "--keep is for the journal of the part that resizes, which --only sharing leaves out"
+        )
     if find_spec("torch") is None:
         raise InvalidInputError(
             "the demo trains with PyTorch, which is not installed; pip install 'treadle[demo]'"

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from treadle.cli.numbers import Number
 from treadle.cli.show.progress_bar import Progress
 from treadle.cli.study.options import (
-    Number,
     interactive,
     policy_option,
     read,

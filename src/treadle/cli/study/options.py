@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from math import inf, isnan
+from math import inf
 from typing import Any
 
 import click
 
+from treadle.cli.numbers import Number
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.policies.base.placement import PLACEMENTS
@@ -19,18 +20,6 @@ from treadle.traces.load import load
 from treadle.traces.workload import Workload
 
 Command = Callable[..., Any]
-
-
-class Number(click.FloatRange):
-    """A number in a range; NaN is refused, which comparisons alone would let pass."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
 
 
 def _beginning(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:

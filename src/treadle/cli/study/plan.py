@@ -6,8 +6,8 @@ from itertools import groupby
 
 import click
 
+from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, table
-from treadle.cli.study.options import Number
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import devices, did_you_mean
 from treadle.models.plans.catalogue import ALIASES, TYPES

@@ -15,6 +15,7 @@ import click
 from treadle.cli.live.job_options import present_folder
 from treadle.cli.live.session import Session, echo_json, json_option
 from treadle.cli.live.stage_text import BOTTLENECKS, bottleneck, seconds_text
+from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import plain
 from treadle.cli.study.demo_scene import Scene, own_daemon
@@ -40,7 +41,7 @@ _STAGES = ("load", "prepare", "compute", "sync")
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(2, 3600),
+    type=Number(2, 3600),
     default=20.0,
     show_default=True,
     help="How long it is measured at each size, from its first step.",

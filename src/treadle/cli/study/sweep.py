@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from treadle.cli.numbers import Number
 from treadle.cli.show.progress_bar import Progress
 from treadle.cli.show.table import Column, table
 from treadle.cli.study.options import (
-    Number,
     interactive,
     names,
     run_options,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from treadle.cli.numbers import Number
 from treadle.cli.show.progress_bar import Progress
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
@@ -64,7 +65,7 @@ def convert(file: str, out: str, *, force: bool) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--load",
-    type=float,
+    type=Number(),
     default=0.9,
     show_default=True,
     help="Work relative to the cluster's capacity.",

@@ -5,13 +5,19 @@ size. When the attempt ends, that is what the learner is given
 (`outcomes.py`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from treadle.core.job import JobId
 
 SPAN_S = 2.0  # a speed is measured over at least this long
 FORGET_S = 60.0  # and over about this long at most
 SLOWEST = 1e-15  # share of the work a second; a lower speed says nothing of how long a job takes
+WINDOWS_MAX = 32  # over which the speed is compared; then every two become one
+WINDOW_STEPS = 5.0  # steps are counted whole: in fewer, one more or less looks like a change
+OUTER = 0.1  # of the windows, so many were slower and so many faster than the range
+# Before a speed is measured: it may be so many times slower, or faster once the job has started up.
+EARLY_SLOWER, EARLY_FASTER = 3.0, 10.0
 
 
 @dataclass(slots=True)
@@ -27,6 +33,10 @@ class Gauge:
     steps: float = 0.0
     total: float | None = None
     company: tuple[JobId, ...] = ()  # the other jobs on its devices while it was measured
+    began: tuple[float, float] = (0.0, 0.0)  # the attempt: when, and with which share
+    # Moments and shares in between, since it is in this company: the ends of the windows.
+    marks: list[tuple[float, float]] = field(default_factory=list)
+    window_s: float = SPAN_S
 
     @property
     def measured_s(self) -> float:
@@ -41,6 +51,38 @@ class Gauge:
         speed = gained / self.measured_s
         return speed if speed >= SLOWEST else None
 
+    def speeds(self) -> tuple[float, float] | None:
+        """Steps a second, where it was slow and where it was fast; None: nothing was seen yet."""
+        if self.total is None:
+            return None
+        found = sorted(
+            (share - from_share) / (at - from_at)
+            for (from_at, from_share), (at, share) in pairwise(self.marks)
+        )
+        if len(found) > 1:
+            out = int(OUTER * len(found))
+            return found[out] * self.total, found[-1 - out] * self.total
+        began_at, began_share = self.began
+        gained = (self.seen_share - began_share) * self.total
+        if self.share_per_s() is not None or gained <= 0 or self.seen_at <= began_at:
+            return None
+        per_s = gained / (self.seen_at - began_at)
+        return per_s / EARLY_SLOWER, per_s * EARLY_FASTER
+
+    def measure_from(self, at: float, share: float) -> None:
+        """What was seen before says nothing of its speed from now on."""
+        self.from_at, self.from_share = at, share
+        self.marks, self.window_s = [(at, share)], SPAN_S
+
+    def mark(self, at: float, share: float) -> None:
+        """End a window if it is long enough."""
+        from_at, from_share = self.marks[-1]
+        gained = (share - from_share) * (self.total or 0.0)
+        if at - from_at >= self.window_s and gained >= WINDOW_STEPS:
+            self.marks.append((at, share))
+        if len(self.marks) > WINDOWS_MAX:
+            self.marks, self.window_s = self.marks[::2], 2.0 * self.window_s
+
     def seen_by(self, at: float) -> "Gauge":
         """The same, if what was seen last was so far no later than at that moment."""
         return replace(self, seen_at=max(self.from_at, min(self.seen_at, at)))
@@ -54,7 +96,7 @@ class Meter:
 
     def begin(self, job: JobId, action: int, size: int, share: float, now: float) -> None:
         """An attempt begins; `share` of the work was done before."""
-        self._gauges[job] = Gauge(action, size, now, share, now, share)
+        self._gauges[job] = Gauge(action, size, now, share, now, share, began=(now, share))
 
     def see(
         self,
@@ -76,14 +118,16 @@ class Meter:
             # The same steps are another share of the work: the total was revised.
             gauge.from_share *= gauge.total / total
             gauge.seen_share *= gauge.total / total
+            gauge.marks = [(at, done * gauge.total / total) for at, done in gauge.marks]
         if gauge.total is None or share < gauge.seen_share or company != gauge.company:
             # The first report of this attempt or in this company, or it started over: measure from
             # here.
-            gauge.from_at, gauge.from_share = now, share
+            gauge.measure_from(now, share)
         elif now - gauge.from_at > FORGET_S:
             gauge.from_at, gauge.from_share = gauge.seen_at, gauge.seen_share
         gauge.seen_at, gauge.seen_share = now, share
         gauge.steps, gauge.total, gauge.company = step, total, company
+        gauge.mark(now, share)
         return gauge
 
     def put_back(self, job: JobId, gauge: Gauge | None) -> None:

@@ -160,6 +160,7 @@ class ProgressWatch:
                 share=gauge.seen_share,
                 share_per_s=share_per_s,
                 measured_s=gauge.seen_at - gauge.from_at,
+                speeds=gauge.speeds(),
             )
         try:
             facts = self._facts(row, said, gauge)

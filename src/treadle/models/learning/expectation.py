@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
-from treadle.models.learning.kinds import Source
+from treadle.models.learning.kinds import FAR, Source
 from treadle.models.lengths.coverage import PLAIN, Level, stage
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span
 
 COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
+FIRST_STEPS = "steps left at the speed of its first steps"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
@@ -74,19 +75,42 @@ def remaining(
     if own is not None:
         mean_s, span = own
         return Remaining(span, mean_s, known=True, because=OWN_STEPS)
+    first = None if said is None or not _is_far(expected) else _by_first_steps(said)
+    if first is not None:
+        mean_s, span = first
+        return Remaining(span, mean_s, known=True, because=FIRST_STEPS)
     mean_s = expected.after(age_s).mean()
     return Remaining(expected.left(age_s), mean_s, expected.known, _because(expected))
+
+
+def _is_far(expected: Expectation) -> bool:
+    """Whether jobs that differ in more than numbers or paths are all that is known."""
+    return expected.known and expected.source in {Source.SAME_SCRIPT, *FAR}
 
 
 def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
     """By steps left over the speed that was measured; None if it has not said enough."""
     if said.total is None or not said.per_s or said.measured_s < MEASURED_S:
         return None
-    left_s = min(LENGTH_MAX_S, max(0.0, said.total - said.step) / said.per_s)
+    steps_left = max(0.0, said.total - said.step)
+    left_s = min(LENGTH_MAX_S, steps_left / said.per_s)
     # Steps are counted whole: of four that were seen, one more or less is a quarter.
     steps = max(1.0, said.per_s * said.measured_s)
     doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5, 1.0 / steps)
-    return left_s, Span(left_s * (1.0 - doubt), left_s * (1.0 + doubt), COVERAGE)
+    # What is left may go as slowly, or as fast, as it went before.
+    slow_per_s, fast_per_s = said.speeds or (said.per_s, said.per_s)
+    low_s = min(left_s * (1.0 - doubt), steps_left / fast_per_s)
+    high_s = max(left_s * (1.0 + doubt), min(LENGTH_MAX_S, steps_left / slow_per_s))
+    return left_s, Span(low_s, high_s, COVERAGE)
+
+
+def _by_first_steps(said: LastProgress) -> tuple[float, Span] | None:
+    """The same while no speed was measured: by the steps since its start, with much doubt."""
+    if said.total is None or said.speeds is None:
+        return None
+    steps_left = max(0.0, said.total - said.step)
+    low_s, high_s = (min(LENGTH_MAX_S, steps_left / per_s) for per_s in reversed(said.speeds))
+    return (low_s * high_s) ** 0.5, Span(low_s, high_s, COVERAGE)
 
 
 def _because(expected: Expectation) -> str:

@@ -56,8 +56,8 @@ def close_experts(
 ) -> list[Expert]:
     """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
     rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
-    position = proportional(rows, numbers)
-    factors = [_factors(run, asked, numbers, curve, position) for run in history.runs]
+    positions = proportional(rows, numbers)
+    factors = [_factors(run, asked, numbers, curve, positions) for run in history.runs]
     found: list[Expert] = []
     for half_life in CLOSE_HALF_LIVES:
         seen, runs, age = [], 0.0, 0
@@ -110,7 +110,11 @@ def _surer(own: Blurred, farther: Blurred | None) -> Blurred:
 
 
 def _factors(
-    run: Run, asked: int, numbers: tuple[float, ...], curve: Curve | None, position: int | None
+    run: Run,
+    asked: int,
+    numbers: tuple[float, ...],
+    curve: Curve | None,
+    positions: tuple[int, ...],
 ) -> tuple[float, ...]:
     """How long a job may take where this run took 1: several where that is not known."""
     factors: tuple[float, ...] = (1.0,)
@@ -121,9 +125,15 @@ def _factors(
         factors = (faster,) if asked in curve.measured else (1.0, faster)
     if len(run.numbers) != len(numbers) or run.numbers == numbers:
         return factors
-    if position is None:
+    if not positions:
         # Another number, and nothing shows yet what it does.
         return tuple(factor * other for factor in factors for other in _OTHER_NUMBERS)
-    if run.numbers[position] > 0:
-        return tuple(factor * numbers[position] / run.numbers[position] for factor in factors)
-    return factors
+    return (
+        tuple(
+            factor * numbers[position] / run.numbers[position]
+            for factor in factors
+            for position in positions
+            if run.numbers[position] > 0
+        )
+        or factors
+    )

@@ -21,8 +21,7 @@ from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_siz
 from treadle.models.learning.known_kinds import KnownKinds
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
-from treadle.models.learning.proportion import proportional, stated
-from treadle.models.learning.speeds import median
+from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
@@ -48,6 +47,7 @@ _DOUBT = {
 OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
 _OWN = Source.SAME_COMMAND.value  # how labels of such forecasts begin
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
+_OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
 
 
 class Pace(NamedTuple):
@@ -174,10 +174,11 @@ class Knowledge:
         """What to expect of a job of these kinds, the closest first, at the size it asks for."""
         curve = self._curve(kinds)
         profile = self._profile(kinds, asked, sizes=sizes, model=model, curve=curve)
-        work, step_s = self._work(kinds, numbers), self._step_s(kinds, asked)
+        works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length(kinds, asked, numbers, curve)
-        if work is not None and step_s is not None and source is not Source.SAME_COMMAND:
-            length = _around([work * each for each in self._paces_at(kinds, asked)], length)
+        if works and step_s is not None and source is not Source.SAME_COMMAND:
+            paces = self._paces_at(kinds, asked)
+            length = _around([work * each for work in works for each in paces], length)
             kind, told = next(found for found in self._telling(kinds))
             source, runs = closeness(kind), told.ended
         expected = Expectation(
@@ -186,7 +187,7 @@ class Knowledge:
             length=length,
             levels=self._levels(kinds),
             profile=profile,
-            work=work,
+            work=works[0] if len(works) == 1 else None,
             step_s=step_s,
             known=source is not Source.NOTHING,
         )
@@ -222,8 +223,9 @@ class Knowledge:
         ]
         if source is Source.NOTHING:
             parts = [(philly(asked), 1.0)]
-        elif most < PRIOR_RUNS and source in FAR:
-            # So few jobs that what others saw elsewhere still counts.
+        elif most < PRIOR_RUNS and source in _OTHER_WORDS:
+            # So few jobs that what others saw elsewhere still counts: another word of the command
+            # may make a job any number of times as long.
             parts.append((philly(asked), 1.0 / (1.0 + most)))
         if not parts:  # All that is remembered was cut off.
             parts = [(philly(asked), 1.0)]
@@ -430,20 +432,16 @@ class Knowledge:
             if history is not None and history.totals:
                 yield kind, history
 
-    def _work(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> float | None:
-        """Steps of the whole job: as they were, or in proportion to one of its numbers."""
+    def _works(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> list[float]:
+        """Steps of the whole job: as they were, or in proportion to one of its numbers.
+
+        Several where it is not known which of the numbers it is; none where nothing says them.
+        """
         for kind, history in self._telling(kinds):
             if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
-                return None
-            rows = [(total, its) for total, its in history.totals]
-            position = stated(rows, numbers)
-            if position is None:
-                position = proportional(rows, numbers)
-            if position is None:
-                return median([total for total, _ in rows])
-            ratios = [total / its[position] for total, its in rows if len(its) == len(numbers)]
-            return median(ratios) * numbers[position]
-        return None
+                return []
+            return amounts(history.totals, numbers)
+        return []
 
     def _profile(
         self,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from math import log
 
+from treadle.models.learning.speeds import median
+
 RUNS_MIN = 2
 SPREAD_SHARE = 0.5  # lengths per unit must vary at most so much, of what lengths themselves do
 SPREAD_MIN = 0.05  # in logarithms: less is noise
@@ -10,34 +12,56 @@ SPREAD_MIN = 0.05  # in logarithms: less is noise
 Row = tuple[float, tuple[float, ...]]  # an amount, and the numbers of its command line
 
 
-def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> int | None:
-    """Which of these numbers the amounts are in proportion to; None if none explains them."""
+def amounts(rows: Sequence[Row], numbers: tuple[float, ...]) -> list[float]:
+    """Steps of a job with these numbers: as many as others had, or in proportion to a number.
+
+    Several where it is not known which of the numbers it is.
+    """
+    positions = stated(rows, numbers) or proportional(rows, numbers)
+    if not positions:
+        return [median([total for total, _ in rows])]
+    usable = [(total, its) for total, its in rows if len(its) == len(numbers)]
+    found = {
+        median([total / its[position] for total, its in usable]) * numbers[position]
+        for position in positions
+    }
+    return sorted(found)
+
+
+def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:
+    """Which of these numbers the amounts may be in proportion to; none if none explains them.
+
+    Several where they explain the amounts equally well: only later runs tell them apart.
+    """
     usable = [(amount, its) for amount, its in rows if amount > 0 and len(its) == len(numbers)]
     if len(usable) < RUNS_MIN:
-        return None
+        return ()
     spread = _spread([log(amount) for amount, _ in usable])
     if spread <= SPREAD_MIN:
-        return None
-    best: tuple[float, int] | None = None
+        return ()
+    found: dict[int, float] = {}
     for position, number in enumerate(numbers):
         if number <= 0 or any(its[position] <= 0 for _, its in usable):
             continue
         left = _spread([log(amount / its[position]) for amount, its in usable])
-        if left <= SPREAD_SHARE * spread and (best is None or left < best[0]):
-            best = (left, position)
-    return None if best is None else best[1]
+        if left <= SPREAD_SHARE * spread:
+            found[position] = left
+    least = min(found.values(), default=0.0)
+    return tuple(position for position, left in found.items() if left <= least + SPREAD_MIN)
 
 
-def stated(totals: Sequence[Row], numbers: tuple[float, ...]) -> int | None:
-    """Which of these numbers is the number of steps itself, as in `--steps 400`; None if none is.
+def stated(totals: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:
+    """Which of these numbers may be the number of steps itself, as in `--steps 400`.
 
-    One run is enough: that a job says "step 1/400" is no accident.
+    One run is enough: that a job says "step 1/400" is no accident. After `--batch 64 --steps 64`,
+    either number may be it.
     """
     usable = [(total, its) for total, its in totals if len(its) == len(numbers)]
-    for position, number in enumerate(numbers):
-        if number > 0 and usable and all(total == its[position] for total, its in usable):
-            return position
-    return None
+    return tuple(
+        position
+        for position, number in enumerate(numbers)
+        if number > 0 and usable and all(total == its[position] for total, its in usable)
+    )
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -24,6 +24,7 @@ Waiting jobs choose in the policy's order, each the company that gains most.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
@@ -63,8 +64,8 @@ def share(
     sum: what they must get done together, where 1 is one after the other. floor: what each must
     keep of its speed alone. most: jobs on one device.
     """
-    if not sum_ >= 1:
-        raise InvalidInputError(f"share sum must be 1 or more, not {sum_:g}")
+    if not 1 <= sum_ < inf:
+        raise InvalidInputError(f"share sum must be 1 or more and finite, not {sum_:g}")
     if not 0 <= floor <= 1:
         raise InvalidInputError(f"share floor must be 0 to 1, not {floor:g}")
     if not 1 <= most <= TURNS:

@@ -1,0 +1,44 @@
+"""`benchmarks/calibration.py` reads every trace that Treadle reads, and refuses others in words."""
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
+TRACE = "submission_time,duration,num_gpu\n" + "".join(f"{60 * n},100,1\n" for n in range(40))
+
+
+def calibrate(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(SCRIPT), str(folder), name]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["mine", "mine.csv.gz", "plain.csv", "generate:poisson?jobs=40"])
+def test_a_trace_is_read_by_its_content_whatever_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.csv.gz").write_bytes(gzip.compress(TRACE.encode()))
+    (tmp_path / "plain.csv").write_text(TRACE)
+    done = calibrate(tmp_path, name)
+    assert done.returncode == 0, done.stderr
+    assert f"{name}: 40 jobs" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("absent", "there is no trace absent in"),
+        ("other.csv", "begins with 'x,y', which is no known format"),
+        ("broken.csv", "broken.csv line 2: could not convert string to float: 'abc'"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_sentence(
+    tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "other.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "broken.csv").write_text("submission_time,duration,num_gpu\n1,abc,2\n")
+    done = calibrate(tmp_path, name)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

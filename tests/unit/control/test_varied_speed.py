@@ -1,0 +1,102 @@
+"""Ranges of a job's end by its own steps: where its speed varies, and before it is measured."""
+
+from random import Random
+
+import pytest
+
+from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
+from treadle.core.attempt import LastProgress
+from treadle.models.learning.expectation import FIRST_STEPS, OWN_STEPS, Remaining, remaining
+from treadle.models.learning.kinds import by_command, numbers
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+
+TOTAL = 4000.0
+
+
+def measured(gauge: Gauge) -> LastProgress:
+    share_per_s = gauge.share_per_s()
+    per_s = None if share_per_s is None else share_per_s * (gauge.total or 0.0)
+    return LastProgress(
+        gauge.steps,
+        gauge.total,
+        per_s,
+        share_per_s=share_per_s,
+        measured_s=gauge.measured_s,
+        speeds=gauge.speeds(),
+    )
+
+
+def left_of(said: LastProgress, ran: tuple[str, ...], new: tuple[str, ...]) -> Remaining:
+    """What is left of a new job, where another took five seconds."""
+    knowledge = Knowledge()
+    outcome = Outcome(1, 5.0, whole=True, numbers=numbers(ran))
+    knowledge.observe(by_command("ann", "", ran), outcome)
+    expected = knowledge.expect(by_command("ann", "", new), 1, numbers=numbers(new))
+    return remaining(expected, 1.0, said=said)
+
+
+QUICK, SLOW = ("python", "third.py", "--quick"), ("python", "third.py", "--slow")
+
+
+def followed(seed: int) -> list[tuple[float, LastProgress]]:
+    """A job that runs 2 to 6 steps a second, another number every 15 s; looked at each second."""
+    random, meter = Random(seed), Meter()
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    now, step, per_s, seen = 0.0, 0.0, 4.0, []
+    while step < TOTAL:
+        if now % 15 == 0:
+            per_s = random.uniform(2.0, 6.0)
+        now, step = now + 1.0, min(TOTAL, step + per_s)
+        gauge = meter.see("a", float(int(step)), TOTAL, now)
+        assert gauge is not None
+        seen.append((now, measured(gauge)))
+    return seen
+
+
+def test_a_range_by_steps_is_as_wide_as_the_speed_varied() -> None:
+    held = ranges = 0
+    for seed in range(20):
+        seen = followed(seed)
+        end_at = seen[-1][0]
+        for now, said in seen[30:-30:10]:
+            left = left_of(said, QUICK, SLOW)
+            assert left.because == OWN_STEPS
+            held += left.span.low_s <= end_at - now <= left.span.high_s
+            ranges += 1
+    assert held / ranges >= 0.8
+
+
+def test_a_steady_job_keeps_its_narrow_range() -> None:
+    meter = Meter()
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    for now in range(1, 200):
+        gauge = meter.see("a", 20.0 * now, TOTAL * 10, float(now))
+        assert gauge is not None
+        assert len(gauge.marks) <= WINDOWS_MAX
+    assert gauge is not None
+    span = left_of(measured(gauge), QUICK, SLOW).span
+    assert (span.high_s - span.low_s) / span.low_s < 0.3
+
+
+def test_speeds_of_another_company_are_forgotten() -> None:
+    meter = Meter()
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    for now in range(1, 20):
+        meter.see("a", 20.0 * now, TOTAL, float(now))
+    gauge = meter.see("a", 400.0, TOTAL, 20.0, ("b",))
+    assert gauge is not None
+    assert gauge.marks == [(20.0, 0.1)]
+
+
+def test_the_first_steps_of_a_job_overrule_one_run_with_other_words() -> None:
+    """Two of a hundred steps in 1.2 s, where `--quick` took 5 s: a minute is within the range."""
+    meter = Meter()
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    gauge = meter.see("a", 2.0, 100.0, 1.2)
+    assert gauge is not None
+    left = left_of(measured(gauge), QUICK, SLOW)
+    assert left.because == FIRST_STEPS
+    assert left.span.low_s == pytest.approx(5.88)
+    assert left.span.high_s == pytest.approx(176.4)
+    assert left_of(measured(gauge), QUICK, QUICK).because == "1 run of the same command"
