@@ -24,13 +24,13 @@ def said(**settings: object) -> list[str]:
         (
             {"belief": "learned", "belief_error": 0.1},
             [
-                "policies know only the speeds and lengths of jobs that have run",
+                "policies know only the speeds and lengths of jobs that have run (--belief learned)",
                 "measured speeds are off by a log-normal factor of 0.1",
             ],
         ),
         (
             {"belief": "prior"},
-            ["policies know no speeds and assume that every job scales linearly"],
+            ["policies know no speeds and assume that every job scales linearly (--belief prior)"],
         ),
         (
             {"belief_error": 0.7, "length_error": 2.3},

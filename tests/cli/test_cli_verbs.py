@@ -84,7 +84,9 @@ def test_compare_prints_a_table_and_writes_what_it_was_asked_for(
     words = ("--cluster", "1x4", "--policies", "fifo,backfill,srtf")
     result = treadle("compare", trace, *words, "--report", str(report), "--out", str(tables))
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[2].startswith("fifo")
+    lines = result.output.splitlines()
+    assert lines[0] == "note: policies know the speeds and lengths of all jobs (--belief known)"
+    assert lines[3].startswith("fifo")
     page = report.read_text()
     assert "--policies fifo,backfill,srtf" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

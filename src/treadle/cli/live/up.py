@@ -55,7 +55,6 @@ _PLACES = ("socket", "state")
 @click.option(
     "--turns",
     type=click.Choice(["auto", "free", "turns", "strict"]),
-    default="auto",
     help="How jobs that use treadle.train share a device: freely, in turns, in Muri's strict order "
     "of stages, or in turns only where they were seen to be better (auto).",
 )
@@ -275,7 +274,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),
         warm=not options["no_warm"],
-        turns="" if options["turns"] == "auto" else options["turns"],
+        turns="" if options["turns"] in (None, "auto") else options["turns"],
         policy=options["policy"],
         placement=options["placement"],
         store=options["store"],
