@@ -48,9 +48,8 @@ class Table(Collector):
                 if len(row) == width:
                     yield row
                 elif row:
-                    raise self.error(
-                        f"{len(row)} columns; expected {width} ({', '.join(self.header)})"
-                    )
+                    names = (ascii(name)[1:-1] for name in self.header)
+                    raise self.error(f"{len(row)} columns; expected {width} ({', '.join(names)})")
         except csv.Error as error:
             self.line = before + reader.line_num
             raise self.error(f"not a line of a table ({error})") from None

@@ -86,10 +86,10 @@ class Lengths:
         assert 0 <= share <= 1, "a share is between 0 and 1"
         at = bisect_left(self._masses, share - 1e-12)
         if at < len(self.points):
-            return self.points[at][0]
+            return min(LENGTH_MAX_S, self.points[at][0])
         left = max(1.0 - share, 0.0)
         if not self.tail:
-            return self.points[-1][0]
+            return min(LENGTH_MAX_S, self.points[-1][0])
         if left <= 0:
             return LENGTH_MAX_S
         beyond = self._tail_from_s * float((self.tail / min(left, self.tail)) ** (1 / TAIL_POWER))
