@@ -24,7 +24,8 @@ def said(**settings: object) -> list[str]:
         (
             {"belief": "learned", "belief_error": 0.1},
             [
-                "policies know only the speeds and lengths of jobs that have run (--belief learned)",
+                "policies know only the speeds and lengths of jobs that have run "
+                "(--belief learned)",
                 "measured speeds are off by a log-normal factor of 0.1",
             ],
         ),
