@@ -17,6 +17,9 @@ def said(**settings: object) -> list[str]:
     return [line for line in notes(workload, cluster, chosen) if line not in plain]
 
 
+RUN = "jobs that have run"
+
+
 @pytest.mark.parametrize(
     ("settings", "lines"),
     [
@@ -24,8 +27,7 @@ def said(**settings: object) -> list[str]:
         (
             {"belief": "learned", "belief_error": 0.1},
             [
-                "policies know only the speeds and lengths of jobs that have run "
-                "(--belief learned)",
+                f"policies know only the speeds and lengths of {RUN} (--belief learned)",
                 "measured speeds are off by a log-normal factor of 0.1",
             ],
         ),
