@@ -7,6 +7,7 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
@@ -223,8 +224,10 @@ def _held(record: JobRecord) -> Finding:
 def _limited(context: Context, record: JobRecord) -> Finding:
     """Its array has a limit, and others of it were let through first."""
     scheduler = context.scheduler
-    rows = [scheduler.jobs.get(name) for name in list(context.jobs.arrays.get(record.array, ()))]
-    through = [row for row in rows if row and ARRAY not in scheduler.blocked.get(row.id, ())]
+    rows = map(scheduler.jobs.get, tuple(context.jobs.arrays.get(record.array, ())))
+    found = (row for row in rows if row and ARRAY not in scheduler.blocked.get(row.id, ()))
+    # No more than these are through, and the first ones: a list asks this of every member.
+    through = list(islice(found, record.array_limit or None))
     waiting = sum(1 for row in through if row.phase is Phase.WAITING)
     running = len(through) - waiting
     parts = [several(running, "runs", "run")] if running else []
