@@ -142,9 +142,7 @@ class Life:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 await self._look()
-            except StoreError as error:
-                if not error.retryable:
-                    raise
+            except StoreError as error:  # Whether to leave is for those who write jobs to say.
                 logger.warning("looking after jobs waits for the store: %s", error)
 
     async def _look(self) -> None:
