@@ -18,12 +18,11 @@ from treadle.cli.live.session import Session
 from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
-from treadle.cli.study.demo_scene import Scene, own_daemon
+from treadle.cli.study.demo_scene import Scene, gpu_count, own_daemon
 from treadle.cli.study.demo_sharing import share
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
 from treadle.demo.story import POLICY, Act, acts, pace
-from treadle.engines.node.gpus import NvmlGpus
 from treadle.journal.journal import Journal, read
 from treadle.study.own_orders import CLOSE, error
 from treadle.study.whatif import completion_s, own_orders_s, recorded_s
@@ -56,7 +55,7 @@ def demo(devices: int | None, scale: float, only: str | None, keep: Path | None)
         raise InvalidInputError(
             "the demo trains with PyTorch, which is not installed; pip install 'treadle[demo]'"
         )
-    gpus = 0 if devices else _gpus()
+    gpus = 0 if devices else gpu_count()
     shown = True
     if only != "sharing":
         shown = _resizing(gpus, devices, scale, keep)
@@ -74,14 +73,6 @@ def _slots() -> int:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _gpus() -> int:
-    """How many GPUs this machine has."""
-    try:
-        return len(NvmlGpus().uuids)
-    except EngineError:
-        return 0
 
 
 def _resizing(gpus: int, devices: int | None, scale: float, keep: Path | None) -> bool:
@@ -171,12 +162,12 @@ def _event_text(event: EventView, names: Mapping[str, str]) -> str:
             stall_s = event.body["stall_s"]
             return f"{name} is resized without a restart: it stood still for {stall_s:.2f} s"
         case "Stop":
-            return f"{name} is preempted: checkpoint, stop"
+            return f"{name} is preempted"
         case "AttemptEnded" if event.body.get("how") == "exited":
             code = event.body.get("code")
             return f"{name} finished" if code == 0 else f"{name} failed with exit code {code}"
         case "AttemptEnded" if event.body.get("how") == "replaced":
-            return f"{name} was stopped with a checkpoint, and starts again"
+            return f"{name} was stopped, and starts again"
         case _:
             return ""
 

@@ -1,4 +1,4 @@
-"""The stage of `treadle demo`: a daemon of its own, and lines with the time in front."""
+"""The stage of `treadle demo` and `profile`: a daemon of its own, lines with the time in front."""
 
 import os
 import tempfile
@@ -12,6 +12,8 @@ import click
 from treadle.cli.live.daemon_start import start_daemon
 from treadle.cli.live.down import until_gone
 from treadle.cli.live.session import Session
+from treadle.core.errors import EngineError
+from treadle.engines.node.gpus import NvmlGpus
 
 LOOK_S = 0.5
 
@@ -27,6 +29,14 @@ class Scene(NamedTuple):
 
     def say(self, text: str) -> None:
         click.echo(f"{self.passed_s:6.1f} s  {text}")
+
+
+def gpu_count() -> int:
+    """How many GPUs this machine has."""
+    try:
+        return len(NvmlGpus().uuids)
+    except EngineError:
+        return 0
 
 
 @contextmanager

@@ -7,7 +7,7 @@ touched, and its jobs are not known to the profile: run it on an idle machine.
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -18,12 +18,11 @@ from treadle.cli.live.stage_text import BOTTLENECKS, bottleneck, seconds_text
 from treadle.cli.numbers import Number
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import plain
-from treadle.cli.study.demo_scene import Scene, own_daemon
+from treadle.cli.study.demo_scene import Scene, gpu_count, own_daemon
 from treadle.cli.study.demo_sharing import Steps
 from treadle.client.jobfile import Draft, complete
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.errors import InvalidInputError
 from treadle.core.wording import gib_text, several, share
-from treadle.engines.node.gpus import NvmlGpus
 from treadle.engines.node.mps import PROGRAM
 from treadle.study.profiling import TYPICAL, Measured, good_company, worth_having
 from treadle.wire.history import LoadView
@@ -59,7 +58,7 @@ def profile(
     \b
     treadle profile -- python train.py --epochs 3
     """
-    gpus = 0 if devices else _gpus()
+    gpus = 0 if devices else gpu_count()
     many = devices or gpus or len(os.sched_getaffinity(0))
     wanted = _sizes(sizes, many)
     words = ["--devices", str(many)] if not gpus else []
@@ -76,13 +75,6 @@ def profile(
     else:
         click.echo(_text(runs, wanted, width=width, on_gpus=bool(gpus)))
     return 1 if any(run.problem for run in runs) else 0
-
-
-def _gpus() -> int:
-    try:
-        return len(NvmlGpus().uuids)
-    except EngineError:
-        return 0
 
 
 def _sizes(text: str | None, many: int) -> list[int]:
@@ -138,8 +130,7 @@ def _measure(
             problem = f"it ended too soon; let it train for {seconds:.0f} s or longer"
     speed = "" if found.steps_per_s is None else f"{found.steps_per_s:.4g} steps/s"
     _say(scene, f"on {several(size, 'device')}: {problem or speed}", quiet=quiet)
-    made: dict[str, Any] = {"first_step_s": first_step_s, "problem": problem}
-    return Measured(**{**_fields(found), **made}), elastic
+    return replace(found, first_step_s=first_step_s, problem=problem), elastic
 
 
 def _request(command: Sequence[str], size: int) -> JobRequest:
@@ -183,10 +174,6 @@ def _mean(parts: Sequence[tuple[float | None, float]]) -> float | None:
     return sum(value * span_s for value, span_s in known) / total_s if total_s > 0 else None
 
 
-def _fields(run: Measured) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Measured.__slots__}
-
-
 def _problem(here: Session, detail: JobDetail) -> str:
     view = detail.job
     if not view.state.ended or view.state is State.SUCCEEDED:
@@ -208,7 +195,7 @@ def _say(scene: Scene, text: str, *, quiet: bool) -> None:
 def _document(runs: Sequence[Measured], *, on_gpus: bool) -> dict[str, Any]:
     company = good_company(runs[0].busy, mps=_mps()) if on_gpus else []
     return {
-        "runs": [_fields(run) for run in runs],
+        "runs": [asdict(run) for run in runs],
         "bottleneck": bottleneck(runs[0].stages) or None,
         "sizes_worth_having": worth_having(runs),
         "shares_well_with": [{**asdict(one), "together": one.together} for one in company],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
-from treadle.control.jobs import JobRecord, question_about, worked_s
+from treadle.control.jobs import JobRecord, question_about, records, worked_s
 from treadle.control.learning import Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job
@@ -232,13 +232,4 @@ def nothing_known(expected: Expectation) -> str:
 def _newest(context: Context, record: JobRecord) -> Progress | None:
     """What it said a moment ago, which the record follows every few seconds."""
     said = context.learner.progress(record.id)
-    if said is None:
-        return record.progress
-    return Progress(
-        step=said.step,
-        total=said.total,
-        per_s=said.per_s,
-        loss=said.loss,
-        source=said.source,
-        stages=dict(said.stages),
-    )
+    return record.progress if said is None else records.progress_of(said)

@@ -12,7 +12,7 @@ from treadle.control.jobs.company_faults import out_of_memory, server_failed, wh
 from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
-from treadle.control.jobs.records import JobRecord, records_from
+from treadle.control.jobs.records import JobRecord, progress_of, records_from
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
     Attempted,
@@ -54,7 +54,7 @@ from treadle.journal.facts import (
     RecordFact,
 )
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import FailureView, Progress, State
+from treadle.wire.jobs import FailureView, State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
 
@@ -227,14 +227,7 @@ class Reducer:
         said = fact.progress
         if said is None:
             return
-        record.progress = Progress(
-            step=said.step,
-            total=said.total,
-            per_s=said.per_s,
-            loss=said.loss,
-            source=said.source,
-            stages=dict(said.stages),
-        )
+        record.progress = progress_of(said)
         record.checkpoint = record.checkpoint if said.checkpoint is None else said.checkpoint
 
     def _ended(self, record: JobRecord, fact: AttemptEnded, *, now: float, at: float) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId
 from treadle.core.state import Kept
@@ -163,3 +164,15 @@ def attempt_body(view: AttemptView) -> bytes:
 
 def attempt_of(body: bytes) -> AttemptView:
     return _attempts.decode(body)
+
+
+def progress_of(said: LastProgress) -> Progress:
+    """What a job said of its steps, as users see it."""
+    return Progress(
+        step=said.step,
+        total=said.total,
+        per_s=said.per_s,
+        loss=said.loss,
+        source=said.source,
+        stages=dict(said.stages),
+    )

@@ -18,7 +18,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import named_jobs, span
 from treadle.policies.base.placement import Placement
-from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 UNKNOWN_S = 10.0  # what a restart is taken to cost of a job that was never seen to restart
 ROUNDS_MAX = 8  # decisions that are taken again because one of their changes does not pay
@@ -163,21 +163,15 @@ class Pays(Wrapper):
 
 def why_no_larger(policy: Policy, job: Job, sizes: Sequence[int], now: float) -> str | None:
     """Why none of these larger sizes pays under a policy, as a clause; None: one does."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, Pays):
-            found = [policy.why_not(job, size, now) for size in sizes]
-            return found[0] if found and None not in found else None
-        policy = policy.inner
-    return None
+    pays = worn(policy, Pays)
+    found = [] if pays is None else [pays.why_not(job, size, now) for size in sizes]
+    return found[0] if found and None not in found else None
 
 
 def on_probe(policy: Policy, jobs: Iterable[Job], job: Job, now: float) -> JobId | None:
     """The other job that tries an unmeasured size under a policy, which this one would do too."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, Pays):
-            return policy.on_probe(jobs, job, now)
-        policy = policy.inner
-    return None
+    found = worn(policy, Pays)
+    return None if found is None else found.on_probe(jobs, job, now)
 
 
 def _unmeasured(job: Job, size: int) -> bool:

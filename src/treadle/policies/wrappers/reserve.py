@@ -37,7 +37,7 @@ from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, plain, starts
-from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper
+from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
 
 _COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
@@ -98,11 +98,8 @@ def reservations(memory: object) -> tuple[Reservation, ...]:
 
 def until_reserved(policy: Policy, snapshot: Snapshot, job: JobId) -> str:
     """When a waiting job gets a reservation under a policy; empty if it needs none."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, Reserve):
-            return policy.until_reserved(snapshot, job, _lines_in(snapshot.memory))
-        policy = policy.inner
-    return ""
+    found = worn(policy, Reserve)
+    return "" if found is None else found.until_reserved(snapshot, job, _lines_in(snapshot.memory))
 
 
 def _lines_in(memory: object) -> Lines:

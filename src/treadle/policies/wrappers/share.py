@@ -42,7 +42,7 @@ from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
 from treadle.policies.wrappers.reserve import reservations
 from treadle.policies.wrappers.views import Changes, plain
-from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 TURNS = 8
 GROUP_MAX = 4
@@ -252,11 +252,8 @@ class Share(Wrapper):
 
 def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None:
     """Why a job shares with no other under a policy, for the page that explains; None: it may."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, Share):
-            return policy.why_alone(snapshot, identity)
-        policy = policy.inner
-    return None
+    found = worn(policy, Share)
+    return None if found is None else found.why_alone(snapshot, identity)
 
 
 def _runs_next(group: _Group, alone: Mapping[JobId, JobId]) -> str | None:

@@ -15,7 +15,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, named_jobs, span
 from treadle.policies.base.placement import Placement
-from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 _NAMED_MAX = 3
 REST_MIN_S = 5.0
@@ -43,11 +43,8 @@ def steady(
 
 def left_alone_s(policy: Policy, job: Job, now: float) -> float:
     """For how long a running job that can resume is still left alone under a policy; 0: no more."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, Steady):
-            return policy.left_alone_s(job, now)
-        policy = policy.inner
-    return 0.0
+    found = worn(policy, Steady)
+    return 0.0 if found is None else found.left_alone_s(job, now)
 
 
 class Steady(Wrapper):
