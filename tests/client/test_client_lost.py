@@ -1,12 +1,14 @@
 """What the client does when the other side is slow, gone, newer, or not Treadle at all."""
 
+import asyncio
 import json
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +16,9 @@ import pytest
 from tests.server.memory import MemoryService
 from tests.server.running import running
 
-from treadle.client import Client, NoAnswerError, UnreachableError, calls
+from treadle.client import AsyncClient, Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
+from treadle.client.errors import CrowdedError
 from treadle.client.resuming import PATIENCE_S, Resuming
 from treadle.client.wait_polling import Absence, looks
 from treadle.core.errors import InvalidInputError
@@ -256,3 +259,48 @@ def test_u17_an_absent_server_is_waited_for_only_if_it_was_there_before():
     moment[0] = 7301.0
     with pytest.raises(UnreachableError):
         absence.lasts(gone)
+
+
+@contextmanager
+def full_socket() -> Iterator[Path]:
+    """A socket with as many connections waiting as fit, and nobody who takes them."""
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder, ExitStack() as opened:
+        path = Path(folder) / "s"
+        door = opened.enter_context(socket.socket(socket.AF_UNIX))
+        door.bind(str(path))
+        door.listen(1)
+        for _ in range(2):
+            opened.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+        yield path
+
+
+def test_a_server_with_a_full_queue_is_waited_for_and_not_called_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("treadle.client.client.sleep", waited.append)
+    sentence = "has no room for another connection now; try again"
+    with (
+        full_socket() as path,
+        Client(f"unix:{path}") as client,
+        pytest.raises(CrowdedError, match=sentence),
+    ):
+        client.status()
+    assert len(waited) == 6
+
+
+def test_the_asynchronous_client_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def wait(delay_s: float) -> None:
+        waited.append(delay_s)
+
+    async def ask(path: Path) -> None:
+        async with AsyncClient(f"unix:{path}") as client:
+            with pytest.raises(CrowdedError, match="has no room"):
+                await client.status()
+
+    monkeypatch.setattr("treadle.client.asynchronous.sleep_async", wait)
+    with full_socket() as path:
+        asyncio.run(ask(path))
+    assert len(waited) == 6

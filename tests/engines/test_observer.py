@@ -94,6 +94,7 @@ def test_a_cpu_slot_is_busy_as_far_as_its_cores_are_used(tmp_path: Path) -> None
 
         # A further look so soon could fall between two ticks of the kernel's clock and see nothing.
         await bench.until(lambda: (seen("spins").load.cores or 0.0) > 0.1)
+        await bench.until(lambda: seen("sleeps").busy is not None)
         spins, sleeps = seen("spins"), seen("sleeps")
         assert spins.busy is not None
         assert spins.busy == spins.load.busy

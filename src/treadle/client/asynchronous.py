@@ -17,9 +17,7 @@ from treadle.client.calls import Call
 from treadle.client.errors import LostError, NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
-    RETRY_S,
-    SLOWER_S,
-    again_in_s,
+    Tries,
     early,
     knock,
     read_answer,
@@ -30,10 +28,11 @@ from treadle.client.exchange import (
 from treadle.client.methods import Methods
 from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep_async
+from treadle.core.errors import TreadleError
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
 from treadle.wire.machine import EventView
-from treadle.wire.problems import BusyError, TooManyError, UnavailableError
+from treadle.wire.problems import UnavailableError
 
 if TYPE_CHECKING:
     import httpx2
@@ -60,25 +59,14 @@ class AsyncClient(Methods):
 
     async def do(self, call: Call[Answer]) -> Answer:
         """Carry out a call; a lost connection is tried again where that does no harm."""
-        waits, slower = iter(RETRY_S if call.repeatable else ()), iter(SLOWER_S)
-        sent = False
+        tries = Tries(call)
         while True:
             try:
-                if sent or self._opened is None:
+                if tries.sent or self._opened is None:
                     knock(self.address)
                 return read_answer(call, *await self._exchange(call))
-            except UnreachableError:
-                # A server that was there a moment ago may be starting again.
-                delay_s = next(waits, None) if sent else None
-                if delay_s is None:
-                    raise
-            except LostError:
-                sent = True
-                delay_s = next(waits, None)
-                if delay_s is None:
-                    raise
-            except (TooManyError, BusyError) as error:
-                delay_s = again_in_s(error, slower)
+            except TreadleError as error:
+                delay_s = tries.again_in_s(error)
                 if delay_s is None:
                     raise
             await sleep_async(delay_s)

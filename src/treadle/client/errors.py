@@ -8,6 +8,10 @@ class UnreachableError(TreadleError):
     """No server listens at the address: nothing was sent."""
 
 
+class CrowdedError(UnreachableError):
+    """A server listens, and as many connections wait at its socket as may: nothing was sent."""
+
+
 class UntrustedError(NotAllowedError):
     """The server, or the way to it, is not trusted: nothing was sent."""
 

@@ -3,10 +3,11 @@
 An answer may have fields that this client does not know; a newer server's are ignored.
 """
 
+import errno
 import os
 import pwd
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -14,7 +15,14 @@ import msgspec
 
 from treadle.client.address import Address
 from treadle.client.calls import Call
-from treadle.client.errors import NoAnswerError, UnreachableError, UntrustedError
+from treadle.client.errors import (
+    CrowdedError,
+    LostError,
+    NoAnswerError,
+    UnreachableError,
+    UntrustedError,
+)
+from treadle.core.errors import TreadleError
 from treadle.wire import problems
 from treadle.wire.problems import BusyError, RequestError, TooManyError
 
@@ -89,12 +97,32 @@ def read_refusal(call: Call[Any], status: int, body: bytes) -> RequestError:
     return error
 
 
-def again_in_s(error: TooManyError | BusyError, slower: Iterator[float]) -> float | None:
-    """When to send a call again that was refused for now; None if it was refused for good."""
-    if isinstance(error, BusyError):
-        ladder_s = next(slower, None)
-        return None if ladder_s is None else max(error.after_s, ladder_s)
-    return next(slower, None) if error.code == TOO_FAST else None
+class Tries:
+    """Whether and when a call is sent again."""
+
+    def __init__(self, call: Call[Any]) -> None:
+        self.sent = False  # it may have reached a server
+        self._waits = iter(RETRY_S if call.repeatable else ())
+        self._slower = iter(SLOWER_S)
+
+    def again_in_s(self, error: TreadleError) -> float | None:
+        """The wait before the next try; None if there is none."""
+        match error:
+            case BusyError():
+                ladder_s = next(self._slower, None)
+                return None if ladder_s is None else max(error.after_s, ladder_s)
+            case TooManyError():
+                return next(self._slower, None) if error.code == TOO_FAST else None
+            case CrowdedError():
+                return next(self._slower, None)
+            case UnreachableError():
+                # A server that was there a moment ago may be starting again.
+                return next(self._waits, None) if self.sent else None
+            case LostError():
+                self.sent = True
+                return next(self._waits, None)
+            case _:
+                return None
 
 
 def too_long(call: Call[Any]) -> NoAnswerError:
@@ -111,6 +139,11 @@ def unreachable(address: Address, error: BaseException) -> UnreachableError:
     if isinstance(cause, PermissionError):
         return UnreachableError(
             f"you may not connect to the Treadle server at {address}; ask its owner"
+        )
+    # asyncio takes the kernel's EAGAIN for "under way", and meets EINVAL next.
+    if address.socket and getattr(cause, "errno", None) in (errno.EAGAIN, errno.EINVAL):
+        return CrowdedError(
+            f"the Treadle server at {address} has no room for another connection now; try again"
         )
     if not address.socket:
         return UnreachableError(
