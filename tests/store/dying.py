@@ -1,9 +1,9 @@
 """Processes that die while they write, hold a lock, or write until they are killed.
 
-They are forked from a server that has loaded the store before, so that hundreds cost seconds.
+They are forked from a server that has loaded the store before (tests/forked.py), so that hundreds
+cost seconds.
 """
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -11,12 +11,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from tests.forked import context
 from tests.store.made import LINE
 from treadle.store.rows import Batch
 from treadle.store.store import Store
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["tests.store.dying", "treadle.store.upgrade", "psycopg"])
 
 JOIN_S = 60
 GROUPS = (

@@ -13,7 +13,8 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.store.dying import JOIN_S, context, hold_locked, hold_open, joined
+from tests.forked import context
+from tests.store.dying import JOIN_S, hold_locked, hold_open, joined
 from tests.store.made import JOB, LINE
 from treadle.core.errors import InvalidInputError
 from treadle.store.errors import StoreError

@@ -5,7 +5,6 @@ itself. So a member starts in hundredths of a second, and its end is seen at onc
 """
 
 import json
-import multiprocessing
 import os
 import selectors
 import signal
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.forked import context
 from treadle.core.member_facts import Limits, Phase, Target
 from treadle.engines.node.members import Fact, Members, environment
 
@@ -75,8 +75,6 @@ class Result:
 
 def run(scenario: Scenario) -> Result:
     """Carry a scenario out to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.train.preload"])
     with tempfile.TemporaryDirectory() as folder:
         scenario.folder = scenario.folder or folder
         outcome = Path(folder) / "result.json"
