@@ -6,13 +6,17 @@ STAMP := $(VENV)/.installed
 # Half of all the tests wait for processes, so two workers on each core.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: demo test test-fast mutants check bench replications hooks ci clean
+.PHONY: demo test test-fast test-thorough mutants check bench replications hooks ci clean
 
 demo: $(STAMP)
 	$(BIN)/treadle demo
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+# As many crashes, kills and readers as a release should stand.
+test-thorough: $(STAMP)
+	TREADLE_THOROUGH=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 # The inner loop: no processes, no browser, nothing slow, few examples of each property.
 test-fast: $(STAMP)

@@ -1,4 +1,4 @@
-"""Where third-party traces lie, if they do."""
+"""Where third-party traces lie, if they do; and how much the long tests do."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 SHARED = Path(os.environ.get("TREADLE_SHARED", Path(__file__).parents[2] / "shared"))
+
+# `make test-thorough`: as many crashes, kills and readers as a release should stand.
+THOROUGH = os.environ.get("TREADLE_THOROUGH") == "1"
 
 
 def trace(name: str) -> Path:

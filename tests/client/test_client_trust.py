@@ -73,8 +73,10 @@ def test_neither_does_the_asynchronous_client(sock: str) -> None:
         asyncio.run(ask())
 
 
-def test_the_command_line_says_so_in_one_sentence(sock: str, monkeypatch, capsys) -> None:
+def test_the_command_line_says_so_in_one_sentence(sock: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("TREADLE_SOCKET", sock)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
     for words in (("status",), ("submit", "--no-git", "--", "true"), ("up",)):
         assert run(list(words)) == 111
         said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Nothing is lost: the controller is killed at its store's writes, more than 300 times in all."""
+"""Nothing is lost: the controller is killed at its store's writes (thorough: 336 times)."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.crashing import KINDS, MEMBERS, Told
+from tests.shared import THOROUGH
 from tests.store.postgres import MISSING, PostgresServer, programs
 from treadle.control.jobs.records import JobRecord, record_of
 from treadle.store.rows import AttemptRow, JobFilter
@@ -16,7 +17,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 ROOT = Path(__file__).parents[2]
-CRASHES, JOBS = 80, 100
+SEEDS, CRASHES, JOBS = (4, 80, 100) if THOROUGH else (2, 40, 50)
 ENDS = {
     0: (State.SUCCEEDED, 0),
     1: (State.SUCCEEDED, 0),
@@ -31,7 +32,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_controller_that_is_killed_at_its_writes_loses_nothing(tmp_path: Path, seed: int) -> None:
     """No submitted job is lost, none starts twice, those that run are taken over, exit codes
     are right, and before every start the journal replays to what the store holds."""

@@ -460,7 +460,7 @@ def test_up_without_a_folder_goes_on_in_the_last_one_of_its_socket(folder: Path)
             client.submit(JobRequest(command=("true",), workdir="/", held=True))
             pid = client.status().pid
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not answers(folder / "s"))
+        until(lambda: not _lives(pid))
         again = treadle("up", socket=folder / "s", home=home)
         assert again.returncode == 0, again
         assert f"using the state folder of the last treadle up on this socket: {state}" in (
@@ -472,6 +472,13 @@ def test_up_without_a_folder_goes_on_in_the_last_one_of_its_socket(folder: Path)
     finally:
         assert treadle("down", "--cancel", "-y", socket=folder / "s", home=home).returncode == 0
     until(lambda: not answers(folder / "s"))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def answers(socket: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import scale
 
+from tests.shared import THOROUGH
 from tests.unit.control.memory import ME, Bench
 from treadle.control.api import LiveService
 from treadle.control.jobs import job_table as table_module
@@ -18,10 +19,8 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.server.answers import encoded
 from treadle.wire.jobs import JobRequest
 
-QUEUED = 2_000
-ENDED = 5_000
+QUEUED, ENDED, SUBMISSIONS = (2_000, 5_000, 40) if THOROUGH else (1_000, 2_500, 15)
 READERS = 4
-SUBMISSIONS = 40
 LONG = JobRequest(command=("sleep", "3600"), devices="1..4")
 
 
@@ -108,7 +107,9 @@ def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
     The machine may be busy with other things, so times are compared with those of one submission
     at rest, and the readers and this test compete with the daemon for the same processors.
     """
-    options = argparse.Namespace(queued=2_000, ended=6_000, readers=16, submissions=40)
+    options = argparse.Namespace(
+        queued=QUEUED, ended=ENDED, readers=16 if THOROUGH else 8, submissions=SUBMISSIONS
+    )
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
         daemon = scale.Daemon(Path(folder), "afs")
         try:

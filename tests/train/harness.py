@@ -6,6 +6,7 @@ itself. So a member starts in hundredths of a second, and its end is seen at onc
 
 import json
 import os
+import runpy
 import selectors
 import signal
 import sys
@@ -83,6 +84,25 @@ def run(scenario: Scenario) -> Result:
         process.join(LIMIT_S + 30)
         assert not process.is_alive(), "the coordinator hangs"
         return Result(**json.loads(outcome.read_text()))
+
+
+def printed(script: Path, *words: str) -> str:
+    """What a script prints that runs alone, without Treadle."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "output"
+        process = context.Process(target=_run_alone, args=(script, words, output))
+        process.start()
+        process.join(LIMIT_S)
+        assert process.exitcode == 0, output.read_text()
+        return output.read_text()
+
+
+def _run_alone(script: Path, words: tuple[str, ...], output: Path) -> None:
+    with output.open("w") as file:
+        sys.argv = [str(script), *words]
+        sys.path.insert(0, str(script.parent))
+        sys.stdout = sys.stderr = file
+        runpy.run_path(str(script), run_name="__main__")
 
 
 class Supervisor:

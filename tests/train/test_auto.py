@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
-from tests.train.harness import Event, Result, Scenario, run
+from tests.train.harness import Event, Result, Scenario, printed, run
 from treadle.engines.node.environment import free_port
 
 SCRIPTS = Path(__file__).with_name("unmodified")
@@ -24,9 +24,7 @@ STOP = Event(0, stop=True)
 @cache
 def _plain(script: str, *words: str) -> list[dict[str, Any]]:
     """The rows of the script without Treadle."""
-    command = [sys.executable, str(SCRIPTS / script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in printed(SCRIPTS / script, *words).splitlines()]
 
 
 def _plain_losses(script: str, *words: str) -> dict[int, float]:
