@@ -61,6 +61,8 @@ class State:
                 {name: value for name, value in group.items() if name != "params"}
                 for group in self.optimizer.param_groups
             ],
+            # A newcomer has not run the lines that froze or thawed parts of the model.
+            "trains": {name: p.requires_grad for name, p in self.model.named_parameters()},
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "position": asdict(self.position),
             "random": _random_state(device),
@@ -76,6 +78,9 @@ class State:
         """Take over what `rest` gave."""
         for group, saved in zip(self.optimizer.param_groups, document["groups"], strict=True):
             group.update(saved)
+        trains = document.get("trains", {})  # Older checkpoints do not say it.
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(trains.get(name, parameter.requires_grad))
         for name, state in document["kept"].items():
             if name in self.kept:
                 self.kept[name].load_state_dict(state)
