@@ -185,6 +185,25 @@ def test_a_loop_that_breaks_goes_on_with_the_next_epoch(run: Run) -> None:
     assert seen == [0, 1]
 
 
+def test_a_newcomer_warms_up_with_its_own_share_of_a_batch(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch of all ranks may not fit its device."""
+    monkeypatch.setenv("TREADLE_ASKED", "4")
+    seen = []
+
+    def rehearse(model: nn.Module, batch: Batch) -> torch.Tensor:
+        seen.append(len(batch.x))
+        loss: torch.Tensor = model(batch.x).mean()
+        return loss
+
+    _prepared(run, rehearse=rehearse)
+    run._warm_up()
+    _prepared(run, rehearse=rehearse, micro_batch=1)
+    run._warm_up()
+    assert seen == [2, 1]
+
+
 def test_a_batch_is_what_the_dataset_gives() -> None:
     (share,) = shares([0], rank=0, size=1, micro_batch=1)
     assert list(Batch([1, 2], share)) == [1, 2]

@@ -37,11 +37,17 @@ class StateMoves:
                     raise
                 raise BrokenGroupError(str(error)) from None
             self._take_rest(carry.read_document(Path(folder)), state, seed)
-            self._carried, self._carried_at = Path(folder), state.position.applied
+            self._remember(Path(folder), state.position.applied)
         else:
             planned.adapt(move.plan)
         self._group.cover_parts()
         self._has_trained = True
+
+    def _remember(self, folder: Path, applied: int) -> None:
+        """All are in a newer group now: none reads from a folder of before."""
+        if self._carried != folder:
+            self.forget_carried()
+        self._carried, self._carried_at = folder, applied
 
     def forget_carried(self, applied: int | None = None) -> None:
         """Remove the folder, once a step was applied by all: then all have the state."""
