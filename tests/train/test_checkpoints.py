@@ -235,7 +235,7 @@ def test_a_full_disk_is_said_and_the_writer_goes_on(tmp_path: Path, capfd) -> No
     assert writer.taken() == 6
 
 
-# -- scripts that import torch late, or count their steps anew --------------------------------------
+# -- scripts that import torch late, or count their steps anew -------------------------------------
 
 READ_FIRST = """
 import sys

@@ -405,6 +405,11 @@ class Run:
         assert self._state is not None
         assert self._planned is not None
         assert self._data is not None
+        if not move.plan.replicated and "scaler" in self._kept:
+            raise InvalidInputError(
+                f"the plan {move.plan.text!r} splits the model, and a gradient scaler needs whole "
+                "gradients; choose a plan without zero, t and p, or train in bfloat16 without one"
+            )
         self._gradients.close()
         self._moves.take(move, self._state, self._planned, self._data.seed)
         if self.elastic is not None:

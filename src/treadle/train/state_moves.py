@@ -9,8 +9,9 @@ from treadle.train import carry
 from treadle.train.elastic import Move
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
+from treadle.train.random_numbers import seed_apart
 from treadle.train.saving import Saving
-from treadle.train.state import State, receive, seed_apart, send
+from treadle.train.state import State, receive, send
 
 
 class StateMoves:
