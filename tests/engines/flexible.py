@@ -30,13 +30,17 @@ from treadle.core.member_messages import (
 )
 
 
+def _hang_if_newcomer(never_ready: str) -> None:
+    if never_ready and os.environ["TREADLE_JOINS"] == "1" and Path(never_ready).exists():
+        while True:
+            time.sleep(1)
+
+
 def main(can: tuple[str, ...], never_ready: str = "", code: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    if never_ready and os.environ["TREADLE_JOINS"] == "1" and Path(never_ready).exists():
-        while True:
-            time.sleep(1)
+    _hang_if_newcomer(never_ready)
     line.sendall(encode(Ready()))
     buffer = b""
     while data := line.recv(1 << 16):

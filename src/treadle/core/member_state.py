@@ -55,7 +55,7 @@ class MemberState:
         self._out: list[Output] = []
 
     def is_done(self, member: Member) -> bool:
-        """Whether its training is over, and it was told so: what it does now is the script's own."""
+        """Whether it knows that its training is over: what it does now is the script's own."""
         row = self._rows.get(member)
         return row is not None and row.finished and row.leaving
 
