@@ -5,6 +5,7 @@ treadle submit --devices 2 --resumable -- python examples/recipes/ddp.py
 """
 
 import json
+import os
 
 import torch
 import torch.distributed as dist
@@ -16,13 +17,18 @@ from treadle import train
 
 EPOCHS = 8
 
-dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+device = torch.device("cpu")
+if torch.cuda.is_available():
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 torch.manual_seed(0)
 inputs = torch.randn(64, 8)
 dataset = TensorDataset(inputs, (inputs.sum(1) > 0).long())
 sampler: DistributedSampler[int] = DistributedSampler(dataset, seed=0)
 loader = DataLoader(dataset, batch_size=8, sampler=sampler)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)))
+layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+model = DistributedDataParallel(layers.to(device))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 done = train.resumed() or {"epoch": 0, "batch": 0}
@@ -35,7 +41,7 @@ for epoch in range(done["epoch"], EPOCHS):
     for number, (x, y) in enumerate(loader):
         if epoch == done["epoch"] and number < done["batch"]:
             continue
-        loss = nn.functional.cross_entropy(model(x), y)
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

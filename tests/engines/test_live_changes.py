@@ -260,8 +260,7 @@ def test_members_that_are_killed_again_and_again_end_the_attempt(tmp_path: Path)
     tell(tmp_path, story)
 
 
-def test_a_member_with_an_error_ends_the_attempt(tmp_path: Path) -> None:
-    """It would come again. (The text makes `decode` fail.)"""
+def test_a_member_that_is_interrupted_is_replaced(tmp_path: Path) -> None:
 
     async def story(bench: Story) -> None:
         job = Flexible(bench)
@@ -271,6 +270,21 @@ def test_a_member_with_an_error_ends_the_attempt(tmp_path: Path) -> None:
         assert bench.ends == []
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [0, 3, 137])
+def test_what_a_script_does_after_its_training_may_fail_the_attempt(
+    tmp_path: Path, code: int
+) -> None:
+    """It evaluates its model or saves it: an error there is as good as any other."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, "", str(code))
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.until(lambda: bench.ends)
+        assert [end.code for end in bench.ends] == [code], job.log(0)
+
+    tell(tmp_path, story, slots=2)
 
 
 def test_another_engine_goes_on_with_a_change(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The turn server with real processes and the client of the train library."""
 
+import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -201,6 +203,51 @@ def test_jobs_that_die_together_take_no_other_with_them(link: TurnLink, client_o
     fourth = client_of("d")
     until_wanted(fourth)
     assert process.poll() is None
+
+
+def test_jobs_on_several_devices_that_die_together_leave_the_server_alive(link: TurnLink) -> None:
+    """1. One shares a device with each of two others. 2. All die while the server is stopped."""
+    clients = {}
+    for job, devices in {"a": [0, 1], "b": [0], "c": [1], "d": [2], "e": [2]}.items():
+        env = {"TREADLE_JOB_ID": job, "TREADLE_ATTEMPT": "1", **link.environment(job, 1, devices)}
+        found = TurnClient.from_environment(env)
+        assert found is not None
+        clients[job] = found
+    for client in clients.values():
+        until_wanted(client)
+    process = started(link)
+    process.send_signal(signal.SIGSTOP)
+    for job in "abc":
+        clients[job].leave()
+    process.send_signal(signal.SIGCONT)
+    assert clients["d"].take("device")
+    assert clients["d"]._link is not None
+    assert process.poll() is None
+    for client in clients.values():
+        client.leave()
+
+
+def test_a_line_that_was_closed_or_has_a_high_number_costs_the_job_nothing(
+    client_of: Clients,
+) -> None:
+    first, second = client_of("a"), client_of("b")
+    until_wanted(first)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    try:
+        assert second._link is not None
+        number = fcntl.fcntl(second._link.fileno(), fcntl.F_DUPFD_CLOEXEC, 2000)
+        second._link.close()
+        second._link = socket.socket(fileno=number)
+        until_wanted(second)
+        assert second.take("device")
+        second.leave()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert first._link is not None
+    first._link.close()  # as the thread does that gives turns back
+    assert not first.take("device")
+    assert first._link is None
 
 
 def test_connections_that_say_nothing_keep_no_job_out(link: TurnLink) -> None:

@@ -101,7 +101,9 @@ def loop(
     file_bytes: int = 0,
     fails: str = "",
     save_at: int = 0,
+    thaws: int = 0,
 ) -> None:
+    """thaws: the epoch in which the first layer, frozen until then, begins to train."""
     torch.set_num_threads(1)
     if file_bytes:  # stands for a disk that is full
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -109,12 +111,16 @@ def loop(
         os.read(os.pipe()[0], 1)
     run = train.start(timeout_s=timeout_s, checkpoint_every_s=every_s)
     module, dataset, loss_fn = _parts(kind)
+    first = next(iter(module.children()))
+    first.requires_grad_(not thaws)
     adam = torch.optim.AdamW(module.parameters(), lr=0.01)
     decay = torch.optim.lr_scheduler.StepLR(adam, 5, 0.9)
     run.keep(scheduler=decay)
     model, optimizer, data = run.prepare(module, adam, dataset, batch_size=batch, seed=3)
     taken: list[int] = []
     for epoch in run.epochs(epochs):
+        if thaws and epoch == thaws:
+            first.requires_grad_()
         for piece in run.batches(data):
             before = run.step_count
             # With fewer ranks than were asked for, a step has several passes.

@@ -233,3 +233,67 @@ def test_a_full_disk_is_said_and_the_writer_goes_on(tmp_path: Path, capfd) -> No
     writer.write(6, lambda: {"step": 6})
     writer.wait()
     assert writer.taken() == 6
+
+
+# -- scripts that import torch late, or count their steps anew -------------------------------------
+
+READ_FIRST = """
+import sys
+import treadle.train as train
+saved = train.resumed()
+assert "torch" in sys.modules or saved is None
+import torch
+with train.checkpoint() as c:
+    c["weight"] = torch.ones(2)
+print(saved)
+"""
+
+
+def test_what_was_saved_with_torch_comes_back_to_a_script_that_imports_it_later(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    checkpoints.save(1, {"weight": torch.ones(2)})
+    env = {**os.environ, "TREADLE_CHECKPOINT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", READ_FIRST]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "tensor([1., 1.])" in done.stdout
+
+
+def test_what_was_saved_without_torch_comes_back_to_a_script_that_has_imported_it(
+    tmp_path: Path,
+) -> None:
+    env = {**os.environ, "TREADLE_CHECKPOINT_DIR": str(tmp_path)}
+    text = "import treadle.train as t\nwith t.checkpoint(step=3) as c: c['step'] = 3"
+    subprocess.run([sys.executable, "-c", text], env=env, check=True)
+    assert Checkpoints(tmp_path).load() == {"step": 3}
+
+
+def test_a_new_one_stays_although_damaged_ones_have_higher_numbers(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    for step in (1, 8, 9):
+        checkpoints.save(step, {"step": step})
+    for step in (8, 9):
+        (tmp_path / f"checkpoint-{step:012d}").write_text("damaged")
+    for step in (2, 3, 4):
+        checkpoints.save(step, {"step": step})
+        assert checkpoints.load() == {"step": step}
+    numbers = sorted(int(path.name.rpartition("-")[2]) for path in tmp_path.iterdir())
+    assert numbers == [2, 3, 4, 8, 9]
+
+
+def test_parts_whose_file_found_no_room_are_removed(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    checkpoints.save_parts(1, _parts(tmp_path / "staged", "content"), {"step": 1})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        for step in (2, 3):
+            parts = _parts(tmp_path / "staged", "content")
+            with pytest.raises(OSError):
+                checkpoints.save_parts(step, parts, {"kept": torch.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.glob("parts-*")] == ["parts-000000000001"]

@@ -185,6 +185,52 @@ def test_a_loop_that_breaks_goes_on_with_the_next_epoch(run: Run) -> None:
     assert seen == [0, 1]
 
 
+def test_a_newcomer_warms_up_with_its_own_share_of_a_batch(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch of all ranks may not fit its device."""
+    monkeypatch.setenv("TREADLE_ASKED", "4")
+    seen = []
+
+    def rehearse(model: nn.Module, batch: Batch) -> torch.Tensor:
+        seen.append(len(batch.x))
+        loss: torch.Tensor = model(batch.x).mean()
+        return loss
+
+    _prepared(run, rehearse=rehearse)
+    run._warm_up()
+    _prepared(run, rehearse=rehearse, micro_batch=1)
+    run._warm_up()
+    assert seen == [2, 1]
+
+
+def test_a_plan_that_splits_the_model_refuses_a_gradient_scaler(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch says nothing of plans; and gradients that were not scaled must not be unscaled."""
+    monkeypatch.setenv("TREADLE_PLAN", "zero-3")
+    run.keep(scaler=torch.amp.GradScaler("cpu"))
+    prepared = _prepared(run)
+    with pytest.raises(InvalidInputError, match="a gradient scaler needs whole gradients"):
+        _train(run, *prepared, epochs=1)
+
+
+class Augmented(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.rand(3) + index
+
+
+def test_to_announce_a_model_draws_no_random_number() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1).item()
+    torch.manual_seed(0)
+    assert _data(Augmented()).sequence() == 1
+    assert torch.rand(1).item() == expected
+
+
 def test_a_batch_is_what_the_dataset_gives() -> None:
     (share,) = shares([0], rank=0, size=1, micro_batch=1)
     assert list(Batch([1, 2], share)) == [1, 2]

@@ -166,3 +166,17 @@ def test_a_member_whose_script_fails_is_a_loss_like_any_other() -> None:
         "the others need not wait for the timeout of 20 s"
     )
     check_same(losses(result, SAMPLES, BATCH), _alone("cnn"))
+
+
+def test_layers_that_thaw_in_the_middle_train_on_all_ranks_alike() -> None:
+    """Also on a newcomer, which has not run the line that thawed them."""
+    options = {"kind": "transformer", "epochs": 8, "batch": BATCH, "thaws": 2}
+    events = [Event(32, ("a", "b", "c"))]
+    result = run(Scenario("loop", ("a", "b"), events, options))
+    assert result.ended["finished"], result.errors
+    assert _sizes(result) == [2, 3], result.errors
+    finals = [row["final"] for row in result.rows if "final" in row]
+    assert len(finals) == 3
+    assert finals == pytest.approx([finals[0]] * 3, abs=1e-9), "the ranks differ"
+    alone = losses(run(Scenario("loop", ("a",), [], options)), SAMPLES, BATCH)
+    check_same(losses(result, SAMPLES, BATCH), alone, at_least=1.0)

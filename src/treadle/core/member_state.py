@@ -54,6 +54,11 @@ class MemberState:
         self._count = 0
         self._out: list[Output] = []
 
+    def is_done(self, member: Member) -> bool:
+        """Whether it knows that its training is over: what it does now is the script's own."""
+        row = self._rows.get(member)
+        return row is not None and row.finished and row.leaving
+
     @property
     def due(self) -> float | None:
         """The next moment at which it needs a `Tick`."""

@@ -42,7 +42,8 @@ def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> st
     """Save the state; the folder, or "" if another rank does it.
 
     All ranks call it. If the model is split each writes its part, else the first writes all.
-    OSError: it could not be written, on any rank. BrokenGroupError: a rank is lost.
+    OSError: it could not be written, on any rank, and nothing is left of it. BrokenGroupError: a
+    rank is lost.
     """
     if not planned.split:
         return write_alone(name, planned, rest) if group.rank == 0 else ""
@@ -50,21 +51,44 @@ def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> st
     try:
         if group.size > 1:
             dist.all_reduce(needed)
-        text = str(choose(name, int(needed.item()))) if group.rank == 0 else ""
-        folder = Path(share_text(text, group))
+        text = _begin(name, int(needed.item()), rest) if group.rank == 0 else ""
+        # Also a failure of the first rank: the others would wait for its part.
+        folder, _, problem = share_text(text, group).partition("\n")
     except RuntimeError as error:
         raise BrokenGroupError(str(error)) from None
-    if group.rank == 0:
-        _put(folder, rest)
-    planned.save(folder)
-    return str(folder)
+    if problem:
+        raise OSError(problem)
+    try:
+        planned.save(Path(folder))
+    except OSError:
+        if group.rank == 0:
+            remove(Path(folder))
+        raise
+    return folder
 
 
 def write_alone(name: str, planned: Planned, rest: dict[str, Any]) -> str:
     """Save the state of a rank that has all of it."""
     folder = choose(name, planned.bytes)
-    _put(folder, rest)
-    planned.save(folder)
+    try:
+        _put(folder, rest)
+        planned.save(folder)
+    except OSError:
+        remove(folder)
+        raise
+    return str(folder)
+
+
+def _begin(name: str, bytes_needed: int, rest: dict[str, Any]) -> str:
+    """Make the folder with the document; its path or, after a newline, why that failed."""
+    folder: Path | None = None
+    try:
+        folder = choose(name, bytes_needed)
+        _put(folder, rest)
+    except OSError as error:
+        if folder is not None:
+            remove(folder)
+        return f"\n{error or type(error).__name__}"
     return str(folder)
 
 

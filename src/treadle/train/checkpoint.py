@@ -2,7 +2,8 @@
 
 A file is the pickled content, its digest, its length and a mark, in this order: a truncated file
 has no mark, and a damaged one another digest. Reading starts with the newest file and goes on to
-older ones past those that are damaged. Without torch, plain pickle is used.
+older ones past those that are damaged. Without torch, plain pickle is used; the content says which
+of both it is, since a script may import torch after it asked what to resume from.
 
 The state of a model that is split over ranks is a folder beside the file, as
 torch.distributed.checkpoint writes it. The file is written after it and holds the digests of its
@@ -26,6 +27,7 @@ _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
 _PARTS = re.compile(r"parts-(\d{12})$")
 _DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
+_ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
 
@@ -55,7 +57,8 @@ class Checkpoints:
             with suppress(OSError):
                 draft.unlink()
         _flush(self.folder)
-        for old in self._paths()[self._keep :]:
+        # Newer ones are damaged, or of a run that was given up: they do not push this one out.
+        for old in [each for each in self._paths() if each <= path][self._keep :]:
             with suppress(OSError):
                 old.unlink()
         self._sweep()
@@ -74,6 +77,10 @@ class Checkpoints:
             shutil.rmtree(place, ignore_errors=True)
             draft.rename(place)
             return self.save(step, {**rest, "parts": digests, "parts_folder": place.name})
+        except OSError:
+            if not (self.folder / f"checkpoint-{step:012d}").exists():
+                shutil.rmtree(place, ignore_errors=True)
+            raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
             shutil.rmtree(parts, ignore_errors=True)
@@ -195,8 +202,10 @@ def _read(path: Path) -> Any:  # noqa: ANN401
     size = int.from_bytes(tail[-len(MARK) - 8 : -len(MARK)], "big")
     if size != len(body) or hashlib.sha256(body).digest() != tail[:32]:
         raise ValueError("it is damaged")
-    if (torch := sys.modules.get("torch")) is not None:
-        # The folder is the job's own: what lies there may be trusted as its script is.
+    # The folder is the job's own: what lies there may be trusted as its script is.
+    if body[: len(_ZIP)] == _ZIP:
+        import torch  # noqa: PLC0415  (scripts that save no tensors need none)
+
         return torch.load(BytesIO(body), map_location="cpu", weights_only=False)
     return pickle.loads(body)
 

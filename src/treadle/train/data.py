@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from treadle.core.errors import InvalidInputError
+from treadle.train.random_numbers import random_state, set_random_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +104,17 @@ class Data:
         )
 
     def sequence(self) -> int:
-        """The length of a sample, if it is a row of tokens; else 1."""
+        """The length of a sample, if it is a row of tokens; else 1.
+
+        To look at one draws no random number that the training would have drawn.
+        """
+        before = random_state(self._device)
         try:
             sample = self.dataset[0]
         except (LookupError, TypeError, ValueError, OSError):
             return 1
+        finally:
+            set_random_state(before, self._device)
         values = sample.values() if isinstance(sample, dict) else sample
         if isinstance(values, Tensor):
             values = (values,)

@@ -50,7 +50,9 @@ class Gradients:
     """The sums of one model's gradients over a group."""
 
     def __init__(self, parameters: Iterable[Tensor], group: Group) -> None:
-        self._parameters = [p for p in parameters if p.requires_grad]
+        self._all = list(parameters)
+        self._trains = [p.requires_grad for p in self._all]
+        self._parameters = [p for p in self._all if p.requires_grad]
         self._group = group
         self._buckets: list[Bucket] = []
         self._hooks: list[Any] = []
@@ -70,6 +72,8 @@ class Gradients:
     def rebuild(self) -> None:
         """After a change of the group: a group of one needs no hooks and pays nothing."""
         self.close()
+        self._trains = [p.requires_grad for p in self._all]
+        self._parameters = [p for p in self._all if p.requires_grad]
         if self._group.size == 1:
             return
         self._buckets = list(_buckets(reversed(self._parameters)))
@@ -85,6 +89,9 @@ class Gradients:
 
     def begin(self, *, last: bool) -> None:
         """Before a backward pass; only the last one of a step sends."""
+        # Scripts freeze and thaw parts of a model; all ranks do it at the same step.
+        if self._group.size > 1 and self._trains != [p.requires_grad for p in self._all]:
+            self.rebuild()
         self._active = last and self._group.size > 1
         self._sent, self._error, self._works = 0, None, []
         for bucket in self._buckets:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import torch
@@ -155,7 +155,7 @@ class Group:
 
         On a GPU `wait` only orders the stream. A step must not be applied before its gradients
         are known to be good, and an NCCL kernel that waits for a dead peer never ends: so the
-        stream is polled, and the wait is abandoned when an order says so.
+        stream is polled, and the wait is abandoned when an order says so, or after the timeout.
         """
         try:
             for work in works:
@@ -166,13 +166,18 @@ class Group:
             return
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(torch.cuda.current_stream(self.device))
+        until = monotonic() + self._timeout.total_seconds()
         while not done.query():  # type: ignore[no-untyped-call]
-            if abandon():
+            if abandon() or self._is_cut:
                 raise BrokenGroupError("a member was lost during the step")
+            if monotonic() > until:
+                raise BrokenGroupError(f"a collective took longer than {self._timeout}")
             sleep(POLL_S)
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
+        """Until the tensor is there: on a GPU, to read it would wait for a dead peer for ever."""
         try:
-            dist.broadcast(tensor, source)
+            work = dist.broadcast(tensor, source, async_op=True)
         except (RuntimeError, ValueError) as error:
             raise BrokenGroupError(str(error)) from None
+        self.finish([work], abandon=lambda: self._is_cut)

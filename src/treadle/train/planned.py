@@ -147,7 +147,10 @@ class Planned:
         return list(said)
 
     def clip(self, norm_max: float) -> None:
-        """Scale the gradients so that the norm of all of them is at most this."""
+        """Scale the gradients so that the norm of all of them is at most this.
+
+        BrokenGroupError: a rank of a split model is lost.
+        """
         parameters = [each for each in self._model.parameters() if each.grad is not None]
         if self._parallel is None:
             nn.utils.clip_grad_norm_(parameters, norm_max)
@@ -165,8 +168,11 @@ class Planned:
                 gradient = gradient.to_local()
             assert gradient is not None
             total += gradient.float().square().sum() * (parts / holders)
-        if world > 1:
-            dist.all_reduce(total)
+        try:
+            if world > 1:
+                dist.all_reduce(total)
+        except RuntimeError as error:
+            raise BrokenGroupError(str(error)) from None
         factor = torch.clamp(norm_max / (total.sqrt() + 1e-6), max=1.0)
         for each in parameters:
             assert each.grad is not None

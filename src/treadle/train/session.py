@@ -111,8 +111,9 @@ class Run:
         """
         model.to(self.device)
         self._micro_batch = micro_batch
+        most = micro_batch or batch_size
         self._data = Data(
-            dataset, batch_size=batch_size, seed=seed, micro_batch=batch_size, device=self.device
+            dataset, batch_size=batch_size, seed=seed, micro_batch=most, device=self.device
         )
         self._state = State(model, optimizer, self._kept, self.position)
         self._planned = Planned(model, optimizer, self.device)
@@ -259,12 +260,16 @@ class Run:
             else:
                 loss, stop = self._gradients.finish(self._loss_sum, STOP.asked, abandon)
         except BrokenGroupError as error:
-            if self.elastic is None:
-                raise
-            self._void = True
-            self.elastic.failed(error)
+            self._give_up(error)
             return
         self._signals = (loss, stop)
+
+    def _give_up(self, error: BrokenGroupError) -> None:
+        """A collective of this step failed: without a coordinator that ends the run."""
+        if self.elastic is None:
+            raise error
+        self._void = True
+        self.elastic.failed(error)
 
     def _call_failed(self, error: RuntimeError) -> None:
         """A split model was called: an error may be that of a collective inside."""
@@ -284,7 +289,11 @@ class Run:
         if self._clip_norm is not None:
             if scaler is not None:
                 scaler.unscale_(optimizer)
-            self._planned.clip(self._clip_norm)
+            try:
+                self._planned.clip(self._clip_norm)
+            except BrokenGroupError as error:
+                self._give_up(error)
+                return
         if scaler is None:
             optimizer.step()
         else:
@@ -396,6 +405,11 @@ class Run:
         assert self._state is not None
         assert self._planned is not None
         assert self._data is not None
+        if not move.plan.replicated and "scaler" in self._kept:
+            raise InvalidInputError(
+                f"the plan {move.plan.text!r} splits the model, and a gradient scaler needs whole "
+                "gradients; choose a plan without zero, t and p, or train in bfloat16 without one"
+            )
         self._gradients.close()
         self._moves.take(move, self._state, self._planned, self._data.seed)
         if self.elastic is not None:
@@ -412,12 +426,15 @@ class Run:
         self._gradients = Gradients(self._parameters(), self.group)
         if self._planned is not None and not self._planned.split:
             self._gradients.rebuild()
-        asked = int(os.environ.get("TREADLE_ASKED") or os.environ.get("WORLD_SIZE") or 1)
-        usual = -(-self._data.batch_size // asked) if plan == DATA_PARALLEL else None
+        usual = -(-self._data.batch_size // self._asked()) if plan == DATA_PARALLEL else None
         self._data.micro_batch = self._micro_batch or usual or self._data.batch_size
         self._data.pieces = plan.accumulate if plan.pipeline == 1 else 1
         if self.elastic is not None:
             self._telling.regrouped(self.rank, self.size, again=self.elastic.version > 0)
+
+    def _asked(self) -> int:
+        """The number of ranks that the job asked for."""
+        return int(os.environ.get("TREADLE_ASKED") or os.environ.get("WORLD_SIZE") or 1)
 
     def _warm_up(self) -> None:
         """Do once what a step does; the state that comes from the others replaces the outcome.
@@ -430,7 +447,8 @@ class Run:
             return
         model, optimizer = self._state.model, self._state.optimizer
         try:
-            batch = next(self._data.stream(0, 0, 0, 1))
+            # As much as it will have: the batch of all ranks may be too large for one device.
+            batch = next(self._data.stream(0, 0, 0, self._asked()))
             if self._rehearse is not None:
                 loss: Any = self._rehearse(model, batch)
             else:

@@ -6,7 +6,6 @@ data, and the random numbers. Tensors travel in large pieces; the rest is a smal
 
 import io
 import pickle
-import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from treadle.train.group import Group
+from treadle.train.random_numbers import random_state, set_random_state
 
 PIECE_BYTES = 32 << 20
 
@@ -61,9 +61,11 @@ class State:
                 {name: value for name, value in group.items() if name != "params"}
                 for group in self.optimizer.param_groups
             ],
+            # A newcomer has not run the lines that froze or thawed parts of the model.
+            "trains": {name: p.requires_grad for name, p in self.model.named_parameters()},
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "position": asdict(self.position),
-            "random": _random_state(device),
+            "random": random_state(device),
         }
 
     def write(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
@@ -76,22 +78,16 @@ class State:
         """Take over what `rest` gave."""
         for group, saved in zip(self.optimizer.param_groups, document["groups"], strict=True):
             group.update(saved)
+        trains = document.get("trains", {})  # Older checkpoints do not say it.
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(trains.get(name, parameter.requires_grad))
         for name, state in document["kept"].items():
             if name in self.kept:
                 self.kept[name].load_state_dict(state)
         for name, value in document["position"].items():
             setattr(self.position, name, value)
         if exact:
-            _set_random_state(document["random"], device)
-
-
-def seed_apart(seed: int, applied: int, rank: int) -> None:
-    """Random numbers of a rank's own: ranks must not drop the same units."""
-    number = (seed * 1_000_003 + applied * 8_191 + rank) % 2**31
-    torch.manual_seed(number)
-    random.seed(number)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(number)
+            set_random_state(document["random"], device)
 
 
 def send(document: dict[str, Any], group: Group) -> None:
@@ -201,21 +197,3 @@ class _Unpickler(pickle.Unpickler):
     @classmethod
     def loads(cls, data: bytes, tensors: list[Tensor]) -> Any:  # noqa: ANN401
         return cls(io.BytesIO(data), tensors).load()
-
-
-def _random_state(device: torch.device) -> dict[str, Any]:
-    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    if (numpy := sys.modules.get("numpy")) is not None:
-        state["numpy"] = numpy.random.get_state(legacy=False)
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: dict[str, Any], device: torch.device) -> None:
-    random.setstate(state["python"])
-    torch.set_rng_state(state["torch"])
-    if "numpy" in state and (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.set_state(state["numpy"])
-    if "cuda" in state and device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

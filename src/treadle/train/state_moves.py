@@ -9,8 +9,9 @@ from treadle.train import carry
 from treadle.train.elastic import Move
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
+from treadle.train.random_numbers import seed_apart
 from treadle.train.saving import Saving
-from treadle.train.state import State, receive, seed_apart, send
+from treadle.train.state import State, receive, send
 
 
 class StateMoves:
@@ -37,11 +38,17 @@ class StateMoves:
                     raise
                 raise BrokenGroupError(str(error)) from None
             self._take_rest(carry.read_document(Path(folder)), state, seed)
-            self._carried, self._carried_at = Path(folder), state.position.applied
+            self._remember(Path(folder), state.position.applied)
         else:
             planned.adapt(move.plan)
         self._group.cover_parts()
         self._has_trained = True
+
+    def _remember(self, folder: Path, applied: int) -> None:
+        """All are in a newer group now: none reads from a folder of before."""
+        if self._carried != folder:
+            self.forget_carried()
+        self._carried, self._carried_at = folder, applied
 
     def forget_carried(self, applied: int | None = None) -> None:
         """Remove the folder, once a step was applied by all: then all have the state."""

@@ -111,11 +111,11 @@ class MemberRanks:
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
             return bool(rank.code)
-        wanted = member not in self._dismissed and self._is_wanted(member)
-        if wanted and rank.code and rank.code <= KILLED_BY_SIGNAL:
-            return True
-        if wanted:
-            self._lost = rank.number
+        if member not in self._dismissed:
+            if rank.code and self._is_failure(member, rank.code):
+                return True
+            if self._is_wanted(member):
+                self._lost = rank.number
         self.members.ended(member, now)
         self._save_holds()
         return False
@@ -235,6 +235,15 @@ class MemberRanks:
     def _is_settled(self) -> bool:
         """Whether no change is in flight or owed."""
         return not self._open and self.members.machine.phase is Phase.RUNNING
+
+    def _is_failure(self, member: Member, code: int) -> bool:
+        """Whether it fails the attempt: an error of the script's own, also after its training.
+
+        After its training there is no other that could go on in its place.
+        """
+        if self.members.machine.is_done(member):
+            return True
+        return code <= KILLED_BY_SIGNAL and bool(self._devices_of([member]) & self._wanted)
 
     def _is_wanted(self, member: Member) -> bool:
         """Whether its end is a loss: it should go on training on its device."""

@@ -227,7 +227,8 @@ class TurnServer:
             if line != job.told:
                 job.told = line
                 if not job.say(line):
-                    self._drop(job)
+                    return self._drop(job)  # That has set the way anew, for all that are left.
+        return None
 
     def _contended(self, name: str) -> list[str]:
         """What others may ask for too; a turn of anything else need not be asked for."""

@@ -34,7 +34,8 @@ class Agreement:
         mine = self._digest()
         total = torch.tensor([float(mine)], device=run.device)
         try:
-            run.group.finish([run.group.start_sum(total)])
+            abandon = run.elastic.abandons if run.elastic else None
+            run.group.finish([run.group.start_sum(total)], abandon=abandon)
         except BrokenGroupError:
             return ""  # The next collective says so as well.
         if float(total) == float(mine * run.size):

@@ -34,10 +34,9 @@ from treadle.train.elastic import Move
 from treadle.train.gradients import Gradients
 from treadle.train.group import BrokenGroupError
 from treadle.train.planned import Planned
+from treadle.train.random_numbers import random_state, set_random_state
 from treadle.train.session import Run
 from treadle.train.state import State, receive, send
-from treadle.train.state import _random_state as random_state
-from treadle.train.state import _set_random_state as set_random_state
 from treadle.train.stop import exit_now
 
 END_S = 5.0  # for all scripts to end, once one of them has

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from treadle.report import report
 from treadle.train.checkpoint import folder
 from treadle.train.data import permutation, shares
-from treadle.train.state import _random_state, _set_random_state
+from treadle.train.random_numbers import random_state, set_random_state
 from treadle.train.stop import leave, should_stop
 
 NAME = "lightning.ckpt"
@@ -35,7 +35,7 @@ class StopCallback(Callback):
     def on_train_batch_start(self, trainer: Any, *_more: Any) -> None:  # noqa: ANN401
         # Not when it is loaded: what is built after that draws random numbers too.
         if self._random is not None:
-            _set_random_state(self._random, trainer.strategy.root_device)
+            set_random_state(self._random, trainer.strategy.root_device)
             self._random = None
 
     def on_train_batch_end(self, trainer: Any, *_more: Any) -> None:  # noqa: ANN401
@@ -56,7 +56,7 @@ class StopCallback(Callback):
     def state_dict(self) -> dict[str, Any]:
         # As a tensor, since checkpoints may be read with `weights_only`.
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        state = pickle.dumps(_random_state(device))
+        state = pickle.dumps(random_state(device))
         return {"random": torch.frombuffer(bytearray(state), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
