@@ -1,8 +1,9 @@
 """A member of an attempt that changes: it speaks the protocol and trains nothing.
 
-    python flexible.py CAN [--never-ready FILE] [--slow-leave]
+    python flexible.py CAN [FILE]
 
-Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM.
+Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM. While
+FILE exists, newcomers do not become ready, and leavers do not end.
 """
 
 import os
@@ -27,11 +28,11 @@ from treadle.core.member_messages import (
 )
 
 
-def main(can: tuple[str, ...], never_ready: str = "") -> None:
+def main(can: tuple[str, ...], file: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    if never_ready and os.environ["TREADLE_JOINS"] == "1" and Path(never_ready).exists():
+    if file and os.environ["TREADLE_JOINS"] == "1" and Path(file).exists():
         while True:
             time.sleep(1)
     line.sendall(encode(Ready()))
@@ -55,6 +56,8 @@ def main(can: tuple[str, ...], never_ready: str = "") -> None:
                     line.sendall(encode(Switched(order.version, step, 0.125)))
                 case Leave():
                     sys.stdout.write(f"{me} leaves\n")
+                    while file and not order.stop and Path(file).exists():
+                        time.sleep(0.02)
                     sys.exit(143 if order.stop else 0)
 
 

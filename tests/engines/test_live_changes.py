@@ -317,6 +317,25 @@ def test_an_adopted_attempt_keeps_the_devices_it_changed_to(tmp_path: Path) -> N
     tell(tmp_path, story, slots=3)
 
 
+def test_an_adopted_attempt_releases_the_device_of_a_leaver_that_ends_late(tmp_path: Path) -> None:
+    """The change is reported while the leaver still ends: its device is free once it is gone."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "linger"))
+        await job.start(0, 1)
+        await bench.engine.close()
+        bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0, 1), action=0, attempt=0)
+        await bench.engine.adopt([row], [AttemptId("a", 1)])
+        (tmp_path / "linger").touch()
+        await job.change(1, 0)
+        assert job.held() == {0, 1}
+        (tmp_path / "linger").unlink()
+        await bench.until(lambda: job.held() == {0})
+
+    tell(tmp_path, story)
+
+
 def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
         job = Flexible(bench)
