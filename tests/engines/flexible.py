@@ -1,9 +1,10 @@
 """A member of an attempt that changes: it speaks the protocol and trains nothing.
 
-    python flexible.py CAN [FILE]
+    python flexible.py CAN [FILE [LAST]]
 
 Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM. While
-FILE exists, newcomers do not become ready, and leavers do not end.
+FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
+is over when a change begins; while FILE exists, it has work to do after that.
 """
 
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from treadle.core.member_messages import (
     Arrived,
     At,
+    Done,
+    Finished,
     Form,
     Halt,
     Hello,
@@ -28,7 +31,7 @@ from treadle.core.member_messages import (
 )
 
 
-def main(can: tuple[str, ...], file: str = "") -> None:
+def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
@@ -44,6 +47,11 @@ def main(can: tuple[str, ...], file: str = "") -> None:
             assert isinstance(order, Order)
             step += 1
             match order:
+                case Prepare() if last:
+                    line.sendall(encode(Finished()))
+                case Done():
+                    wait_while(file)
+                    sys.exit(0)
                 case Prepare():
                     line.sendall(encode(At(order.version, step)))
                 case Halt():
@@ -56,9 +64,13 @@ def main(can: tuple[str, ...], file: str = "") -> None:
                     line.sendall(encode(Switched(order.version, step, 0.125)))
                 case Leave():
                     sys.stdout.write(f"{me} leaves\n")
-                    while file and not order.stop and Path(file).exists():
-                        time.sleep(0.02)
+                    wait_while("" if order.stop else file)
                     sys.exit(143 if order.stop else 0)
+
+
+def wait_while(file: str) -> None:
+    while file and Path(file).exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

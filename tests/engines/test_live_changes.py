@@ -336,6 +336,25 @@ def test_an_adopted_attempt_releases_the_device_of_a_leaver_that_ends_late(tmp_p
     tell(tmp_path, story)
 
 
+def test_an_attempt_whose_training_is_over_ends_by_itself(tmp_path: Path) -> None:
+    """A change that comes as its training ends, or later, does not stop it, nor begin it again."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "saves"), "last")
+        await job.start(0, 1)
+        (tmp_path / "saves").touch()
+        await bench.order(Change(1, "a", on(0)))
+        await bench.until(lambda: job.live.refused == 1)
+        await bench.order(Change(2, "a", on(1)))
+        await bench.until(lambda: job.live.refused == 2)
+        (tmp_path / "saves").unlink()
+        await bench.until(lambda: bench.ends)
+        assert [(end.how, end.code, end.action) for end in bench.ends] == [(How.EXITED, 0, 2)]
+        assert job.starts(2) == []
+
+    tell(tmp_path, story)
+
+
 def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
         job = Flexible(bench)

@@ -5,6 +5,8 @@ so there is no separate case for each pair of orders:
 
     an attempt runs and can carry out   -> have it change while it runs
       the order itself
+    an attempt's training is over, and  -> wait for its end
+      an order to change it came
     an attempt runs and an order came   -> stop the attempt, wait for its end
     an attempt runs                     -> wait for its end or for an order
     an order to stop                    -> answer it
@@ -157,7 +159,9 @@ class JobRunner:
         if live is not None and order is not None and self._may_change(live, order):
             return await self._change(live, order)
         if live is not None:
-            if self._stop is not None or self._launch is not None or live.stray:
+            # One whose training is over would lose it all if it were stopped and launched again.
+            replaced = self._launch is not None and not live.ending
+            if self._stop is not None or replaced or live.stray:
                 live.stop()
             if await self._either(live.gone):
                 await self._finish(live)

@@ -150,6 +150,8 @@ class MemberRanks:
         self._reached["holds"] = sorted({*self._reached["holds"], *target["devices"]})
         self._write()
         self._aim(target["action"], devices, target["plan"], now)
+        if self._ends:  # Its members do not take orders any more.
+            self._refuse(target["action"], "the training ends")
 
     def stop(self, now: float) -> None:
         if self.speaks:
@@ -228,7 +230,7 @@ class MemberRanks:
         self._open = False
         self._places = tuple((str(number),) for number in self._reached["devices"])
         self._plan = self._reached["plan"]
-        self._reached["refused"] = {"action": action, "why": why}
+        self._reached["refused"] = {"action": action, "why": why, "ends": self._ends}
         self._save_holds()
         self._write()
 
@@ -238,9 +240,12 @@ class MemberRanks:
 
     def _is_wanted(self, member: Member) -> bool:
         """Whether its end is a loss: it should go on training on its device."""
-        machine = self.members.machine
-        ends = machine.phase in (Phase.DRAINING, Phase.ENDED)
-        return not ends and bool(self._devices_of([member]) & self._wanted)
+        return not self._ends and bool(self._devices_of([member]) & self._wanted)
+
+    @property
+    def _ends(self) -> bool:
+        """Whether its members end by themselves: the training is over, or was stopped."""
+        return self.members.machine.phase in (Phase.DRAINING, Phase.ENDED)
 
     @property
     def _wanted(self) -> set[int]:
