@@ -8,6 +8,7 @@ is over when a change begins; while FILE exists, it has work to do after that.
 """
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -50,6 +51,8 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
                 case Prepare() if last:
                     line.sendall(encode(Finished()))
                 case Done():
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                    sys.stdout.write(f"{me} has work left\n")
                     wait_while(file)
                     sys.exit(0)
                 case Prepare():

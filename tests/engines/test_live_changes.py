@@ -355,6 +355,24 @@ def test_an_attempt_whose_training_is_over_ends_by_itself(tmp_path: Path) -> Non
     tell(tmp_path, story)
 
 
+def test_a_training_that_is_over_has_succeeded_though_it_is_stopped(tmp_path: Path) -> None:
+    """It writes its model when the stop comes, and ends with 0: it is not to be done again."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "saves"), "last")
+        await job.start(0, 1)
+        (tmp_path / "saves").touch()
+        await bench.order(Change(1, "a", on(0)))
+        await bench.until(lambda: all("has work left" in job.log(rank) for rank in (0, 1)))
+        await bench.order(Stop(2, "a"))
+        await bench.until(lambda: job.live.stop_wanted)
+        (tmp_path / "saves").unlink()
+        await bench.until(lambda: bench.ends)
+        assert [(end.how, end.code, end.action) for end in bench.ends] == [(How.EXITED, 0, 2)]
+
+    tell(tmp_path, story)
+
+
 def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
         job = Flexible(bench)

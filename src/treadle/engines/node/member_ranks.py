@@ -64,6 +64,7 @@ class MemberRanks:
         )
         self.starting: list[Newcomer] = []
         self.finished = False
+        self._last_codes: list[int | None] = []  # of members that ended after the training
         self._ranks: dict[Member, Rank] = {}
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
@@ -92,6 +93,11 @@ class MemberRanks:
         """Whether the script uses the library: else the attempt is rigid."""
         return self.members.spoken
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the training came to its end, and all that its members did after it."""
+        return self.finished and not any(self._last_codes)
+
     # -- the supervisor's side ------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
@@ -116,6 +122,8 @@ class MemberRanks:
             return True
         if wanted:
             self._lost = rank.number
+        if self._ends:
+            self._last_codes.append(rank.code)
         self.members.ended(member, now)
         self._save_holds()
         return False
