@@ -1,12 +1,15 @@
 """A member of an attempt that changes: it speaks the protocol and trains nothing.
 
-    python flexible.py CAN [NEVER_READY_FILE [EXIT_CODE]]
+    python flexible.py CAN [FILE [LAST]]
 
-Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM. With an
-exit code its training is over at once, and the first member ends with that code.
+Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM. While
+FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
+is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
+code, its training is over at once, and the first member ends with that code.
 """
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -30,17 +33,17 @@ from treadle.core.member_messages import (
 )
 
 
-def _hang_if_newcomer(never_ready: str) -> None:
-    if never_ready and os.environ["TREADLE_JOINS"] == "1" and Path(never_ready).exists():
+def _hang_if_newcomer(file: str) -> None:
+    if file and os.environ["TREADLE_JOINS"] == "1" and Path(file).exists():
         while True:
             time.sleep(1)
 
 
-def main(can: tuple[str, ...], never_ready: str = "", code: str = "") -> None:
+def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    _hang_if_newcomer(never_ready)
+    _hang_if_newcomer(file)
     line.sendall(encode(Ready()))
     buffer = b""
     while data := line.recv(1 << 16):
@@ -50,6 +53,15 @@ def main(can: tuple[str, ...], never_ready: str = "", code: str = "") -> None:
             assert isinstance(order, Order)
             step += 1
             match order:
+                case Prepare() if last == "last":
+                    line.sendall(encode(Finished()))
+                case Done() if last.isdigit():
+                    sys.exit(int(last) if me == "m0" else 0)
+                case Done():
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                    sys.stdout.write(f"{me} has work left\n")
+                    wait_while(file)
+                    sys.exit(0)
                 case Prepare():
                     line.sendall(encode(At(order.version, step)))
                 case Halt():
@@ -60,13 +72,17 @@ def main(can: tuple[str, ...], never_ready: str = "", code: str = "") -> None:
                     plan = f" under {order.plan}" if order.plan else ""
                     sys.stdout.write(f"{me} is rank {rank} of {size}{plan}\n")
                     line.sendall(encode(Switched(order.version, step, 0.125)))
-                    if code:
+                    if last.isdigit():
                         line.sendall(encode(Finished()))
-                case Done():
-                    sys.exit(int(code) if me == "m0" else 0)
                 case Leave():
                     sys.stdout.write(f"{me} leaves\n")
+                    wait_while("" if order.stop else file)
                     sys.exit(143 if order.stop else 0)
+
+
+def wait_while(file: str) -> None:
+    while file and Path(file).exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

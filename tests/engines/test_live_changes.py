@@ -331,6 +331,62 @@ def test_an_adopted_attempt_keeps_the_devices_it_changed_to(tmp_path: Path) -> N
     tell(tmp_path, story, slots=3)
 
 
+def test_an_adopted_attempt_releases_the_device_of_a_leaver_that_ends_late(tmp_path: Path) -> None:
+    """The change is reported while the leaver still ends: its device is free once it is gone."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "linger"))
+        await job.start(0, 1)
+        await bench.engine.close()
+        bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0, 1), action=0, attempt=0)
+        await bench.engine.adopt([row], [AttemptId("a", 1)])
+        (tmp_path / "linger").touch()
+        await job.change(1, 0)
+        assert job.held() == {0, 1}
+        (tmp_path / "linger").unlink()
+        await bench.until(lambda: job.held() == {0})
+
+    tell(tmp_path, story)
+
+
+def test_an_attempt_whose_training_is_over_ends_by_itself(tmp_path: Path) -> None:
+    """A change that comes as its training ends, or later, does not stop it, nor begin it again."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "saves"), "last")
+        await job.start(0, 1)
+        (tmp_path / "saves").touch()
+        await bench.order(Change(1, "a", on(0)))
+        await bench.until(lambda: job.live.refused == 1)
+        await bench.order(Change(2, "a", on(1)))
+        await bench.until(lambda: job.live.refused == 2)
+        (tmp_path / "saves").unlink()
+        await bench.until(lambda: bench.ends)
+        assert [(end.how, end.code, end.action) for end in bench.ends] == [(How.EXITED, 0, 2)]
+        assert job.starts(2) == []
+
+    tell(tmp_path, story)
+
+
+def test_a_training_that_is_over_has_succeeded_though_it_is_stopped(tmp_path: Path) -> None:
+    """It writes its model when the stop comes, and ends with 0: it is not to be done again."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, str(tmp_path / "saves"), "last")
+        await job.start(0, 1)
+        (tmp_path / "saves").touch()
+        await bench.order(Change(1, "a", on(0)))
+        await bench.until(lambda: all("has work left" in job.log(rank) for rank in (0, 1)))
+        await bench.order(Stop(2, "a"))
+        await bench.until(lambda: job.live.stop_wanted)
+        (tmp_path / "saves").unlink()
+        await bench.until(lambda: bench.ends)
+        assert [(end.how, end.code, end.action) for end in bench.ends] == [(How.EXITED, 0, 2)]
+
+    tell(tmp_path, story)
+
+
 def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
         job = Flexible(bench)

@@ -14,6 +14,8 @@ import pytest
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, printed, run
 from treadle.engines.node.environment import free_port
+from treadle.failures.classifier import classify
+from treadle.failures.verdict import Exit
 
 SCRIPTS = Path(__file__).with_name("unmodified")
 SAMPLES, BATCH = 60, 8
@@ -157,14 +159,15 @@ FORBIDDEN = {
 def test_what_cannot_be_shared_is_refused_with_one_sentence(case: str) -> None:
     result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", case)))
     assert result.codes == {"m0": 2, "m1": 2}
-    assert f"treadle.train.auto: {REFUSED[case]}\n" in result.errors
+    assert f"treadle.train.auto: refused: {REFUSED[case]}\n" in result.errors
+    assert classify(result.errors, Exit.of(2)).rule == "elastic-auto-refused"
 
 
 @pytest.mark.parametrize("case", FORBIDDEN)
 def test_what_shows_only_in_the_loop_is_refused_there(case: str) -> None:
     result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", case)))
     assert 2 in result.codes.values()
-    assert f"treadle.train.auto: {FORBIDDEN[case]}\n" in result.errors
+    assert f"treadle.train.auto: refused: {FORBIDDEN[case]}\n" in result.errors
 
 
 def test_one_process_runs_what_cannot_be_shared_as_it_is() -> None:

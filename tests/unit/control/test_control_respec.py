@@ -8,7 +8,7 @@ from tests.unit.control.test_control_on_memory import check_replay, rebuilt
 from treadle.control.jobs.respec import A_LOOK, AT_ONCE
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
-from treadle.core.events import Event, JobProgressed, JobsLearned, JobUpdated
+from treadle.core.events import Event, JobProgressed, JobsLearned, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.outcome import Outcome
@@ -92,6 +92,27 @@ def test_a_running_job_that_outlives_its_estimate_is_expected_to_go_on(tmp_path:
         assert spec.iterations > 50.0, "a job that ran 100 s goes on for about as long again"
 
     play(story, tmp_path)
+
+
+def test_the_stall_of_a_change_is_what_the_next_change_of_that_job_costs(tmp_path: Path) -> None:
+    """Not only that of later jobs of its kind, and not that of other jobs."""
+
+    async def story(here: Bench) -> None:
+        context = here.live.context
+        job, other = await here.submit("forever"), await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        await here.reached(other, State.RUNNING)
+        await here.settle()
+        row = context.scheduler.jobs[job]
+        assert row.spec.profile.restart_s == 0.0
+        started = JobStarted(job, row.action, row.iterations_done, 1.0, ("size",), 1, stall_s=0.25)
+        context.inbox.tell(started)
+        await here.settle()
+        assert context.scheduler.jobs[job].spec.profile.restart_s == 0.25
+        assert context.scheduler.jobs[other].spec.profile.restart_s == 0.0
+        assert rebuilt(here).scheduler.jobs[job].spec == context.scheduler.jobs[job].spec
+
+    play(story, tmp_path, devices=2)
 
 
 def test_u2_a_running_job_teaches_its_speed_once_and_what_it_uses(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ class Reducer:
         if fact.stall_s is not None:
             record.stall_s = fact.stall_s
             self._learner.seen.changed(record.id, fact.stall_s)
+            self._learner.announced(record.id)
         for row in self._jobs.open_of(record.id):
             # Ordered for a change that this attempt made itself.
             if row.number > number and row.started_at is None and row.action <= fact.action:

@@ -113,7 +113,10 @@ class Respec:
     def _news(self, record: JobRecord, row: Job, spec: JobSpec, now: float) -> JobSpec:
         """The spec with what is known of the job now."""
         expected = self._learner.profiles.ask(question_about(record, spec))
-        profile = spec.profile if _alike(spec.profile, expected.profile) else expected.profile
+        found = expected.profile
+        if record.stall_s:  # Its own last change, before what its kind has shown.
+            found = replace(found, restart_s=record.stall_s)
+        profile = spec.profile if _alike(spec.profile, found) else found
         iterations = spec.iterations
         if expected.known and not record.metered:
             wanted = expected.length_s

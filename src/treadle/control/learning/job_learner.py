@@ -27,7 +27,7 @@ class JobLearner:
     def __init__(self, rows: Iterable[ProfileRow] = (), plans: LivePlans | None = None) -> None:
         self.profiles = Profiles(rows)
         self.plans = LivePlans(Cluster(())) if plans is None else plans
-        self._announced: dict[JobId, None] = {}  # jobs that said which plans they can change to
+        self._announced: dict[JobId, None] = {}  # jobs that said what they can change to
         self.meter = Meter()
         self.seen = Sightings()
         self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
@@ -97,7 +97,7 @@ class JobLearner:
             self.learn(keys, outcome)
 
     def announced(self, job: JobId) -> None:
-        """Its attempt said which plans it can change to."""
+        """Its attempt said which plans it can change to, or what a change cost it."""
         self._announced[job] = None
 
     def take_announced(self) -> list[JobId]:

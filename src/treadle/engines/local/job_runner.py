@@ -5,6 +5,8 @@ so there is no separate case for each pair of orders:
 
     an attempt runs and can carry out   -> have it change while it runs
       the order itself
+    an attempt's training is over, and  -> wait for its end
+      an order to change it came
     an attempt runs and an order came   -> stop the attempt, wait for its end
     an attempt runs                     -> wait for its end or for an order
     an order to stop                    -> answer it
@@ -110,6 +112,8 @@ class JobRunner:
         """Take over an attempt that an earlier engine launched."""
         self.live = live
         self._newest = max(self._newest, newest)
+        self._announced = live.changes
+        live.on_members = self.announced
         self.go_on()
 
     def go_on(self) -> None:
@@ -155,7 +159,9 @@ class JobRunner:
         if live is not None and order is not None and self._may_change(live, order):
             return await self._change(live, order)
         if live is not None:
-            if self._stop is not None or self._launch is not None or live.stray:
+            # One whose training is over would lose it all if it were stopped and launched again.
+            replaced = self._launch is not None and not live.ending
+            if self._stop is not None or replaced or live.stray:
                 live.stop()
             if await self._either(live.gone):
                 await self._finish(live)
@@ -236,9 +242,10 @@ class JobRunner:
     def announced(self, live: LiveAttempt) -> None:
         """It said what it can change, or what became of a change."""
         self._machine.changes.free_dropped(live)
+        known = live is self.live and live.runs and not live.stray
         waits = self._stop is not None or self._launch is not None
-        if live is self.live and live.changes != self._announced and live.launch and not waits:
-            self._tell_started(live, live.launch)
+        if known and live.changes != self._announced and not waits:
+            self._tell_started(live, self._launch_of(live))
 
     async def _either(self, wanted: Awaitable[object]) -> bool:
         """Wait for it or for an order; whether it came."""
@@ -319,10 +326,13 @@ class JobRunner:
         superseded = self._stop is not None or self._launch is not None
         if live.ready.cancelled() or not live.ready.result() or superseded:
             return
+        self._tell_started(live, self._launch_of(live))
+
+    def _launch_of(self, live: LiveAttempt) -> Launch:
         if live.launch is None:  # An earlier engine launched it: ask again.
             assert live.allocation is not None, "only an attempt of a known order is announced"
             live.launch = self._machine.ask(Start(live.action, live.job, live.allocation))
-        self._tell_started(live, live.launch)
+        return live.launch
 
     def _tell_started(
         self, live: LiveAttempt, launch: Launch, stall_s: float | None = None

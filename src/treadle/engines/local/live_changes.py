@@ -67,10 +67,19 @@ class LiveChanges:
             live.hear_members(found)
 
     async def watch(self, live: LiveAttempt) -> None:
-        """For attempts that an earlier engine launched: what they announce later."""
+        """For attempts that an earlier engine launched: what they announce later.
+
+        Other jobs may wait for devices that it leaves, so it looks often until they are released.
+        """
         while not live.gone.done():
             await self.look(live)
-            await asyncio.wait({live.gone}, timeout=LOOK_SELDOM_S)
+            live.told.clear()
+            told = asyncio.ensure_future(live.told.wait())
+            pause_s = LOOK_S if _leaves(live) else LOOK_SELDOM_S
+            await asyncio.wait(
+                {live.gone, told}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            told.cancel()
 
     def reached(self, live: LiveAttempt, order: Start | Change) -> None:
         """The order was carried out: what is not needed any more is released."""
@@ -87,6 +96,11 @@ class LiveChanges:
         if left:
             live.more -= left
             self.holders.drop(live, left)
+
+
+def _leaves(live: LiveAttempt) -> bool:
+    """Whether it still holds devices beside those of its newest allocation."""
+    return live.allocation is not None and not live.more <= set(slots_of(live.allocation))
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

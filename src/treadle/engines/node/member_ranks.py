@@ -64,6 +64,7 @@ class MemberRanks:
         )
         self.starting: list[Newcomer] = []
         self.finished = False
+        self._last_codes: list[int | None] = []  # of members that ended after the training
         self._ranks: dict[Member, Rank] = {}
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
@@ -92,6 +93,11 @@ class MemberRanks:
         """Whether the script uses the library: else the attempt is rigid."""
         return self.members.spoken
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the training came to its end, and all that its members did after it."""
+        return self.finished and not any(self._last_codes)
+
     # -- the supervisor's side ------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
@@ -111,6 +117,8 @@ class MemberRanks:
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
             return bool(rank.code)
+        if self._ends:
+            self._last_codes.append(rank.code)
         if member not in self._dismissed:
             if rank.code and self._is_failure(member, rank.code):
                 return True
@@ -150,6 +158,8 @@ class MemberRanks:
         self._reached["holds"] = sorted({*self._reached["holds"], *target["devices"]})
         self._write()
         self._aim(target["action"], devices, target["plan"], now)
+        if self._ends:  # Its members do not take orders any more.
+            self._refuse(target["action"], "the training ends")
 
     def stop(self, now: float) -> None:
         if self.speaks:
@@ -228,7 +238,7 @@ class MemberRanks:
         self._open = False
         self._places = tuple((str(number),) for number in self._reached["devices"])
         self._plan = self._reached["plan"]
-        self._reached["refused"] = {"action": action, "why": why}
+        self._reached["refused"] = {"action": action, "why": why, "ends": self._ends}
         self._save_holds()
         self._write()
 
@@ -247,9 +257,12 @@ class MemberRanks:
 
     def _is_wanted(self, member: Member) -> bool:
         """Whether its end is a loss: it should go on training on its device."""
-        machine = self.members.machine
-        ends = machine.phase in (Phase.DRAINING, Phase.ENDED)
-        return not ends and bool(self._devices_of([member]) & self._wanted)
+        return not self._ends and bool(self._devices_of([member]) & self._wanted)
+
+    @property
+    def _ends(self) -> bool:
+        """Whether its members end by themselves: the training is over, or was stopped."""
+        return self.members.machine.phase in (Phase.DRAINING, Phase.ENDED)
 
     @property
     def _wanted(self) -> set[int]:

@@ -349,6 +349,8 @@ class Attempt:
         self._peak_bytes = self.scope.peak_bytes()
         if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
+        if self.cause == "stopped" and self._members is not None and self._members.succeeded:
+            self.cause = ""  # The stop came after the last step: nothing is left to be done.
         self.scope.remove()
         self._leave_status()
 

@@ -17,7 +17,7 @@ USE_LIBRARY = "use treadle.train in the script (docs/train.md)"
 
 def refuse(why: str) -> NoReturn:
     """End this process with one sentence. Not an exception: the script might catch it."""
-    say(f"{why}")
+    say(f"refused: {why}")  # failures/rules.yaml knows these words
     exit_now(REFUSED)
 
 
