@@ -1,0 +1,27 @@
+"""What `why` says of a job's turn comes from one order: by priority, then as the policy ranks."""
+
+from pathlib import Path
+
+from tests.unit.control.memory import Bench, play
+from treadle.wire.jobs import State
+
+
+def test_u14_the_reason_counts_urgent_jobs_as_the_position_does(tmp_path: Path) -> None:
+    """1. The only device is taken by a job that cannot resume. 2. Two normal jobs and an urgent
+    one wait. 3. The urgent one is ahead of both."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        normal = [await here.submit("forever") for _ in range(2)]
+        urgent = await here.submit("forever", priority=10)
+        await here.settle()
+        taken = "it asks for 1 device and the only device is taken"
+        for job, ahead, place in (
+            (urgent, "no job ranks ahead of it", 1),
+            (normal[0], "1 job ranks ahead of it", 2),
+            (normal[1], "2 jobs rank ahead of it", 3),
+        ):
+            why = await here.live.why(job)
+            assert (why.because, why.position) == (f"{taken}; {ahead}", place)
+
+    play(story, tmp_path, devices=1, policy="fifo")
