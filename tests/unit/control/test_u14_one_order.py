@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import ME, Bench, play
 from treadle.wire.jobs import State
 
 
@@ -25,3 +25,20 @@ def test_u14_the_reason_counts_urgent_jobs_as_the_position_does(tmp_path: Path) 
             assert (why.because, why.position) == (f"{taken}; {ahead}", place)
 
     play(story, tmp_path, devices=1, policy="fifo")
+
+
+def test_u14_as_many_closed_devices_are_named_as_must_open(tmp_path: Path) -> None:
+    """Three of four devices are avoided, and a job of three waits for two of them."""
+
+    async def story(here: Bench) -> None:
+        for device in ("here:0", "here:2", "here:3"):
+            await here.live.manage(ME, device, "avoid")
+        await here.settle()
+        job = await here.submit("forever", devices="3")
+        await here.settle()
+        opens = "manage (for admins) opens it again"
+        assert (await here.live.why(job)).change == (
+            f"treadle device here:0 {opens}; treadle device here:2 {opens}"
+        )
+
+    play(story, tmp_path, devices=4)
