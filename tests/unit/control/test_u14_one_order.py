@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
+from treadle.control.learning import keys_of
 from treadle.wire.jobs import State
 
 
@@ -42,3 +43,24 @@ def test_u14_as_many_closed_devices_are_named_as_must_open(tmp_path: Path) -> No
         )
 
     play(story, tmp_path, devices=4)
+
+
+def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path) -> None:
+    """Runs of another width say how long a job takes, and not what it needs of a device."""
+
+    async def story(here: Bench) -> None:
+        for _ in range(3):
+            keys = keys_of(ME.user, "", ("forever", "--width", "1"))
+            here.live.context.learner.profiles.learn(keys, 1, 1000.0)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        job = await here.submit("forever", "--width", "2")
+        await here.settle()
+        why = await here.live.why(job)
+        assert why.length is not None
+        assert why.length.because == "3 runs that differ in numbers or paths"
+        assert why.company == (
+            "no job with its command was seen at work alone yet, not even with another seed or "
+            "number of steps; that takes 20 s or a whole run that prints steps"
+        )
+
+    play(story, tmp_path, devices=1)
