@@ -171,7 +171,9 @@ def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
         return said
     if gauge.total != said.total:
         return said  # It is not followed.
-    since_s = min(SINCE_MAX_S, max(0.0, context.clock.now() - gauge.seen_at))
+    # A job that could not be heard is taken to have gone on.
+    unheard_s = context.learner.unheard_s(gauge.seen_at)
+    since_s = min(SINCE_MAX_S + unheard_s, max(0.0, context.clock.now() - gauge.seen_at))
     return replace(said, step=min(said.total, said.step + said.per_s * since_s))
 
 
