@@ -87,7 +87,7 @@ def why(context: Context, record: JobRecord) -> Why:
         position=_place(context, record, start) if queued else None,
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=start,
-        length=length_of(expectation(context, record, row), record.time_limit_s),
+        length=length_of(expectation(context, record, row), row.spec, record.time_limit_s),
         end=end_of(context, record, row),
         company=_company(context, record, row) if decided else "",
         reservation=_reservation(context, row) if decided else "",
