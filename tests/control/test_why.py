@@ -78,7 +78,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
         assert (await live.why(job)).change == (
-            f"wait: job {first} is expected to end in about 10 min, which frees 4 devices"
+            f"wait: job {first} is expected to end in about 10 min, which frees 1 device for it"
         )
         estimate = (await live.why(job)).estimate
         assert estimate is not None

@@ -11,7 +11,8 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from treadle.core.actions import Action, Start
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.cluster import Device
 from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -103,6 +104,42 @@ class Begin(NamedTuple):
 
     in_s: float
     after: int  # how many of the jobs that wait now start before it
+    # The jobs whose ends freed the devices that it is given, and how many of these; none if another
+    # job had to make way.
+    freed_by: tuple[JobId, ...] = ()
+    freed: int = 0
+
+
+class _Departures:
+    """Which job left each device last, while a simulation goes on."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._held = {
+            job.id: job.allocation.devices
+            for job in scheduler.jobs.values()
+            if job.allocation is not None
+        }
+        self._left: dict[Device, JobId | None] = {}  # None: the job made way and did not end
+
+    def see(self, events: Sequence[Event], actions: Sequence[Action]) -> None:
+        for event in events:
+            if isinstance(event, JobFinished):
+                self._leave(self._held.pop(event.job, ()), event.job)
+        for action in actions:
+            self._leave(self._held.pop(action.job, ()), None)
+            if not isinstance(action, Stop):
+                self._held[action.job] = action.allocation.devices
+
+    def before(self, job: JobId) -> list[JobId]:
+        """For each device of a job that another one freed by its end, that one; none if a job made
+        way.
+        """
+        found = [self._left[device] for device in self._held[job] if device in self._left]
+        names = [name for name in found if name is not None]
+        return names if len(names) == len(found) else []
+
+    def _leave(self, devices: Sequence[Device], job: JobId | None) -> None:
+        self._left.update(dict.fromkeys(devices, job))
 
 
 def starts_in(
@@ -118,8 +155,10 @@ def starts_in(
     world = world or World()
     waiting = {name: place for place, (_, _, name) in enumerate(scheduler.ranking.queue)}
     before: set[JobId] = set()
+    departures = _Departures(scheduler)
 
-    def has_begun(events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
+    def has_begun(events: Sequence[Event], actions: Sequence[Action]) -> bool:
+        departures.see(events, actions)
         begun = {action.job for action in actions if isinstance(action, Start)}
         if job not in begun:
             before.update(begun & waiting.keys())
@@ -130,7 +169,10 @@ def starts_in(
         return True
 
     found_s = _reached_in(scheduler, truth, has_begun, now=now, effort=effort, world=world)
-    return None if found_s is None else Begin(found_s, len(before))
+    if found_s is None:
+        return None
+    freed_by = departures.before(job)
+    return Begin(found_s, len(before), tuple(dict.fromkeys(freed_by)), len(freed_by))
 
 
 def ends_in(

@@ -154,7 +154,7 @@ def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
 
 
 def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_path: Path) -> None:
-    """It has said nothing since, and its work is still known from what it said before."""
+    """It has said nothing since, and the next controller knows the speed that it had."""
     there = MemoryWorld.of(Node("here", 1, "none"))
 
     async def before(here: Bench) -> None:
@@ -164,7 +164,7 @@ def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_pa
 
     async def after(here: Bench) -> None:
         end = await end_of(here, "1")
-        assert end.because == "steps left at the speed expected on 1 device"
+        assert end.because == "steps left at the present speed"
         assert end.low_s is not None
         assert end.high_s is not None
         assert end.low_s < 500.0 < end.high_s

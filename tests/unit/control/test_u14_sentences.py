@@ -16,7 +16,8 @@ from treadle.wire.problems import InvalidRequestError
 
 
 def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path) -> None:
-    """Three jobs of one device run; a gang of two waits for the two that end first."""
+    """Three jobs of one device run. The job that waits gets the device of the one that ends first,
+    and a gang of two the devices of that job and of the one that ends next."""
 
     async def story(here: Bench) -> None:
         for model, length_s in (("a", 900.0), ("b", 300.0), ("c", 600.0)):
@@ -25,15 +26,41 @@ def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path
         one = await here.submit("forever", model="b")
         await here.settle()
         change = (await here.live.why(one)).change
-        assert change == "wait: job 2 is expected to end in about 5 min, which frees 1 device"
+        assert change == (
+            "wait: job 2 is expected to end in about 5 min, which frees 1 device for it"
+        )
         gang = await here.submit("forever", model="b", devices="2", priority=10)
         await here.settle()
         change = (await here.live.why(gang)).change
         assert change == (
-            "wait: jobs 2, 3 are expected to end within about 10 min, which frees 2 devices"
+            f"wait: jobs {one}, 3 are expected to end within about 10 min, which frees 2 devices "
+            f"for it; job {one} starts before it"
         )
 
     play(story, tmp_path, devices=3)
+
+
+def test_u14_devices_that_the_jobs_ahead_will_take_are_not_promised(tmp_path: Path) -> None:
+    """Job 2 ends first, and the next job in line takes its device. The last one in line gets the
+    device when that job ends in turn."""
+
+    async def story(here: Bench) -> None:
+        for model, length_s in (("a", 300.0), ("b", 2000.0), ("c", 700.0)):
+            teach(here, model, *[length_s] * 5)
+        await here.reached(await here.submit("forever", model="b"), State.RUNNING)
+        await here.reached(await here.submit("forever", model="a"), State.RUNNING)
+        following = await here.submit("forever", model="c")
+        last = await here.submit("forever", model="a")
+        await here.settle()
+        assert (await here.live.why(following)).change == (
+            "wait: job 2 is expected to end in about 5 min, which frees 1 device for it"
+        )
+        assert (await here.live.why(last)).change == (
+            f"wait: job {following} is expected to end in about 17 min, which frees 1 device "
+            f"for it; job {following} starts before it"
+        )
+
+    play(story, tmp_path, devices=2, policy="fifo")
 
 
 class Laid(Policy):
@@ -60,7 +87,7 @@ def test_a_gang_waits_for_all_devices_of_jobs_that_share_some(tmp_path: Path) ->
         await here.settle()
         change = (await here.live.why(gang)).change
         assert change.startswith("wait: job 2 is expected to end in about ")
-        assert change.endswith(", which frees 2 devices")
+        assert change.endswith(", which frees 2 devices for it")
 
     play(story, tmp_path, devices=2)
 

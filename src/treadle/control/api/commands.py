@@ -308,7 +308,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         never_fits=never,
         beside=tuple(name for name in sharers(twin, row) if name != first.id),
         estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
-        length=length_of(wanted.expectation, wanted.records[0].time_limit_s),
+        length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),
         spec=spec,
         notes=wanted.notes,
     )

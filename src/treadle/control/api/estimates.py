@@ -64,6 +64,13 @@ class Found(NamedTuple):
     sentence: str
 
 
+class Forecast(NamedTuple):
+    """When a job would start, and how it does in the simulation that is in the middle."""
+
+    start: StartEstimate
+    typical: Begin | None = None
+
+
 def estimate(
     context: Context,
     job: JobId,
@@ -74,12 +81,22 @@ def estimate(
 
     scheduler, tried: with jobs that were not submitted, and their records.
     """
+    return forecast(context, job, scheduler, tried).start
+
+
+def forecast(
+    context: Context,
+    job: JobId,
+    scheduler: Scheduler | None = None,
+    tried: Sequence[JobRecord] = (),
+) -> Forecast:
+    """The same, and what has to happen before."""
     scheduler = scheduler or context.scheduler
     steps = _steps(context, scheduler)
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
-        return _unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate")
+        return Forecast(_unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate"))
     ahead = _ahead(context, scheduler, job)
     now = context.clock.now()
 
@@ -95,7 +112,7 @@ def estimate(
     found = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
     queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
     after = sorted(answer.after for answer in begun) if queued else []
-    return StartEstimate(
+    start = StartEstimate(
         earliest_s=0.0 if sooner and begun else found.low_s,
         latest_s=found.high_s,
         runs=0 if ahead.lasting and not begun else len(answers),
@@ -104,6 +121,7 @@ def estimate(
         order=1 + after[len(after) // 2] if after else None,
         orders=(1 + after[0], 1 + after[-1]) if after else None,
     )
+    return Forecast(start, _typical(begun) if begun and len(begun) == len(answers) else None)
 
 
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
@@ -293,6 +311,13 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     above = min(len(ordered) - 1, below + 1)
     part = min(1.0, max(0.0, at - below))
     return ordered[below] + part * (ordered[above] - ordered[below])
+
+
+def _typical(begun: Sequence[Begin]) -> Begin:
+    """The one in the middle, at the moment that half of them come before."""
+    ordered = sorted(begun)
+    in_s = _quantile([begin.in_s for begin in ordered], 0.5)
+    return ordered[len(ordered) // 2]._replace(in_s=in_s)
 
 
 def _first(scheduler: Scheduler, endless: Sequence[JobId]) -> list[JobId]:

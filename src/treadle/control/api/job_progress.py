@@ -12,12 +12,18 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
 from treadle.control.jobs import JobRecord, question_about, records, worked_s
-from treadle.control.learning import Expectation
+from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
-from treadle.core.job import Job
+from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, several
-from treadle.models.learning.expectation import COVERAGE, OWN_STEPS, Remaining, remaining
+from treadle.models.learning.expectation import (
+    COVERAGE,
+    FIRST_STEPS,
+    OWN_STEPS,
+    Remaining,
+    remaining,
+)
 from treadle.models.learning.kinds import Source
 from treadle.models.lengths.distribution import Lengths, Span
 from treadle.wire.jobs import Estimate, Progress
@@ -57,12 +63,15 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
 
 
-def length_of(expected: Expectation, limit_s: float | None) -> Estimate:
+def length_of(expected: Expectation, spec: JobSpec, limit_s: float | None) -> Estimate:
     """How long the whole job takes with the devices that it asks for."""
     if not expected.known:
         return _unknown(expected, limit_s)
-    left = remaining(expected.learned, 0.0)
-    return _ranged(left.span.low_s, left.span.high_s, left.because, limit_s)
+    left = _naming_size(remaining(expected.learned, 0.0), expected, spec)
+    because = left.because
+    if spec.elastic and expected.learned.source is not Source.ITS_USER:
+        because += f"; with {devices(spec.asked)} all the time"
+    return _ranged(left.span.low_s, left.span.high_s, because, limit_s)
 
 
 def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
@@ -128,7 +137,18 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
     left = remaining(learned, _age_s(context, row), said=said)
     if left.because != OWN_STEPS and _counted(record, row):
         return _at_new_size(context, row)
+    left = _naming_size(left, expected, row.spec)
     return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+
+
+def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remaining:
+    """That runs like it had other sizes: it may be as fast as these, and its range holds both."""
+    measured = expected.profile.measured
+    if not measured or spec.asked in measured or left.because in (OWN_STEPS, FIRST_STEPS):
+        return left
+    if expected.learned.source not in CLOSE:
+        return left
+    return replace(left, because=f"{left.because}, none on {devices(spec.asked)}")
 
 
 def _counted(record: JobRecord, row: Job) -> bool:
@@ -171,7 +191,9 @@ def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
         return said
     if gauge.total != said.total:
         return said  # It is not followed.
-    since_s = min(SINCE_MAX_S, max(0.0, context.clock.now() - gauge.seen_at))
+    # A job that could not be heard is taken to have gone on.
+    unheard_s = context.learner.unheard_s(gauge.seen_at)
+    since_s = min(SINCE_MAX_S + unheard_s, max(0.0, context.clock.now() - gauge.seen_at))
     return replace(said, step=min(said.total, said.step + said.per_s * since_s))
 
 

@@ -1,32 +1,29 @@
 """The smallest change that would start a waiting job, tried on a copy of the scheduler first."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import left_of
 from treadle.control.api.queue_order import free_devices
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import are, devices, named_jobs, span
-from treadle.wire.jobs import StartEstimate
+from treadle.sim.start_estimate import Begin
 
 NAMED_MAX = 3
 
 
-def remedy(context: Context, row: Job, start: StartEstimate | None) -> str:
+def remedy(context: Context, row: Job, typical: Begin | None) -> str:
     """What would help: fewer devices, then a higher priority, then time.
 
-    start: when it is expected to start. An end after that is nothing to wait for.
+    typical: how it is expected to start, if that is known.
     """
     found = _fewer(context, row) or _higher(context, row)
-    if found or start is None or start.latest_s is None:
+    if found or typical is None:
         return found
-    return _next_end(context, row, start.latest_s)
+    return _next_end(context, typical)
 
 
 def _fewer(context: Context, row: Job) -> str:
@@ -76,44 +73,19 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
     return twin if twin.jobs[job].allocation is not None else None
 
 
-class _Freed(NamedTuple):
-    """Devices that come free, and the job whose end frees them."""
-
-    in_s: float
-    last: JobId  # of the jobs on each of them, the one that ends last
-    devices: int
-
-
-def _next_end(context: Context, row: Job, within_s: float) -> str:
-    """Whose ends would free enough devices first, if that is expected in time."""
-    needed = row.spec.sizes[0] - free_devices(context.scheduler)
-    names, count, in_s = [], 0, 0.0
-    for freed in sorted(_to_be_freed(context)):
-        if count >= needed:
-            break
-        names.append(freed.last)
-        count, in_s = count + freed.devices, freed.in_s
-    if not names or not 0 < needed <= count or in_s > within_s:
+def _next_end(context: Context, begin: Begin) -> str:
+    """Whose ends free the devices that it will be given."""
+    names, in_s = begin.freed_by, begin.in_s
+    if not names:
         return ""
+    rows = context.scheduler.jobs
+    later = [name for name in names if name not in rows or rows[name].allocation is None]
     who = f"{named_jobs(names, NAMED_MAX)} {are(len(names))} expected to end"
     when = "any moment" if in_s < 1 else f"{'in' if len(names) == 1 else 'within'} about "
     when += "" if in_s < 1 else span(in_s)
-    return f"wait: {who} {when}, which frees {devices(count)}"
+    first = f"; {_starts(later)} before it" if later else ""
+    return f"wait: {who} {when}, which frees {devices(begin.freed)} for it{first}"
 
 
-def _to_be_freed(context: Context) -> Iterator[_Freed]:
-    """When devices come free, of those whose jobs all have a known end."""
-    ends: dict[JobId, float] = {}
-    for job in context.scheduler.jobs.values():
-        record = context.jobs.records.get(job.id)
-        if job.phase is Phase.RUNNING and record is not None:
-            left = left_of(context, record, job)
-            if left is not None:
-                ends[job.id] = left.at(0.5)
-    freed: Counter[JobId] = Counter()
-    for tenants in context.scheduler.tenancy.tenants.values():
-        members = set(tenants.values())
-        if members and all(name in ends for name in members):
-            freed[max(members, key=lambda name: (ends[name], name))] += 1
-    for last, count in freed.items():
-        yield _Freed(ends[last], last, count)
+def _starts(names: Sequence[JobId]) -> str:
+    return f"{named_jobs(names, NAMED_MAX)} {'starts' if len(names) == 1 else 'start'}"

@@ -2,6 +2,7 @@
 
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
+from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.learning import ProgressWatch
 from treadle.core.lifecycle import Phase
 from treadle.wire.jobs import Report
@@ -16,9 +17,10 @@ STEPS_MAX = 1e15  # up to here a step more can be told from a step less
 class Reporting:
     """Takes reports in."""
 
-    def __init__(self, context: Context, progress: ProgressWatch) -> None:
+    def __init__(self, context: Context, progress: ProgressWatch, disk: ProgressOnDisk) -> None:
         self._context = context
         self._progress = progress
+        self._disk = disk
 
     async def report(self, who: Who, identity: str, report: Report) -> None:
         """A job says how far it is."""
@@ -51,6 +53,7 @@ class Reporting:
             checkpoint=checkpoint,
             stages=None if report.stages is None else tuple(sorted(report.stages.items())),
         )
+        await self._disk.keep()
 
 
 def _check(report: Report) -> None:

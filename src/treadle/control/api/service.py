@@ -12,6 +12,7 @@ from treadle.control.api.assembly import LiveSettings, assemble
 from treadle.control.api.commands import Commands
 from treadle.control.api.history import History
 from treadle.control.api.metrics import Figure, metrics
+from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
 from treadle.control.api.retention import Retention, keeping_of
@@ -72,8 +73,9 @@ class LiveService:
             token_key=parts.token_key,
             admins=settings.admins,
         )
-        self._reporting = Reporting(self.context, parts.progress)
-        self._life = Life(parts, self._accounts, self._retention)
+        disk = ProgressOnDisk(self.context)
+        self._reporting = Reporting(self.context, parts.progress, disk)
+        self._life = Life(parts, self._accounts, self._retention, disk)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped
         )

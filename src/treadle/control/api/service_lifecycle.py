@@ -9,6 +9,7 @@ from functools import partial
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
+from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
     COMPANY,
@@ -43,8 +44,11 @@ LEAVE_WITHIN_S = 2.0  # to write a last line
 class Life:
     """Runs the loop and everything that happens beside it."""
 
-    def __init__(self, parts: Parts, accounts: Accounts, retention: Retention) -> None:
+    def __init__(
+        self, parts: Parts, accounts: Accounts, retention: Retention, disk: ProgressOnDisk
+    ) -> None:
         self._parts = parts
+        self._disk = disk
         self._context = parts.context
         self._accounts = accounts
         self._retention = retention
@@ -101,6 +105,8 @@ class Life:
         """Leave; jobs run on and are taken over by the next service."""
         with suppress(Exception):  # The next controller goes on with what was written before.
             await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
+            await self._disk.keep()
+        await self._disk.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -168,6 +174,7 @@ class Life:
             await self._parts.progress.look()
         except Exception:  # whatever jobs print or leave behind, the next look may be better
             logger.exception("progress cannot be read")
+        await self._disk.keep()
         self._respec()
         context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
         await self._note_trouble()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.estimates import estimate
+from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
@@ -74,19 +74,20 @@ def why(context: Context, record: JobRecord) -> Why:
     decided = queued and found.cause not in _NOT_DECIDED
     # It is let through in the simulation, when what it waits for has happened.
     follows = found.cause in _FOLLOWS and not found.never and not _stalled(context, record)
-    start = estimate(context, record.id) if decided or follows else None
+    ahead = forecast(context, record.id) if decided or follows else None
+    start = None if ahead is None else ahead.start
     return Why(
         id=record.id,
         state=record.state,
         cause=found.cause,
         because=found.because,
         evidence=_evidence(context, row),
-        change=found.change or (remedy(context, row, start) if decided else ""),
+        change=found.change or (remedy(context, row, ahead.typical) if decided and ahead else ""),
         never=found.never,
         position=_place(context, record, start) if queued else None,
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=start,
-        length=length_of(expectation(context, record, row), record.time_limit_s),
+        length=length_of(expectation(context, record, row), row.spec, record.time_limit_s),
         end=end_of(context, record, row),
         company=_company(context, record, row) if decided else "",
         reservation=_reservation(context, row) if decided else "",
@@ -307,9 +308,8 @@ def _closed(context: Context, row: Job) -> Finding | None:
         have = "the only idle one" if count == 1 else f"{count} idle ones"
         have += " cannot be used"
     shown = "; ".join(scheduler.closed[device] for device in idle[:NAMED_MAX])
-    return Finding(
-        "closed", f"it needs {devices(least)}; {have}: {shown}", _opening(context, idle[0])
-    )
+    opening = "; ".join(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
+    return Finding("closed", f"it needs {devices(least)}; {have}: {shown}", opening)
 
 
 def _opening(context: Context, device: Device) -> str:

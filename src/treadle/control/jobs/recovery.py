@@ -9,7 +9,7 @@ import msgspec
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
 from treadle.control.jobs.job_table import AttemptKey, JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
-from treadle.control.learning import JobLearner
+from treadle.control.learning import PROGRESS, JobLearner, words_of
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
@@ -55,10 +55,12 @@ def restore(
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
     jobs.open = {AttemptKey(row.job, row.number): row for row in store.open_attempts()}
-    for job in scheduler.jobs.values():
-        if job.phase is Phase.RUNNING:
-            share = job.iterations_done / job.spec.iterations
-            learner.begin(job.id, job.action, job.size, share=share, now=now)
+    runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]
+    for job in runs:
+        share = job.iterations_done / job.spec.iterations
+        learner.begin(job.id, job.action, job.size, share=share, now=now)
+    learner.go_on(words_of(kept.get(PROGRESS)), {job.id: job.action for job in runs})
+    learner.listens_from = now
     for array, (member, state) in worst_ends(store, jobs.arrays).items():
         jobs.note_end(array, member, state)
     waiting = [jobs.records[i] for i, why in scheduler.blocked.items() if DEPENDENCY in why]

@@ -2,6 +2,8 @@
 
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
+from treadle.control.learning.kept_words import SETTING as PROGRESS
+from treadle.control.learning.kept_words import words_of
 from treadle.control.learning.learned_lengths import (
     CLOSE,
     PROFILES_MAX,
@@ -20,6 +22,7 @@ from treadle.control.learning.sightings import company_of
 __all__ = [
     "CLOSE",
     "PROFILES_MAX",
+    "PROGRESS",
     "Attempted",
     "Expectation",
     "History",
@@ -38,4 +41,5 @@ __all__ = [
     "progress_lines",
     "so_far_in",
     "unpacked",
+    "words_of",
 ]

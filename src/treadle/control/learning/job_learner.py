@@ -3,9 +3,10 @@
 It learns from facts alone, so that replaying the journal gives the same profiles.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from treadle.control.learning.kept_words import Words, text_of
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.load_history import packed
 from treadle.control.learning.metering import Gauge, Meter
@@ -30,7 +31,8 @@ class JobLearner:
         self._announced: dict[JobId, None] = {}  # jobs that said what they can change to
         self.meter = Meter()
         self.seen = Sightings()
-        self._heard: dict[JobId, LastProgress] = {}  # the newest words of jobs that run
+        self._heard: dict[JobId, LastProgress] = {}  # of jobs that run; who spoke last at the end
+        self.listens_from = 0.0  # since when reports are heard
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
 
@@ -39,7 +41,27 @@ class JobLearner:
         return self._heard.get(job)
 
     def hear(self, job: JobId, progress: LastProgress) -> None:
+        self._heard.pop(job, None)
         self._heard[job] = progress
+
+    def words(self) -> str:
+        """What the next controller is to know of jobs that run."""
+        gauge = self.meter.gauge
+        return text_of({job: Words(said, gauge(job)) for job, said in self._heard.items()})
+
+    def go_on(self, stored: Mapping[JobId, Words], actions: Mapping[JobId, int]) -> None:
+        """Go on with what jobs said to the controller before, if their attempts are the same.
+
+        actions: the orders under which jobs run.
+        """
+        for job, words in stored.items():
+            if words.gauge is not None and actions.get(job) == words.gauge.action:
+                self.meter.put_back(job, words.gauge)
+                self.hear(job, words.said)
+
+    def unheard_s(self, since: float) -> float:
+        """For how long after that moment no controller listened."""
+        return max(0.0, self.listens_from - since)
 
     def forget(self, jobs: Iterable[JobId]) -> None:
         """These jobs have ended."""

@@ -27,8 +27,11 @@ from treadle.models.speeds_together import SpeedsTogether
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
 SEEN_S = 20.0  # so long a job is watched alone
+# What a job needs is known from runs that differ in no more than this; how long it takes, also from
+# farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
-    "its kind was not seen at work alone yet, which takes 20 s or a whole run that prints steps"
+    "no job with its command was seen at work alone yet, not even with another seed or number of "
+    "steps; that takes 20 s or a whole run that prints steps"
 )
 SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups

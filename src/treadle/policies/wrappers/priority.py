@@ -15,6 +15,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.ranking import Rank, Ranking
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
@@ -74,6 +75,8 @@ class Priorities(Remembering):
         if higher and seen.free.total >= row.spec.sizes[0]:
             others = several(higher, "waiting job has", "waiting jobs have")
             return Reason("rank", f"{others} a higher priority than its {own}")
+        if higher and self.inner.in_order:
+            seen = seen._replace(ranking=_in_line(snapshot, own))
         return self.inner.why(seen._replace(memory=memory), job)
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
@@ -143,6 +146,17 @@ class Priorities(Remembering):
     def _notes(self, snapshot: Snapshot) -> Mapping[int, object]:
         note = self.remembered(snapshot)
         return note if isinstance(note, dict) else {}
+
+
+def _in_line(snapshot: Snapshot, least: int) -> Ranking:
+    """Waiting jobs of this priority and of higher ones, in the order in which they are served."""
+    line = [job for job in snapshot.waiting() if job.spec.priority >= least]
+    line.sort(key=lambda job: -job.spec.priority)
+    places = {job.id: float(place) for place, job in enumerate(line)}
+    ranking = Ranking(lambda job, _: Rank(places[job.id]))
+    for job in line:
+        ranking.put(job, snapshot.now)
+    return ranking
 
 
 def _let_go(job: Job, now: float) -> Job:

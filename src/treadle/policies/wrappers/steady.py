@@ -4,10 +4,16 @@ A job that cannot resume would lose its work if it were stopped, so it is not st
 keeps what it was given for a while: a restart costs time, and a policy that changes its mind every
 second would pay it every second. The inner policy does not see jobs that are left alone, nor their
 devices, so that it decides about the rest only.
+
+A rest is for jobs that are no more urgent. If one of a higher priority waits and cannot start
+otherwise, the inner policy is asked again: it sees the jobs of lower priorities that rest, and of
+those that wait only the urgent ones, so that no other gains by it.
 """
 
+from collections.abc import Sequence
 from math import inf
 
+from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -15,9 +21,11 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, named_jobs, span
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 _NAMED_MAX = 3
+AGAIN_S = 1.0  # jobs that are not urgent are looked at so soon after an urgent one has started
 REST_MIN_S = 5.0
 COSTS = 50.0  # a job that is changed again after this many times what a change costs loses 2 %
 
@@ -33,7 +41,8 @@ def steady(
     """Jobs that cannot resume run on, and the others are left alone for a while.
 
     run_s: how long a job runs at least before it is stopped; rest_s: after a change of its size, or
-    less where changes of its kind were measured and cost little.
+    less where changes of its kind were measured and cost little. A job of a higher priority need
+    not wait for either.
     """
     for name, value in (("run_s", run_s), ("rest_s", rest_s)):
         if not 0 <= value < inf:
@@ -56,25 +65,62 @@ class Steady(Wrapper):
         self._rest_s = rest_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        now, until = snapshot.now, inf
-        alone: list[Job] = []
-        for job in snapshot.holding():
-            end = self._until(job)
-            if end > now:
-                alone.append(job)
-                until = min(until, end)
+        ends = self._ends(snapshot)
+        alone = [job for job, _ in ends]
+        until = min((end for _, end in ends), default=inf)
         seen = snapshot.keeping(alone)
-        if not seen.free.total and not seen.tenants:
+        if seen.free.total or seen.tenants:
+            schedule = self.inner.decide(seen)
+        else:
             # Nothing to dispose of: a long queue need not be looked at to find that out.
-            return Schedule({}, until, snapshot.memory)
-        schedule = self.inner.decide(seen)
+            schedule = Schedule({}, inf, snapshot.memory)
+        resting = [job for job, end in ends if end < inf]
+        urgent = self._urgent(snapshot, schedule, resting)
+        schedule = schedule if urgent is None else urgent
         if until >= schedule.valid_until:
             return schedule
         return Schedule(schedule.changes, until, schedule.memory)
 
+    def _ends(self, snapshot: Snapshot) -> list[tuple[Job, float]]:
+        """Jobs that are left alone, and until when."""
+        found = ((job, self._until(job)) for job in snapshot.holding())
+        return [(job, end) for job, end in found if end > snapshot.now]
+
+    def _urgent(
+        self, snapshot: Snapshot, schedule: Schedule, resting: Sequence[Job]
+    ) -> Schedule | None:
+        """A schedule in which jobs that rest make way for more urgent ones; None: none need to."""
+        if not resting:
+            return None
+        lowest = min(job.spec.priority for job in resting)
+        begun = starts(snapshot, schedule.changes)
+        stuck = [
+            job for job in snapshot.waiting() if job.spec.priority > lowest and job.id not in begun
+        ]
+        for level in sorted({job.spec.priority for job in stuck}, reverse=True):
+            makes_way = [job for job in resting if job.spec.priority < level]
+            found = self._making_way(snapshot, level, makes_way)
+            wanted = {job.id for job in stuck}.intersection(starts(snapshot, found.changes))
+            if not wanted:
+                continue
+            # Of those that rest, only the ones that must.
+            given = {d for job in wanted for d in starts(snapshot, found.changes)[job].devices}
+            must = [job for job in makes_way if not given.isdisjoint(_devices(job))]
+            fewer = self._making_way(snapshot, level, must)
+            found = fewer if wanted <= starts(snapshot, fewer.changes).keys() else found
+            until = min(found.valid_until, snapshot.now + AGAIN_S)
+            return Schedule(found.changes, until, found.memory)
+        return None
+
+    def _making_way(self, snapshot: Snapshot, level: int, makes_way: Sequence[Job]) -> Schedule:
+        """What the inner policy does for waiting jobs of this priority and higher ones."""
+        shown = {job.id for job in makes_way}
+        alone = [job for job, _ in self._ends(snapshot) if job.id not in shown]
+        others = [job.id for job in snapshot.waiting() if job.spec.priority < level]
+        return self.inner.decide(snapshot.keeping(alone).hiding(others))
+
     def inside(self, snapshot: Snapshot) -> Snapshot:
-        now = snapshot.now
-        return snapshot.keeping([job for job in snapshot.holding() if self._until(job) > now])
+        return snapshot.keeping([job for job, _ in self._ends(snapshot)])
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
@@ -87,13 +133,13 @@ class Steady(Wrapper):
 
     def _settling(self, snapshot: Snapshot, job: JobId) -> Reason | None:
         """The jobs that would make way if they were not left alone for a while, if that is it."""
-        now = snapshot.now
+        now, own = snapshot.now, snapshot.jobs[job].spec.priority
         kept, resting = list[Job](), dict[JobId, float]()
         for other in snapshot.holding():
             end = self._until(other)
             if end == inf:
                 kept.append(other)
-            elif end > now:
+            elif end > now and other.spec.priority >= own:
                 resting[other.id] = end
         if not resting:
             return None
@@ -120,3 +166,7 @@ class Steady(Wrapper):
         if cost_s > 0:  # measured
             rest_s = min(rest_s, max(REST_MIN_S, COSTS * cost_s))
         return max(job.begun_at + self._run_s, job.since_at + rest_s)
+
+
+def _devices(job: Job) -> tuple[Device, ...]:
+    return () if job.allocation is None else job.allocation.devices

@@ -1,0 +1,57 @@
+"""A daemon that is killed and started again says of running jobs what it said before."""
+
+import sys
+import time
+from typing import NamedTuple
+
+from tests.control.daemons import Daemon, daemon, until
+from treadle.wire.jobs import JobRequest, State
+
+# It says how far it is for three seconds, and then nothing more that could repair a lapse.
+REPORTS = """
+import time
+import treadle
+
+for step in range(1, 61):
+    treadle.report(step, 2000)
+    time.sleep(0.05)
+time.sleep(600)
+"""
+OFF_S = 5.0  # the machine may be slow; a lapse was 10 s and more
+
+
+class Said(NamedTuple):
+    """The middle of when a job was said to end, by this process's clock, and by what."""
+
+    at: float
+    because: str
+
+
+def said(daemon: Daemon, job: str) -> Said:
+    end = daemon.client.why(job).end
+    assert end is not None
+    assert end.low_s is not None, end
+    assert end.high_s is not None
+    return Said(time.monotonic() + (end.low_s + end.high_s) / 2, end.because)
+
+
+def test_u14_progress_and_ends_go_on_after_the_daemon_was_killed() -> None:
+    """1. One job reports its steps, another one has an estimate of its user only. 2. The daemon is
+    killed and started again. 3. Neither the step nor the ends have moved."""
+    with daemon("--devices", "2") as here:
+        command = (sys.executable, "-c", REPORTS)
+        reports = here.client.submit(JobRequest(command=command, workdir="/")).id
+        request = JobRequest(command=("sleep", "600"), workdir="/", estimate_s=300.0)
+        silent = here.client.submit(request).id
+        here.reached(State.RUNNING, reports, silent)
+        until(lambda: (found := here.view(reports).progress) and found.step == 60.0)
+        before = {job: said(here, job) for job in (reports, silent)}
+        here.kill()
+        here.start()
+        progress = here.view(reports).progress
+        assert progress is not None
+        assert progress.step == 60.0
+        for job, earlier in before.items():
+            later = said(here, job)
+            assert later.because == earlier.because
+            assert abs(later.at - earlier.at) < OFF_S
