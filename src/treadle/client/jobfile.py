@@ -39,24 +39,12 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
 from treadle.wire import notation as values
 from treadle.wire.jobs import Code, JobRequest
-from treadle.wire.notation import shown
+from treadle.wire.notation import CARRIED, shown
 
 SHELL = ("/bin/bash", "-c")
 WORDS_MAX = 4096
 ENTRIES_MAX = 1000
 RETRIES_MAX = 100
-# What a command needs to find the programs and libraries that it finds where it was typed.
-CARRIED = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "CUDA_HOME",
-    "LANG",
-    "LC_ALL",
-)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 
 

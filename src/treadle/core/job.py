@@ -79,6 +79,7 @@ class JobSpec:
     retry_unknown: bool | None = None  # a failure without a known reason; None: as the rule has it
     estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
+    kind: str = ""  # by which its needs and company are remembered; empty: by its command alone
     trial: bool = False  # it may also be tried on one device, whatever its sizes
     resumable: bool = True  # it can be stopped and go on where it was, or be given another size
     # Of each node that it runs on, all its processes there together; 0: it does not say.

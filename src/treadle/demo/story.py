@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.client.jobfile import CARRIED
 from treadle.wire.jobs import JobRequest
+from treadle.wire.notation import CARRIED
 
 TRAIN = Path(__file__).with_name("train.py")
 POLICY = "afs+steady?run_s=5&rest_s=5"

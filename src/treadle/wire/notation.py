@@ -17,6 +17,18 @@ DURATION_MAX_S = 10 * 365 * 86_400.0
 PRIORITY_MAX = 1_000_000
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 RANKS = ("auto", "device", "one")
+# What a command needs to find the programs and libraries that it finds where it was typed.
+CARRIED = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "CUDA_HOME",
+    "LANG",
+    "LC_ALL",
+)
 
 _IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)

@@ -17,6 +17,7 @@ from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
+HOME = pwd.getpwuid(os.geteuid()).pw_dir  # where jobs run that name no folder
 OTHER = Who(user="other", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
 QUIET_LOOKS = 10
 PATIENCE = Patience(wait_s=0.0, wait_max_s=0.0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, play
 from tests.unit.control.test_control_on_memory import check_replay, rebuilt
 from treadle.control.jobs.respec import A_LOOK, AT_ONCE
 from treadle.control.learning import keys_of
@@ -31,7 +31,9 @@ def test_learning_from_one_job_changes_a_bounded_number_of_others_at_a_time(
         await here.settle()
         respec, now = context.commit.respec, context.clock.now()
         assert respec.at_once(now) == []
-        context.learner.learn(keys_of("me", "", ("forever",)), Outcome(1, 50.0, whole=True))
+        context.learner.learn(
+            keys_of("me", "", ("forever",), folder=HOME), Outcome(1, 50.0, whole=True)
+        )
         first = respec.at_once(now)
         assert respec.at_once(now) == [], "the rest waits for a look"
         told = _told(first)
@@ -135,7 +137,8 @@ def test_u2_a_running_job_teaches_its_speed_once_and_what_it_uses(tmp_path: Path
         assert (profile.busy, profile.memory_gib) == (0.4, 3.0)
         context.inbox.tell(JobProgressed(job, row.action, 0.0, 1.0, said))
         await here.settle()
-        history = context.learner.profiles.knowledge.history(keys_of("me", "", ("forever",))[0])
+        kind = keys_of("me", "", ("forever",), folder=HOME)[0]
+        history = context.learner.profiles.knowledge.history(kind)
         assert history is not None
         assert history.steps == {1: [0.5]}
         check_replay(here)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, play
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
 from treadle.wire.jobs import State
@@ -13,7 +13,8 @@ from treadle.wire.jobs import State
 def teach(here: Bench, model: str, *lengths: float) -> None:
     """Whole runs of jobs of a model on one device."""
     for length_s in lengths:
-        here.live.context.learner.profiles.learn(keys_of(ME.user, model, ("forever",)), 1, length_s)
+        keys = keys_of(ME.user, model, ("forever",), folder=HOME)
+        here.live.context.learner.profiles.learn(keys, 1, length_s)
 
 
 def test_u4_a_start_is_as_doubtful_as_the_end_that_it_waits_for(tmp_path: Path) -> None:

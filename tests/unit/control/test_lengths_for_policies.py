@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.control.memory import Bench, play
 from tests.unit.control.test_estimates import teach
-from treadle.control.learning.learned_lengths import Profiles, Question
+from treadle.control.learning.learned_lengths import Profiles, Program, Question
 from treadle.wire.jobs import State
 
 MINUTES_OR_HOURS = [*[60.0] * 4, 36_000.0, *[60.0] * 4, 36_000.0, *[60.0] * 8]
@@ -42,7 +42,6 @@ def test_a_job_that_may_take_hours_does_not_start_on_devices_kept_for_a_gang(
 def test_a_users_estimate_is_the_length_within_the_time_limit(
     limit_s: float | None, length_s: float
 ) -> None:
-    question = Question.of(
-        "ann", "", ("train",), asked=1, sizes=(1,), estimate_s=3600.0, limit_s=limit_s
-    )
+    program = Program("ann", "", ("train",))
+    question = Question.of(program, asked=1, sizes=(1,), estimate_s=3600.0, limit_s=limit_s)
     assert Profiles().ask(question).length_s == length_s

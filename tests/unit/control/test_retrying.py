@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import ME, Bench, play
 from treadle.control.learning.learned_lengths import Profiles, keys_of
-from treadle.wire.jobs import State
+from treadle.wire.jobs import JobRequest, State
 
 
 def _runs_of(tmp_path: Path, *command: str, **fields: object) -> tuple[int, bool]:
@@ -65,3 +65,27 @@ def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:
     profiles.learn(keys_of("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
     other = keys_of("anna", "resnet", ("python", "train.py", "--lr", "2"))
     assert profiles.expect(other, 1, model="resnet", estimate_s=None).source == "jobs like it"
+
+
+def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_own_past(
+    tmp_path: Path,
+) -> None:
+    """1. A job ended in one folder. 2. Its command is asked for there, elsewhere, and otherwise."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("sleep", "0", workdir="/a"), State.SUCCEEDED)
+        found = []
+        for folder, env in (
+            ("/a", {}),
+            ("/a", {"PATH": "/other/bin"}),
+            ("/b", {}),
+            ("/a", {"NET": "big"}),
+        ):
+            request = JobRequest(command=("sleep", "0"), workdir=folder, env=env)
+            length = (await here.live.dry_run(ME, request)).length
+            assert length is not None
+            found.append(length.because)
+        same, alike = "1 run of the same command", "1 run that differs in numbers or paths"
+        assert found == [same, same, alike, "1 run of the same script"]
+
+    play(story, tmp_path)

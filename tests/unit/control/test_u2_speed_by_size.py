@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, play
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
 from treadle.wire.jobs import JobRequest, Report, State
@@ -14,7 +14,7 @@ DDP = ("ddp.py",)
 
 def teach(here: Bench, lengths: dict[int, float]) -> None:
     """Whole runs of the command at these sizes."""
-    keys = keys_of(ME.user, "", DDP)
+    keys = keys_of(ME.user, "", DDP, folder=HOME)
     for size, length_s in lengths.items():
         here.live.context.learner.profiles.learn(keys, size, length_s)
 
@@ -107,7 +107,9 @@ def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_
     async def story(here: Bench) -> None:
         job = await here.submit("forever")
         await here.reached(job, State.RUNNING)
-        here.live.context.learner.profiles.learn(keys_of("me", "", ("forever",)), 1, 1000.0)
+        here.live.context.learner.profiles.learn(
+            keys_of("me", "", ("forever",), folder=HOME), 1, 1000.0
+        )
         said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
         here.live.context.learner.hear(job, said)
         listed = (await here.live.jobs()).jobs[0]

@@ -11,7 +11,6 @@ from treadle.cli.live.why import estimate_text, length_text, place_text, range_t
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
-from treadle.client.jobfile import CARRIED
 from treadle.core.errors import TreadleError
 from treadle.core.wording import ago, gib_text, named_jobs, several, share, short_span
 from treadle.wire.history import JobHistory
@@ -24,6 +23,7 @@ from treadle.wire.jobs import (
     State,
     Why,
 )
+from treadle.wire.notation import CARRIED
 
 BESIDE_MAX = 4  # jobs that are named
 SPELLS_MAX = 8  # times with others that are listed, the newest

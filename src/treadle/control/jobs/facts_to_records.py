@@ -11,6 +11,7 @@ from treadle.control.jobs.attempts import called_off, changed, closed, moved, op
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.gates import ARRAY
+from treadle.control.jobs.job_kinds import kinds_of, numbers_in
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
 from treadle.control.jobs.records import JobRecord, progress_of, records_from
 from treadle.control.jobs.refusals import MACHINE
@@ -18,8 +19,6 @@ from treadle.control.learning import (
     Attempted,
     JobLearner,
     Question,
-    keys_of,
-    numbers_of,
     of_end,
     of_pace,
     of_sight,
@@ -204,7 +203,7 @@ class Reducer:
         if beside or record.resizes:
             profiles.forget(record.id)
             return
-        question = Question(_keys(record), size, numbers=numbers_of(record.command))
+        question = Question(kinds_of(record), size, numbers=numbers_in(record))
         ran_s = record.ran_s if record.resumable else 0.0
         profiles.begin(record.id, question, now=now, age_s=ran_s)
 
@@ -284,9 +283,9 @@ class Reducer:
             record.ran_s if resumed else 0.0,
             alone=not resumed or not (record.resizes or record.failures),
             over=record.id in self._scheduler.ended,
-            numbers=numbers_of(record.command),
+            numbers=numbers_in(record),
         )
-        self._learner.learn(_keys(record), of_end(fact, attempted), job=record.id)
+        self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
 
     def _learn_running(self, record: JobRecord, fact: JobProgressed) -> None:
         """What a job taught that still runs: its speed at this size, and what it uses."""
@@ -294,12 +293,12 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            pace = of_pace(fact.progress, row.size, numbers=numbers_of(record.command))
-            self._learner.pace(record.id, fact.action, _keys(record), pace)
+            pace = of_pace(fact.progress, row.size, numbers=numbers_in(record))
+            self._learner.pace(record.id, fact.action, kinds_of(record), pace)
             if pace is not None and pace.step_s:
                 self._learner.plans.observe(row, 1.0 / pace.step_s)
         if fact.seen is not None:
-            self._learner.learn(_keys(record), of_sight(fact.seen, row.size))
+            self._learner.learn(kinds_of(record), of_sight(fact.seen, row.size))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""
@@ -377,10 +376,6 @@ def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Mo
     if before.started_at is None and row.started_at is not None:
         yield Moved(row.started_at, key)
     yield Moved(row.ended_at or at, key)
-
-
-def _keys(record: JobRecord) -> tuple[str, ...]:
-    return keys_of(record.owner, record.model, record.command)
 
 
 def _asked(record: JobRecord, fact: Fact) -> None:

@@ -8,8 +8,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from treadle.control.jobs.job_kinds import kinds_of
 from treadle.control.jobs.records import JobRecord
-from treadle.control.learning import keys_of
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.store.rows import AttemptRow, JobFilter
@@ -61,7 +61,7 @@ class JobTable:
         self.next_number = max(self.next_number, record.number + 1)
         if record.array:
             self.arrays.setdefault(record.array, {})[record.id] = None
-        for kind in keys_of(record.owner, record.model, record.command)[:KINDS]:
+        for kind in kinds_of(record)[:KINDS]:
             self._kinds.setdefault(kind, {})[record.id] = None
 
     def put_attempt(self, row: AttemptRow) -> None:
@@ -84,7 +84,7 @@ class JobTable:
         """A job has ended, and that is on disk."""
         self.records.pop(record.id, None)
         self.sealed.pop(record.id, None)
-        for kind in keys_of(record.owner, record.model, record.command)[:KINDS]:
+        for kind in kinds_of(record)[:KINDS]:
             alike = self._kinds.get(kind, {})
             alike.pop(record.id, None)
             if not alike:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 
+from treadle.control.jobs.job_kinds import program_of
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import CLOSE, Expectation, JobLearner, Question
@@ -28,9 +29,7 @@ NEARLY_DONE = 0.9  # a job whose estimate is nearly over, and that does not say 
 def question_about(record: JobRecord, spec: JobSpec) -> Question:
     """What is to be asked of the learner about a job."""
     return Question.of(
-        record.owner,
-        record.model,
-        record.command,
+        program_of(record),
         asked=spec.asked,
         sizes=spec.sizes,
         estimate_s=spec.estimate_s or None,

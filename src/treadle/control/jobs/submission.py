@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from treadle.control.jobs.elastic_command import completed
+from treadle.control.jobs.job_kinds import kinds_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import Cluster
@@ -16,6 +17,7 @@ from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, gib_text, short_span
 from treadle.models.learning.expectation import remaining
+from treadle.models.learning.kinds import needs_kind
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
     CPUS_MAX,
@@ -91,19 +93,16 @@ def prepare(
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
     asked = max((size for size in sizes if size <= cluster.device_count), default=sizes[0])
-    known = profiles.ask(
-        Question.of(
-            person.name,
-            request.model,
-            request.command,
-            asked=asked,
-            sizes=sizes,
-            estimate_s=request.estimate_s,
-            limit_s=request.time_limit_s,
-        )
-    )
     first = _record(request, number, person=person, sizes=sizes, wall_at=wall_at)
     first.nonce = nonce
+    question = Question.of(
+        program_of(first),
+        asked=asked,
+        sizes=sizes,
+        estimate_s=request.estimate_s,
+        limit_s=request.time_limit_s,
+    )
+    known = profiles.ask(question)
     spec = _spec(request, first, known=known, asked=asked, now=now)
     if members is None:
         return Submission(first.id, (first,), (spec,), known, _notes(request, sizes, known))
@@ -224,6 +223,7 @@ def _spec(
         retry_unknown=record.retry_unknown,
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
+        kind=needs_kind(kinds_of(record)),
         resumable=request.resumable,
         host_memory_gib=request.memory_gib or 0.0,
         host_cores=request.cpus or 0.0,

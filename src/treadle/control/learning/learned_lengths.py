@@ -5,21 +5,23 @@ its adapter: kinds from command lines, stored rows in and out, a job's expected 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from threading import Lock
+from typing import NamedTuple
 
 import msgspec
 
 from treadle.core.job import Profile
 from treadle.models.learning.expectation import Expectation as Learned
 from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import Kind, Source, by_command, numbers
+from treadle.models.learning.kinds import NO_VARIABLES, Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import ProfileRow
+from treadle.wire.notation import CARRIED
 
 # Rows read at the start: what one owner wrote last must not hide what others wrote.
 PROFILES_MAX = 5 * KINDS_MAX
@@ -54,18 +56,30 @@ class Question:
     @classmethod
     def of(
         cls,
-        owner: str,
-        model: str,
-        command: Sequence[str],
+        program: "Program",
         *,
         asked: int,
         sizes: Sequence[int],
         estimate_s: float | None,
         limit_s: float | None,
     ) -> "Question":
-        words = tuple(command)
-        keys = keys_of(owner, model, words)
-        return cls(keys, asked, tuple(sizes), model, estimate_s, numbers_of(words), limit_s)
+        found = numbers_of(program.command, program.env)
+        sizes = tuple(sizes)
+        return cls(program.keys, asked, sizes, program.model, estimate_s, found, limit_s)
+
+
+class Program(NamedTuple):
+    """What a job runs, whose it is, and where."""
+
+    owner: str
+    model: str
+    command: tuple[str, ...]
+    folder: str = ""
+    env: Mapping[str, str] = NO_VARIABLES
+
+    @property
+    def keys(self) -> tuple[Kind, ...]:
+        return keys_of(self.owner, self.model, self.command, folder=self.folder, env=self.env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,19 +243,42 @@ def history_of(body: bytes) -> History:
     return history
 
 
+def keys_of(
+    owner: str,
+    model: str,
+    command: Sequence[str],
+    *,
+    folder: str = "",
+    env: Mapping[str, str] = NO_VARIABLES,
+) -> tuple[Kind, ...]:
+    """The keys of profiles that a job learns from, and teaches: the closest first."""
+    return _kinds(owner, model, tuple(command), folder, _given(env))
+
+
+def numbers_of(command: Sequence[str], env: Mapping[str, str] = NO_VARIABLES) -> tuple[float, ...]:
+    """The numbers of a command and of the variables its user gave."""
+    return _numbers(tuple(command), _given(env))
+
+
+def _given(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What its user gave, without what every job brings along from the shell it came from."""
+    return tuple((name, env[name]) for name in sorted(env) if name not in CARRIED)
+
+
 @lru_cache(maxsize=4096)  # Members of an array have one command: 20 microseconds each otherwise.
-def _kinds(owner: str, model: str, command: tuple[str, ...]) -> tuple[Kind, ...]:
-    return by_command(owner, model, command)
+def _kinds(
+    owner: str,
+    model: str,
+    command: tuple[str, ...],
+    folder: str,
+    env: tuple[tuple[str, str], ...],
+) -> tuple[Kind, ...]:
+    return by_command(owner, model, command, folder=folder, env=dict(env))
 
 
 @lru_cache(maxsize=4096)
-def numbers_of(command: tuple[str, ...]) -> tuple[float, ...]:
-    return numbers(command)
-
-
-def keys_of(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
-    """The keys of profiles that a job learns from, and teaches: the closest first."""
-    return _kinds(owner, model, tuple(command))
+def _numbers(command: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[float, ...]:
+    return numbers(command, dict(env))
 
 
 __all__ = [
@@ -250,6 +287,7 @@ __all__ = [
     "UNKNOWN_S",
     "Expectation",
     "Profiles",
+    "Program",
     "Question",
     "Source",
     "history_of",

@@ -21,7 +21,7 @@ from treadle.core.ports import PerformanceModel
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
-from treadle.models.learning.kinds import Source, by_command, by_model, closeness
+from treadle.models.learning.kinds import by_command, by_model, needs_kind
 from treadle.models.speeds_together import SpeedsTogether
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
@@ -39,6 +39,8 @@ _REMEMBERED_MAX = 10_000  # groups
 
 def kind_of(spec: JobSpec) -> str:
     """The kind by which company is remembered."""
+    if spec.kind:
+        return spec.kind
     if not spec.command:
         return by_model(spec)[-1]
     return _needs_kind(spec.owner, spec.profile.model, spec.command)
@@ -46,8 +48,7 @@ def kind_of(spec: JobSpec) -> str:
 
 @lru_cache(maxsize=4096)  # It is asked for every pair of jobs that might share.
 def _needs_kind(owner: str, model: str, command: tuple[str, ...]) -> str:
-    kinds = by_command(owner, model, command)
-    return next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
+    return needs_kind(by_command(owner, model, command))
 
 
 class CompanyBelief(SpeedsTogether):

@@ -83,4 +83,5 @@ class KeptExperts:
 
 
 def _label(kind: Kind) -> str:
-    return f"{closeness(kind).value}{'#' if '#' in kind else ''}"
+    close = closeness(kind)
+    return f"{close.value}{'#' if close in FAR and '#' in kind else ''}"

@@ -2,20 +2,24 @@
 
 A learner adds an observation to every kind of the job and answers from the closest kinds that it
 has seen, with more doubt the farther they are. The live controller goes by owner, model name and
-command line (`by_command`): the same command; the same needs (it differs only in how long it runs,
-or its seed); the same script and arguments but for numbers and paths; the same script; the same
-user; everything here. Traces have no command lines, so the
-simulator goes by the model's name, the owner and everything (`by_spec`).
+command (`by_command`): the same command in the same folder with the same variables; the same needs
+(it differs only in how long it runs, or its seed); the same script file, arguments and variables
+but for numbers and other paths; a script of the same name; the same user; everything here. Traces
+have no command lines, so the simulator goes by the model's name, the owner and everything
+(`by_spec`).
 
-A kind is a text, so that it can be the key of a stored row; `closeness` reads how close it is.
+A kind is a text, so that it can be the key of a stored row; `closeness` reads how close it is. Its
+parts are escaped, so that no name of an owner, model or script reads as another kind.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
+from posixpath import normpath
+from types import MappingProxyType
 
 from treadle.core.job import JobSpec
 
@@ -23,8 +27,11 @@ Kind = str
 Kinds = Callable[[JobSpec], tuple[Kind, ...]]
 
 EVERYTHING = "*"
+_OF_NO_OWNER = (EVERYTHING, "job ", "model ")  # how kinds begin that have no owner
 NUMBERS_MAX = 16  # of one command line
-_SCRIPTS = (".py", ".sh")  # the name of a script says what is run, the folder does not
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+_SCRIPTS = (".py", ".sh")
+_MARKS = ("=", "^", "~", "\\")  # how the last part of a kind begins, if it is no name of a script
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _HARMLESS = re.compile(
     r"--?(?:num[_-]?|n[_-]?|max[_-]?|total[_-]?|train[_-]?)*"
@@ -79,24 +86,52 @@ def by_spec(spec: JobSpec) -> tuple[Kind, ...]:
     """Jobs of a trace: the same command if it has one, or model; the same user; everything."""
     if spec.command:
         return by_command(spec.owner or spec.tenant, spec.profile.model, spec.command)
-    owner, model = _part(spec.owner or spec.tenant), _part(spec.profile.model)
+    owner, model = _owner(spec.owner or spec.tenant), _part(spec.profile.model)
     close = (f"{owner}/{model}/~{spec.asked}",) if model else ()
     return (*close, f"{owner}/", EVERYTHING)
 
 
-def by_command(owner: str, model: str, command: Sequence[str]) -> tuple[Kind, ...]:
-    """The kinds of a command line that a user submits, and names a model or not."""
-    owner, model = _part(owner), _part(model)
-    same = f"{owner}/{model}/={_digest(command)}"
-    alike = f"{owner}/{model}/~{_digest([_pattern(word) for word in command])}"
-    needs = f"{owner}/{model}/^{_digest(_needing(command))}"
-    script = f"{owner}/{model}/{_program(command)}"
-    return (same, needs, alike, script, f"{owner}/", EVERYTHING)
+def by_command(
+    owner: str,
+    model: str,
+    command: Sequence[str],
+    *,
+    folder: str = "",
+    env: Mapping[str, str] = NO_VARIABLES,
+) -> tuple[Kind, ...]:
+    """The kinds of a command that a user submits, and names a model or not.
+
+    folder: where it runs, an absolute path; empty: not known. env: the variables its user gave.
+    """
+    start = f"{_owner(owner)}/{_part(model)}"
+    place = [f"in {normpath(folder)}"] if folder else []
+    alike = [*map(_pattern, command), *_script_folder(command, folder), *_variables(env, _pattern)]
+    needs = [*_needing(command), *place, *_variables(env, str, harmless="#")]
+    same = f"{start}/={_digest([*command, *place, *_variables(env, str)])}"
+    return (
+        same,
+        f"{start}/^{_digest(needs)}",
+        f"{start}/~{_digest(alike)}",
+        f"{start}/{_script(command)}",
+        f"{_owner(owner)}/",
+        EVERYTHING,
+    )
 
 
 def _part(name: str) -> str:
     """A name as a part of a kind: models of some hubs have a slash, which separates parts here."""
-    return name.replace("/", "|")
+    return name.replace("\\", "\\\\").replace("|", "\\|").replace("/", "|")
+
+
+def _owner(name: str) -> str:
+    """The first part: a size follows it behind "#", and it must not read as a kind of no owner."""
+    part = _part(name).replace("#", "\\h")
+    return f"\\{part}" if part.startswith(_OF_NO_OWNER) else part
+
+
+def _script(command: Sequence[str]) -> str:
+    name = _program(command)
+    return f"\\{name}" if name.startswith(_MARKS) else name
 
 
 def with_sizes(kinds: Sequence[Kind], size: int) -> tuple[Kind, ...]:
@@ -132,17 +167,22 @@ def closeness(kind: Kind) -> Source:
             return Source.SAME_SCRIPT
 
 
+def needs_kind(kinds: Sequence[Kind]) -> Kind:
+    """Of a job's kinds the one whose jobs use what it uses."""
+    return next(kind for kind in kinds if closeness(kind) is Source.SAME_NEEDS)
+
+
 def owner_of(kind: Kind) -> str:
     """Whose jobs are of this kind; empty: of no single owner."""
-    if kind.startswith((EVERYTHING, "job ", "model ")):
+    if kind.startswith(_OF_NO_OWNER):
         return ""
     return kind.partition("/")[0]
 
 
-def numbers(command: Sequence[str]) -> tuple[float, ...]:
-    """The numbers in a command line, in order: commands that are alike have as many."""
+def numbers(command: Sequence[str], env: Mapping[str, str] = NO_VARIABLES) -> tuple[float, ...]:
+    """The numbers of a command and its variables, in order: alike commands have as many."""
     found: list[float] = []
-    for word in command:
+    for word in (*command, *(env[name] for name in sorted(env))):
         if not _is_path(word):
             found += [_bounded(float(text[:40])) for text in _NUMBER.findall(word)]
     return tuple(found[:NUMBERS_MAX])
@@ -171,6 +211,32 @@ def _needing(command: Sequence[str]) -> list[str]:
     return words
 
 
+def _variables(
+    env: Mapping[str, str], shown: Callable[[str], str], *, harmless: str | None = None
+) -> list[str]:
+    """Variables as further words; harmless: in place of a number that needs nothing."""
+    return [
+        f"{name}={harmless}"
+        if harmless is not None
+        and _HARMLESS.fullmatch(f"--{name}")
+        and _NUMBER.fullmatch(env[name])
+        else f"{name}={shown(env[name])}"
+        for name in sorted(env)
+    ]
+
+
+def _script_folder(command: Sequence[str], folder: str) -> list[str]:
+    """Where the file is that is run: a `train.py` of another folder is another script.
+
+    Nothing of a program that is looked for on the PATH, or if the folder is not known.
+    """
+    word = _program_word(command)
+    names_file = "/" in word or word.endswith(_SCRIPTS) or (word and word != command[0])
+    if not folder or not names_file:
+        return []
+    return [f"of {normpath(PurePosixPath(folder, word).parent)}"]
+
+
 def _pattern(word: str) -> str:
     """A word of a command line without its numbers, or without the folder of its path."""
     if _is_path(word):
@@ -189,11 +255,13 @@ def _digest(words: Sequence[str]) -> str:
 
 def _program(command: Sequence[str]) -> str:
     """What is run: the script behind an interpreter, or the program itself."""
-    words = [word for word in command if not word.startswith("-")]
-    names = [PurePosixPath(word).name for word in words[:4]]
-    if not names:
-        return ""
-    for name in names:
+    return PurePosixPath(_program_word(command)).name[:80]
+
+
+def _program_word(command: Sequence[str]) -> str:
+    words = [word for word in command if not word.startswith("-")][:4]
+    for word in words:
+        name = PurePosixPath(word).name
         if not name.startswith(_INTERPRETERS) and "=" not in name:
-            return name[:80]
-    return names[0][:80]
+            return word
+    return words[0] if words else ""

@@ -1,0 +1,112 @@
+"""Which jobs are of one kind: by folder, variables and names that look like marks."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from treadle.models.learning.kinds import (
+    Source,
+    by_command,
+    closeness,
+    numbers,
+    owner_of,
+    with_sizes,
+)
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+
+TRAIN = ("python", "train.py", "--epochs", "3")
+
+
+def closest(
+    one: tuple[tuple[str, ...], str, Mapping[str, str]],
+    other: tuple[tuple[str, ...], str, Mapping[str, str]],
+) -> Source:
+    """The closest kind that two jobs of one user have in common."""
+    kinds = [
+        by_command("ann", "", command, folder=folder, env=env)
+        for command, folder, env in (one, other)
+    ]
+    return next(closeness(kind) for kind in kinds[0] if kind in kinds[1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "source"),
+    [
+        ((TRAIN, "/a", {}), (TRAIN, "/a/./", {}), Source.SAME_COMMAND),
+        ((TRAIN, "/a", {}), (TRAIN, "/b", {}), Source.SAME_SCRIPT),
+        ((("python", "/a/train.py"), "/a", {}), (("python", "train.py"), "/a", {}), Source.ALIKE),
+        (
+            (("python", "/a/train.py"), "/x", {}),
+            (("python", "/a/train.py"), "/y", {}),
+            Source.ALIKE,
+        ),
+        ((("python", "../train.py"), "/a/b", {}), (("python", "train.py"), "/a", {}), Source.ALIKE),
+        (
+            (("python", "-m", "pkg"), "/a", {}),
+            (("python", "-m", "pkg"), "/b", {}),
+            Source.SAME_SCRIPT,
+        ),
+        ((("./train",), "/a", {}), (("./train",), "/b", {}), Source.SAME_SCRIPT),
+        ((("sleep", "4"), "/a", {}), (("sleep", "4"), "/b", {}), Source.ALIKE),
+        ((TRAIN, "/a", {"LR": "1"}), (TRAIN, "/a", {"LR": "1"}), Source.SAME_COMMAND),
+        ((TRAIN, "/a", {"SEED": "1"}), (TRAIN, "/a", {"SEED": "2"}), Source.SAME_NEEDS),
+        ((TRAIN, "/a", {"WIDTH": "1"}), (TRAIN, "/a", {"WIDTH": "2"}), Source.ALIKE),
+        ((TRAIN, "/a", {"DATA": "/x/1.npz"}), (TRAIN, "/a", {"DATA": "/y/2.npz"}), Source.ALIKE),
+        ((TRAIN, "/a", {"NET": "big"}), (TRAIN, "/a", {"NET": "small"}), Source.SAME_SCRIPT),
+        ((TRAIN, "/a", {"NET": "big"}), (TRAIN, "/a", {}), Source.SAME_SCRIPT),
+    ],
+)
+def test_jobs_are_as_close_as_their_folder_script_and_variables(
+    one: tuple[tuple[str, ...], str, Mapping[str, str]],
+    other: tuple[tuple[str, ...], str, Mapping[str, str]],
+    source: Source,
+) -> None:
+    assert closest(one, other) is source
+
+
+def test_another_projects_script_of_the_same_name_says_less() -> None:
+    """1. `python train.py` took 100 s in one folder. 2. It is asked for there, and elsewhere."""
+    knowledge = Knowledge()
+    for _ in range(3):
+        here = by_command("ann", "", TRAIN, folder="/a")
+        knowledge.observe(here, Outcome(1, 100.0, whole=True, numbers=numbers(TRAIN)))
+    spans = [
+        knowledge.expect(
+            by_command("ann", "", TRAIN, folder=folder), 1, numbers=numbers(TRAIN)
+        ).span
+        for folder in ("/a", "/b")
+    ]
+    same, elsewhere = (span.high_s - span.low_s for span in spans)
+    assert elsewhere > 3.0 * same
+
+
+def test_numbers_of_variables_are_numbers_of_the_command() -> None:
+    assert numbers(TRAIN, {"WIDTH": "8", "DATA": "/v1/a", "DEPTH": "2"}) == (3.0, 2.0, 8.0)
+
+
+@pytest.mark.parametrize("script", ["=a.py", "^a.py", "~a.py", "\\a.py", "a#4.py"])
+def test_a_script_whose_name_begins_like_a_mark_is_a_script(script: str) -> None:
+    kinds = by_command("ann", "", ("python", script))
+    assert [closeness(kind) for kind in kinds] == list(Source)[:6]
+
+
+@pytest.mark.parametrize("owner", ["*", "*#4", "job a", "model 1 x", "ann#4", "a/b", "\\*"])
+def test_an_owner_whose_name_reads_as_a_kind_is_an_owner(owner: str) -> None:
+    kinds = by_command(owner, "", ("python", "a.py"))
+    assert [closeness(kind) for kind in kinds] == list(Source)[:6]
+    assert len({owner_of(kind) for kind in kinds[:5]}) == 1
+    assert owner_of(kinds[0])
+    others = {kind for name in ("ann", "*", "a|b") for kind in with_sizes(_users(name), 4)}
+    assert owner == "*" or not others & set(with_sizes(kinds[4:5], 1))
+
+
+def _users(owner: str) -> tuple[str, ...]:
+    return by_command(owner, "", ("x",))[4:5]
+
+
+def test_kinds_of_plain_names_are_those_of_stored_rows() -> None:
+    """What earlier versions learned of scripts, users and everything stays known."""
+    kinds = by_command("ann", "hub/bert", TRAIN, folder="/a", env={"LR": "1"})
+    assert kinds[3:] == ("ann/hub|bert/train.py", "ann/", "*")
+    assert by_command("ann", "", ("sleep", "4"))[:1] == ("ann//=f0adacca5b89c141f6902458",)
