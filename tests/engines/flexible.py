@@ -55,13 +55,8 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
             match order:
                 case Prepare() if last == "last":
                     line.sendall(encode(Finished()))
-                case Done() if last.isdigit():
-                    sys.exit(int(last) if me == "m0" else 0)
                 case Done():
-                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                    sys.stdout.write(f"{me} has work left\n")
-                    wait_while(file)
-                    sys.exit(0)
+                    end(me, file, last)
                 case Prepare():
                     line.sendall(encode(At(order.version, step)))
                 case Halt():
@@ -78,6 +73,16 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
                     sys.stdout.write(f"{me} leaves\n")
                     wait_while("" if order.stop else file)
                     sys.exit(143 if order.stop else 0)
+
+
+def end(me: str, file: str, last: str) -> None:
+    """What follows its training."""
+    if last.isdigit():
+        sys.exit(int(last) if me == "m0" else 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdout.write(f"{me} has work left\n")
+    wait_while(file)
+    sys.exit(0)
 
 
 def wait_while(file: str) -> None:

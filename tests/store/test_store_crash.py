@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from tests.forked import context
 from tests.store.dying import (
     JOIN_S,
     POINTS,
-    context,
     die_while_writing,
     joined,
     write_until_killed,

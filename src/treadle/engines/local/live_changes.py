@@ -76,9 +76,8 @@ class LiveChanges:
             live.told.clear()
             told = asyncio.ensure_future(live.told.wait())
             pause_s = LOOK_S if _leaves(live) else LOOK_SELDOM_S
-            await asyncio.wait(
-                {live.gone, told}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            either: set[asyncio.Future[Any]] = {live.gone, told}
+            await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
 
     def reached(self, live: LiveAttempt, order: Start | Change) -> None:
