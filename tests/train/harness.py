@@ -23,6 +23,7 @@ from tests.forked import context
 from treadle.core.member_facts import Limits, Phase, Target
 from treadle.engines.node.members import Fact, Members, environment
 
+TRAIN = Path(__file__).parent
 LIMIT_S = 90.0  # a scenario that takes longer hangs
 
 
@@ -86,18 +87,19 @@ def run(scenario: Scenario) -> Result:
         return Result(**json.loads(outcome.read_text()))
 
 
-def printed(script: Path, *words: str) -> str:
+def printed(script: Path, *words: str, workdir: Path = TRAIN) -> str:
     """What a script prints that runs alone, without Treadle."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
-        process = context.Process(target=_run_alone, args=(script, words, output))
+        process = context.Process(target=_run_alone, args=(script, words, workdir, output))
         process.start()
         process.join(LIMIT_S)
         assert process.exitcode == 0, output.read_text()
         return output.read_text()
 
 
-def _run_alone(script: Path, words: tuple[str, ...], output: Path) -> None:
+def _run_alone(script: Path, words: tuple[str, ...], workdir: Path, output: Path) -> None:
+    os.chdir(workdir)
     with output.open("w") as file:
         sys.argv = [str(script), *words]
         sys.path.insert(0, str(script.parent))

@@ -3,16 +3,18 @@
 import json
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.control.daemons import Daemon, daemon
+from tests.train.harness import printed
 from treadle.wire.jobs import JobRequest, State
 
 pytest.importorskip("torch")
@@ -21,7 +23,8 @@ pytestmark = pytest.mark.slow
 SCRIPT = str(Path(__file__).with_name("elastic_job.py"))
 EPOCHS = 400  # of 4 steps
 WITHIN_S = 240.0
-POLICY = "afs+steady?run_s=1&rest_s=1"
+STEADY = "+steady?run_s=1&rest_s=1"
+POLICY = "afs" + STEADY
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -37,12 +40,14 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def undisturbed(folder: Path) -> list[float]:
+@cache
+def undisturbed() -> list[float]:
     """The losses of the same script alone, step by step."""
-    folder.mkdir()
-    (folder / "fast").touch()
-    subprocess.run([sys.executable, SCRIPT, str(EPOCHS)], cwd=folder, check=True)
-    return [row["loss"] for row in rows(folder)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "fast").touch()
+        printed(Path(SCRIPT), str(EPOCHS), workdir=folder)
+        return [row["loss"] for row in rows(folder)]
 
 
 def elastic(served: Daemon, folder: Path) -> str:
@@ -77,12 +82,13 @@ def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
         assert sorted(seen) == list(range(64))
 
 
-def test_afs_resizes_a_job_without_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["afs", "aiturbo"])
+def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -> None:
     """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
-    expected = undisturbed(tmp_path / "alone")
+    expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
-    with daemon("--devices", "4", "--policy", POLICY) as served:
+    with daemon("--devices", "4", "--policy", policy + STEADY) as served:
         job = elastic(served, folder)
         until(lambda: rows(folder) and rows(folder)[-1]["size"] == 4)
         other = rigid(served)
@@ -101,7 +107,7 @@ def test_afs_resizes_a_job_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path / "alone")
+    expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
     with daemon("--devices", "4", "--policy", POLICY) as served:
@@ -126,7 +132,7 @@ def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
 
 
 def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path / "alone")
+    expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
     with daemon("--devices", "2", "--policy", POLICY) as served:
