@@ -184,6 +184,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     if kind == "JobStarted" and isinstance(stall_s := body.get("stall_s"), int | float):
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
+    if kind == "JobStarted" and body.get("changes"):  # It says so after it has started.
+        return f"job {job} runs and can be changed without a restart"
     words = _SENTENCES.get(kind)
     if words is None:
         return kind
