@@ -36,9 +36,8 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    if file and os.environ["TREADLE_JOINS"] == "1" and Path(file).exists():
-        while True:
-            time.sleep(1)
+    if os.environ["TREADLE_JOINS"] == "1" and file and Path(file).exists():
+        wait_while("/")
     line.sendall(encode(Ready()))
     buffer = b""
     while data := line.recv(1 << 16):
@@ -48,15 +47,10 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
             assert isinstance(order, Order)
             step += 1
             match order:
-                case Prepare() if last:
-                    line.sendall(encode(Finished()))
-                case Done():
-                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                    sys.stdout.write(f"{me} has work left\n")
-                    wait_while(file)
-                    sys.exit(0)
                 case Prepare():
-                    line.sendall(encode(At(order.version, step)))
+                    line.sendall(encode(Finished() if last else At(order.version, step)))
+                case Done():
+                    work_on(me, file)
                 case Halt():
                     carried = "/a-folder" if order.carry else ""
                     line.sendall(encode(Arrived(order.version, step, carried)))
@@ -69,6 +63,14 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
                     sys.stdout.write(f"{me} leaves\n")
                     wait_while("" if order.stop else file)
                     sys.exit(143 if order.stop else 0)
+
+
+def work_on(me: str, file: str) -> None:
+    """What a script does after its training, for example write its model."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdout.write(f"{me} has work left\n")
+    wait_while(file)
+    sys.exit(0)
 
 
 def wait_while(file: str) -> None:

@@ -73,7 +73,6 @@ class LiveAttempt:
         self.on_members: Callable[[LiveAttempt], None] = lambda _: None
         self.more: frozenset[tuple[int, int]] = frozenset()  # held beside the allocation's
         self.refused = -1  # the newest order that it could not carry out while it runs
-        self.ending = False  # it said that its training is over: it ends by itself
         self.over = False  # it has ended, though its devices may not be clean yet
         self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
@@ -123,6 +122,11 @@ class LiveAttempt:
             return ()
         own = slots_of(self.allocation)
         return (*own, *sorted(self.more - set(own)))
+
+    @property
+    def ending(self) -> bool:
+        """Whether it said that its training is over: it ends by itself."""
+        return bool((self.members.get("refused") or {}).get("ends"))
 
     # -- listening ------------------------------------------------------------------------------
 
@@ -213,7 +217,6 @@ class LiveAttempt:
         self.members, self.changes = members, tuple(members["can"])
         if members["refused"] is not None:
             self.refused = max(self.refused, members["refused"]["action"])
-            self.ending = members["refused"].get("ends", False)
         self.told.set()
         self.on_members(self)
 
