@@ -34,6 +34,8 @@ from treadle.wire.machine import EventView
             "give job 7 1 device instead: here:0, under the plan d1 zero-3",
         ),
         ("JobStarted", {"stall_s": 0.25}, "job 7 was changed without a restart, stall 0.25 s"),
+        ("JobStarted", {"changes": []}, "job 7 runs"),
+        ("JobStarted", {"changes": ["size"]}, "job 7 runs and can be changed without a restart"),
     ],
 )
 def test_b11_events_in_words(kind: str, body: dict[str, object], text: str) -> None:

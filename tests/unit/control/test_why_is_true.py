@@ -26,7 +26,7 @@ def test_u14_the_minute_that_a_job_is_left_alone_is_the_reason(tmp_path: Path) -
         why = await here.live.why(short)
         assert why.cause == "settling"
         assert re.fullmatch(
-            f"job {long} would make way for it, but is left alone for a while after it started; "
+            f"job {long} would make way for it, but is left alone for a while after a start; "
             r"that is over in (1 min|\d+ s)",
             why.because,
         )

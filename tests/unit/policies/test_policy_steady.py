@@ -47,3 +47,21 @@ def test_u14_a_rest_holds_no_devices_back_from_a_more_urgent_job(
     assert made.recorder.histories["b"].first_start_at == pytest.approx(100.0, abs=1.0)
     gang = made.recorder.histories["gang"]
     assert gang.first_start_at == pytest.approx(started_at, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("run_s", "after"), [(0, "a change of size; that is over in 50 s"), (120, "a start;")]
+)
+def test_it_says_after_what_the_job_is_left_alone(run_s: int, after: str) -> None:
+    profile = Profile(size=4, curve=((1, 4.0), (2, 2.0), (3, 1.4), (4, 1.0)))
+    at_s = 100.0 if run_s == 0 else 10.0
+    jobs = [
+        JobSpec("a", 4000.0, (1, 2, 3, 4), asked=4, profile=profile),
+        JobSpec("b", 4000.0, (1,), submit_at=at_s),
+        JobSpec("c", 4000.0, (1,), submit_at=at_s + 10.0),
+    ]
+    settings = Settings(policy=f"afs+steady?run_s={run_s}")
+    made = prepare(Workload.of("made", jobs), Cluster.grid(1, 4), settings, stopwatch=lambda: 0.0)
+    made.simulation.run(until=at_s + 10.0)
+    said = made.simulation.scheduler.why("c", at_s + 10.0).sentence
+    assert f"is left alone for a while after {after}" in said

@@ -22,7 +22,7 @@ from treadle.cli.study.demo_scene import Scene, gpu_count, own_daemon
 from treadle.cli.study.demo_sharing import Steps
 from treadle.client.jobfile import Draft, complete
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import gib_text, several, share
+from treadle.core.wording import devices, gib_text, several, share
 from treadle.engines.node.mps import PROGRAM
 from treadle.study.profiling import TYPICAL, Measured, good_company, worth_having
 from treadle.wire.history import LoadView
@@ -214,12 +214,17 @@ def _text(runs: Sequence[Measured], wanted: Sequence[int], *, width: int, on_gpu
     rows = [("bottleneck", _bottleneck(good[0].stages))]
     if len(good) > 1:
         worth = worth_having(good)
-        rows.append(("worth having", f"{', '.join(map(str, worth))} of the sizes tried"))
+        rows.append(("worth having", _worth(worth)))
     elif len(wanted) > 1 and not runs[0].problem:
         rows.append(("sizes", "only 1: the script does not use treadle.train"))
     if on_gpus:
         rows += _company(good[0].busy)
     return "\n".join([*parts, "", pairs([row for row in rows if row[1]], width=width)])
+
+
+def _worth(sizes: Sequence[int]) -> str:
+    *others, last = map(str, sizes)
+    return f"{', '.join(others)} or {devices(int(last))}" if others else devices(int(last))
 
 
 # Columns without any value are not shown.

@@ -182,8 +182,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
             return _end_sentence(job, body)
         code = "; ".join(map(str, changed))
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
-    if kind == "JobStarted" and isinstance(stall_s := body.get("stall_s"), int | float):
-        return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
+    if kind == "JobStarted":
+        return _start_sentence(job, body)
     words = _SENTENCES.get(kind)
     if words is None:
         return kind
@@ -254,7 +254,6 @@ _SENTENCES = {
     "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",
     "DependencyBroken": "job {job} can never start: {reason}",
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
-    "JobStarted": "job {job} runs",
     "JobProgressed": "job {job} reports progress",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
@@ -283,6 +282,14 @@ _HOLDERS = {
 
 # What only the owner of a job may see, or what is shown in other words.
 _PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run")
+
+
+def _start_sentence(job: str, body: Mapping[str, object]) -> str:
+    if isinstance(stall_s := body.get("stall_s"), int | float):
+        return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
+    if body.get("changes"):  # It says so after it has started.
+        return f"job {job} runs and can be changed without a restart"
+    return f"job {job} runs"
 
 
 def _end_sentence(job: str, body: Mapping[str, object]) -> str:

@@ -128,6 +128,11 @@ class LiveAttempt:
         own = slots_of(self.allocation)
         return (*own, *sorted(self.more - set(own)))
 
+    @property
+    def ending(self) -> bool:
+        """Whether it said that its training is over: it ends by itself."""
+        return bool((self.members.get("refused") or {}).get("ends"))
+
     # -- listening ------------------------------------------------------------------------------
 
     def listen(self, sent: Sent) -> None:

@@ -74,7 +74,7 @@ class LiveChanges:
         while not live.gone.done():
             await self.look(live)
             live.told.clear()
-            told = asyncio.ensure_future(live.told.wait())
+            told: asyncio.Future[Any] = asyncio.ensure_future(live.told.wait())
             pause_s = LOOK_S if _leaves(live) else LOOK_SELDOM_S
             either: set[asyncio.Future[Any]] = {live.gone, told}
             await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)

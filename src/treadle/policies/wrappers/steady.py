@@ -148,12 +148,14 @@ class Steady(Wrapper):
         if changes.get(job) is None or not yielding:
             return None
         over_s = max(resting[name] for name in yielding) - now
-        one = len(yielding) == 1
+        last = snapshot.jobs[max(yielding, key=lambda name: resting[name])]
+        ordered = last.action != last.attempt  # something after the order that started it
+        changed = ordered and resting[last.id] > last.begun_at + self._run_s
+        what = "a change of size" if changed else "a start"
         return Reason(
             "settling",
             f"{named_jobs(yielding, _NAMED_MAX)} would make way for it, but {are(len(yielding))} "
-            f"left alone for a while after {'it' if one else 'they'} started; "
-            f"that is over in {span(over_s)}",
+            f"left alone for a while after {what}; that is over in {span(over_s)}",
         )
 
     def _until(self, job: Job) -> float:
