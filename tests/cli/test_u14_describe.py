@@ -2,8 +2,15 @@
 
 import pytest
 
-from treadle.cli.live.describe import _sharing
-from treadle.wire.jobs import AttemptView, CompanyView, JobDetail, JobView, State
+from treadle.cli.live.describe import _failure, _sharing
+from treadle.wire.jobs import (
+    AttemptView,
+    CompanyView,
+    FailureView,
+    JobDetail,
+    JobView,
+    State,
+)
 
 
 def detail(spell: CompanyView) -> JobDetail:
@@ -34,3 +41,21 @@ def detail(spell: CompanyView) -> JobDetail:
 def test_u14_sharing_is_said_without_moments_and_noise(spell: CompanyView, text: str) -> None:
     shown = _sharing(detail(spell))
     assert shown == (f"{text} its speed alone" if spell.relative and text else text)
+
+
+@pytest.mark.parametrize(
+    ("retried", "advice", "text"),
+    [
+        (True, "retry on another node", "retry on another node"),
+        (False, "retry on another node", ""),
+        (False, "retry with more gpu memory", "submit it again with more gpu memory"),
+        (False, "do not retry", "do not retry"),
+    ],
+)
+def test_u14_a_retry_that_was_decided_against_is_not_advised(
+    retried: bool, advice: str, text: str
+) -> None:
+    failure = FailureView(
+        kind="transient", rule="r", sentence="s", evidence="", advice=advice, retried=retried
+    )
+    assert dict(_failure(failure))["advice"] == text

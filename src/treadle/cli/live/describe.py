@@ -249,8 +249,17 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
     return [
         ("failure", f"{plain(failure.sentence)} ({failure.kind}, rule {plain(failure.rule)})"),
         ("evidence", plain(failure.evidence)),
-        ("advice", plain(failure.advice)),
+        ("advice", plain(_advice(failure))),
     ]
+
+
+def _advice(failure: FailureView) -> str:
+    """What the rule advises; nothing if that is a retry that was decided against."""
+    advised = failure.advice
+    if failure.retried or not advised.startswith("retry"):
+        return advised
+    _, more, what = advised.partition(" with more ")
+    return f"submit it again with more {what}" if more else ""
 
 
 def _attempt(run: AttemptView, now: float) -> list[str]:
