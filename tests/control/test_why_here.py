@@ -323,6 +323,11 @@ def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
             {"retries": 0},
             ("failed", "it failed with exit code 137 (SIGKILL)", None),
         ),
+        (
+            "exit 7",
+            {"retries": 0},
+            ("failed", "it failed with exit code 7", None),
+        ),
     ],
 )
 def test_how_it_ended(
@@ -347,6 +352,11 @@ def test_how_it_ended(
         assert why.cause == cause
         assert why.because == because or (change is None and why.because.startswith(because))
         assert change is None or why.change == change
+        if body == "exit 7":
+            assert why.change == (
+                f"treadle logs {job} shows what it printed; submitted with --retries it is tried "
+                "again"
+            )
 
     told(story, tmp_path)
 
@@ -374,6 +384,8 @@ def test_b10_why_says_that_a_failure_that_repeats_is_not_retried_as_often_as_ask
             "(it was tried 3 times, although --retries 5 allows more: the same failure 3 times "
             "in a row is not retried again)"
         )
-        assert why.change == "submit it again"
+        assert why.change == (
+            "find the cause before it is submitted again; it failed 3 times and may fail again"
+        )
 
     told(story, tmp_path, patience=Patience(wait_s=0.0))

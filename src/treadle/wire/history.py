@@ -40,6 +40,7 @@ class AttemptHistory:
     mean: LoadView  # over all points
     most: LoadView
     energy_j: float | None = None  # power over time; None if it was not measured
+    first_step_s: float | None = None  # from its launch, while it runs; None: not seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

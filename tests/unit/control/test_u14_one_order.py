@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play
 from treadle.control.learning import keys_of
-from treadle.wire.jobs import State
+from treadle.wire.jobs import JobRequest, State
 
 
 def test_u14_the_reason_counts_urgent_jobs_as_the_position_does(tmp_path: Path) -> None:
@@ -64,3 +64,30 @@ def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path
         )
 
     play(story, tmp_path, devices=1)
+
+
+def test_u14_a_held_array_is_released_as_a_whole(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        request = JobRequest(command=("forever",), array="0-2", held=True)
+        array = await here.live.submit(ME, request)
+        await here.settle()
+        why = await here.live.why(array.id)
+        assert why.because == "3 are held; the next, job 1_0: its user holds it"
+        assert why.change == "treadle release 1 lets them start"
+        assert (await here.live.why("1_1")).change == "treadle release 1_1 lets it start"
+
+    play(story, tmp_path, devices=4)
+
+
+def test_u14_an_array_whose_dependency_failed_is_dropped_as_a_whole(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first = await here.submit("exit", "7", retries=0)
+        await here.reached(first, State.FAILED)
+        request = JobRequest(command=("forever",), array="0-1", after=(first,))
+        array = await here.live.submit(ME, request)
+        await here.settle()
+        assert (await here.live.why(array.id)).change == (
+            f"treadle release {array.id} runs them anyway; treadle cancel {array.id} drops them"
+        )
+
+    play(story, tmp_path, devices=4)

@@ -115,3 +115,38 @@ def test_a_report_that_is_refused_is_not_heard() -> None:
         watch.hear(row, 20.0, 100.0, loss=None, source="report")
     assert (learner.gauge("a"), learner.progress("a")) == (before, heard)
     assert told == []
+
+
+def test_u14_the_first_step_of_a_job_that_reports_is_timed_by_its_report(tmp_path: Path) -> None:
+    """1. It reports between two looks at it. 2. A controller that did not see it start says
+    nothing of its first step."""
+    there = world()
+    there.busy["1"] = 0.5
+
+    async def first_step_s(here: Bench) -> float | None:
+        while not (found := (await here.live.job_history("1")).attempts):
+            look_at(here)
+        return found[-1].first_step_s
+
+    def look_at(here: Bench) -> None:
+        context = here.live.context
+        now = context.clock.now()
+        measured = context.engine.measurements()
+        context.learner.seen.see(measured, {}, {}, now=now, wall_at=now)
+
+    async def before(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        await here.live.report(ME, job, Report(step=1.0, total=100.0))
+        latest = here.live.context.clock.now()
+        found = await first_step_s(here)
+        assert found is not None
+        began_at = here.live.context.scheduler.jobs[job].since_at
+        assert 0 < found <= latest - began_at
+
+    async def after(here: Bench) -> None:
+        await here.live.report(ME, "1", Report(step=2.0, total=100.0))
+        assert await first_step_s(here) is None
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)

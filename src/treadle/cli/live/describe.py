@@ -26,6 +26,7 @@ from treadle.wire.jobs import (
 from treadle.wire.notation import CARRIED
 
 BESIDE_MAX = 4  # jobs that are named
+SPELL_MIN_S = 1.0
 SPELLS_MAX = 8  # times with others that are listed, the newest
 _ATTEMPTS = (
     Column("ATTEMPT"),
@@ -194,7 +195,9 @@ def _sharing(detail: JobDetail) -> str:
         return "none: exclusive"
     beside = detail.job.beside
     spells = [spell for run in detail.attempts for spell in run.company]
-    past = [_shared(spell) for spell in spells if spell.since_at is None]
+    over = [spell for spell in spells if spell.since_at is None]
+    # Jobs that met for a moment, while one was starting or leaving, did not share.
+    past = [_shared(spell) for spell in over if spell.seconds >= SPELL_MIN_S]
     now = [spell for spell in spells if spell.since_at is not None]
     if beside and not now:  # The other is being launched.
         now = [CompanyView(jobs=beside, seconds=0.0)]
@@ -205,11 +208,13 @@ def _sharing(detail: JobDetail) -> str:
 def _shared(spell: CompanyView) -> str:
     """with job 3 for 12m, at 83% of its speed alone"""
     text = f"with {plain(named_jobs(spell.jobs, BESIDE_MAX))}"
-    if spell.seconds > 0:
+    if spell.seconds >= SPELL_MIN_S:
         text += f" for {short_span(spell.seconds)}"
-    if spell.relative is not None:
-        text += f", at {share(spell.relative)} of its speed alone"
-    return text
+    if spell.relative is None:
+        return text
+    # No job is faster in company: what is above 1 is the noise of both measurements.
+    part = "about" if spell.relative >= 1.0 else f"{share(spell.relative)} of"
+    return f"{text}, at {part} its speed alone"
 
 
 def _resizing(detail: JobDetail) -> str:
@@ -244,8 +249,17 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
     return [
         ("failure", f"{plain(failure.sentence)} ({failure.kind}, rule {plain(failure.rule)})"),
         ("evidence", plain(failure.evidence)),
-        ("advice", plain(failure.advice)),
+        ("advice", plain(_advice(failure))),
     ]
+
+
+def _advice(failure: FailureView) -> str:
+    """What the rule advises; nothing if that is a retry that was decided against."""
+    advised = failure.advice
+    if failure.retried or not advised.startswith("retry"):
+        return advised
+    _, more, what = advised.partition(" with more ")
+    return f"submit it again with more {what}" if more else ""
 
 
 def _attempt(run: AttemptView, now: float) -> list[str]:

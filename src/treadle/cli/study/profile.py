@@ -117,8 +117,8 @@ def _measure(
         here.pause(scene.every_s)
     elastic = "size" in detail.changes
     problem = _problem(here, detail)
-    first_step_s = None if first_s is None or started_s is None else first_s - started_s
-    found = _found(here, detail, size, steps, first_step_s or 0.0)
+    looked_s = None if first_s is None or started_s is None else first_s - started_s
+    found = _found(here, detail, size, steps, looked_s)
     if not view.state.ended:
         here.client.cancel(identity)
         # The next size is not measured beside it.
@@ -130,7 +130,7 @@ def _measure(
             problem = f"it ended too soon; let it train for {seconds:.0f} s or longer"
     speed = "" if found.steps_per_s is None else f"{found.steps_per_s:.4g} steps/s"
     _say(scene, f"on {several(size, 'device')}: {problem or speed}", quiet=quiet)
-    return replace(found, first_step_s=first_step_s, problem=problem), elastic
+    return replace(found, problem=problem), elastic
 
 
 def _request(command: Sequence[str], size: int) -> JobRequest:
@@ -141,9 +141,12 @@ def _request(command: Sequence[str], size: int) -> JobRequest:
 
 
 def _found(
-    here: Session, detail: JobDetail, size: int, steps: Steps, first_step_s: float
+    here: Session, detail: JobDetail, size: int, steps: Steps, looked_s: float | None
 ) -> Measured:
-    """first_step_s: what it used before that says nothing of its training."""
+    """looked_s: when its first step was seen here, which the daemon may know better.
+
+    What it used before that says nothing of its training.
+    """
     identity, progress = detail.job.id, detail.job.progress
     stages = {} if progress is None else dict(progress.stages)
     points = steps.points.get(identity, [])
@@ -151,7 +154,9 @@ def _found(
     history = [each for each in here.client.job_history(identity).attempts if each.points]
     points_of = history[-1].points if history else ()
     most = history[-1].most if history else LoadView()
-    from_at = (detail.job.started_at or 0.0) + first_step_s
+    known_s = history[-1].first_step_s if history else None
+    first_step_s = looked_s if known_s is None else known_s
+    from_at = (detail.job.started_at or 0.0) + (first_step_s or 0.0)
     trained = [point for point in points_of if point.at + point.span_s / 2 >= from_at]
     step_s = stages.get("step", 0.0)
     speed = 1.0 / step_s if step_s > 0 else None if per_s is None else per_s[0]
@@ -159,6 +164,7 @@ def _found(
         size=size,
         steps_per_s=speed,
         seconds=0.0 if per_s is None else per_s[1],
+        first_step_s=first_step_s,
         stages=stages,
         busy=_mean([(point.mean.busy, point.span_s) for point in trained]),
         gpu_memory_gib=most.device_memory_gib,

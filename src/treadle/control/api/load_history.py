@@ -1,6 +1,7 @@
 """The history of what a job used, also after it has ended: from memory, else from the store."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
@@ -16,10 +17,11 @@ async def job_history(context: Context, record: JobRecord) -> JobHistory:
     for attempt, history in context.learner.seen.running():
         if attempt.job == record.id:
             found[attempt.number] = (history.started_at, history.points())
-    return JobHistory(
-        id=record.id,
-        attempts=tuple(_attempt(number, *found[number]) for number in sorted(found)),
-    )
+    attempts = [_attempt(number, *found[number]) for number in sorted(found)]
+    if attempts and attempts[-1].attempt == record.running:
+        first_s = context.learner.seen.first_step_s(record.id)
+        attempts[-1] = replace(attempts[-1], first_step_s=first_s)
+    return JobHistory(id=record.id, attempts=tuple(attempts))
 
 
 def _attempt(number: int, started_at: float, points: Sequence[Point]) -> AttemptHistory:

@@ -26,6 +26,16 @@ def remedy(context: Context, row: Job, typical: Begin | None) -> str:
     return _next_end(context, typical)
 
 
+def released(name: str, them: str = "it") -> str:
+    """What lets a job start that its user holds, or all such jobs of an array."""
+    return f"treadle release {name} lets {them} start"
+
+
+def despite(name: str, them: str = "it") -> str:
+    """What can be done about jobs whose dependency has failed."""
+    return f"treadle release {name} runs {them} anyway; treadle cancel {name} drops {them}"
+
+
 def _fewer(context: Context, row: Job) -> str:
     free = free_devices(context.scheduler)
     if not 0 < free < row.spec.sizes[0]:

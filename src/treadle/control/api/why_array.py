@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import end_of_all
+from treadle.control.api.remedies import despite, released
 from treadle.control.api.why_waiting import barred, why
 from treadle.control.jobs import JobRecord
 from treadle.core.wording import several
@@ -40,11 +41,20 @@ def why_array(context: Context, array: str, records: Sequence[JobRecord], state:
         cause="" if next_up is None else next_up.cause,
         because=because,
         evidence=() if next_up is None else next_up.evidence,
-        change="" if next_up is None else next_up.change,
+        change="" if next_up is None else _change(waiting, next_up, array),
         estimate=None if next_up is None else next_up.estimate,
         end=_end(context, live, waiting),
         members=len(live),
     )
+
+
+def _change(waiting: Sequence[JobRecord], next_up: Why, array: str) -> str:
+    """What would help the next job, or all that wait, if it is the same order."""
+    if len(waiting) > 1 and waiting[0].broken:
+        return despite(array, "them")
+    if len(waiting) > 1 and next_up.cause == "held":
+        return released(array, "them")
+    return next_up.change
 
 
 def _end(context: Context, live: Sequence[JobRecord], waiting: Sequence[JobRecord]) -> Estimate:

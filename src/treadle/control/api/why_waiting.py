@@ -5,7 +5,6 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 (remedies.py).
 """
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -15,8 +14,9 @@ from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
-from treadle.control.api.remedies import remedy
+from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.sizes import why_small
+from treadle.control.api.why_ended import how_it_ended
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
@@ -34,15 +34,12 @@ from treadle.core.wording import (
     span,
     times,
 )
-from treadle.failures.failure_history import Patience
-from treadle.failures.verdict import Kind
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
-from treadle.wire.jobs import FailureView, StartEstimate, State, Why
+from treadle.wire.jobs import StartEstimate, Why
 
 NAMED_MAX = 4
-_SIGNAL_BASE = 128
 ENDING = ("ending", "it has ended; that is being written to the store")
 _STOPPING = (Phase.STOPPING, Phase.CANCELLING)
 _FOLLOWS = ("dependency", "array")
@@ -67,7 +64,7 @@ def why(context: Context, record: JobRecord) -> Why:
     if row is None:
         state = context.jobs.shown_state(record)
         if state.ended:
-            return _ended(record)
+            return how_it_ended(record)
         return Why(id=record.id, state=state, cause=ENDING[0], because=ENDING[1])
     found = reason(context, record, row)
     queued = in_queue(context.scheduler, record.id)
@@ -182,7 +179,7 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         return Finding(
             "dependency",
             f"it can never start: it depends on the success of a job, and {record.broken}",
-            f"treadle release {record.id} runs it anyway; treadle cancel {record.id} drops it",
+            despite(record.id),
             never=True,
         )
     if record.id not in context.scheduler.unfit:
@@ -219,7 +216,7 @@ def barred(context: Context, record: JobRecord, row: Job) -> Finding | None:
 
 
 def _held(record: JobRecord) -> Finding:
-    return Finding("held", "its user holds it", f"treadle release {record.id} lets it start")
+    return Finding("held", "its user holds it", released(record.id))
 
 
 def _limited(context: Context, record: JobRecord) -> Finding:
@@ -408,67 +405,7 @@ def _the(count: int) -> str:
     return "its device" if count == 1 else "its devices"
 
 
-# -- ended ----------------------------------------------------------------------------------------
-
-
-def _ended(record: JobRecord) -> Why:
-    how = {
-        State.SUCCEEDED: "it ended with exit code 0",
-        State.FAILED: f"it failed with {_status(record.exit)}",
-        State.CANCELLED: "it was cancelled",
-        State.TIMEOUT: f"it ran into its time limit of {record.time_limit_s or 0:g} s",
-    }[record.state]
-    evidence: tuple[str, ...] = ()
-    change = ""
-    if record.state is State.TIMEOUT:
-        change = "submit it again with a longer --time-limit"
-    if record.failure is not None and record.state is State.FAILED:
-        how += f": {record.failure.sentence.rstrip('.')}"
-        if record.failure.evidence:
-            evidence = (record.failure.evidence,)
-        change = _again(record.failure)
-        if record.failures > 1:
-            how += f" (it was tried {times(record.failures)}{_given_up(record)})"
-    return Why(
-        id=record.id,
-        state=record.state,
-        cause=str(record.state).lower(),
-        because=how,
-        evidence=evidence,
-        change=change,
-    )
-
-
-def _again(failure: FailureView) -> str:
-    """What its user can do about a failure."""
-    if not failure.advice.startswith("retry"):
-        return "mend the cause before it is submitted again; it would fail in the same way"
-    _, more, what = failure.advice.partition(" with more ")
-    return f"submit it again{more}{what}"
-
-
-def _given_up(record: JobRecord) -> str:
-    """Why a failure that may pass was retried less often than its user asked for."""
-    assert record.failure is not None, "it failed"
-    patience = Patience()
-    if record.failures > record.retries or record.failure.kind != Kind.TRANSIENT:
-        return ""
-    if record.failures <= patience.transient:
-        why_not = f"the same failure {times(patience.repeats)} in a row is not retried again"
-    else:
-        why_not = f"at most {patience.transient} such failures are retried"
-    return f", although --retries {record.retries} allows more: {why_not}"
-
-
-def _status(code: int | None) -> str:
-    """An exit code, and the signal that it stands for."""
-    if code is None:
-        return "no exit code"
-    try:
-        name = f" ({signal.Signals(code - _SIGNAL_BASE).name})" if code > _SIGNAL_BASE else ""
-    except ValueError:
-        name = ""
-    return f"exit code {code}{name}"
+# -- all ------------------------------------------------------------------------------------------
 
 
 def _evidence(context: Context, row: Job) -> tuple[str, ...]:

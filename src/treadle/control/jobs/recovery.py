@@ -58,7 +58,8 @@ def restore(
     runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]
     for job in runs:
         share = job.iterations_done / job.spec.iterations
-        learner.begin(job.id, job.action, job.size, share=share, now=now)
+        # When its attempt began to make steps, this controller did not see.
+        learner.meter.begin(job.id, job.action, job.size, share, now)
     learner.go_on(words_of(kept.get(PROGRESS)), {job.id: job.action for job in runs})
     learner.listens_from = now
     for array, (member, state) in worst_ends(store, jobs.arrays).items():

@@ -216,6 +216,16 @@ class Sightings:
         watch = self._watches.get(attempt)
         return None if watch is None else watch.history
 
+    def first_step_s(self, job: JobId) -> float | None:
+        """From the launch of its present attempt to the first that it said of a step.
+
+        A job that reports says it at once; what others print is looked at every few seconds.
+        """
+        restart = self._restarts.get(job, _Restart())
+        if restart.first_step_at is None or restart.began_at is None:
+            return None
+        return restart.first_step_at - restart.began_at
+
     def busy(self, attempt: AttemptId) -> float | None:
         """How busy its devices were on average; shared devices count by half, and so on."""
         watch = self._watches.get(attempt)
@@ -230,12 +240,11 @@ class Sightings:
         restart = self._restarts.get(attempt.job, _Restart())
         alone = watch.spells.get((), _Spell())
         with_others = {jobs: spell for jobs, spell in watch.spells.items() if jobs}
-        first_step_s = restart_s = None
-        if restart.first_step_at is not None and restart.began_at is not None:
-            first_step_s = restart.first_step_at - restart.began_at
-            if restart.stop_s is not None and restart.launch_ordered_at is not None:
-                # Without the time in the queue between the two.
-                restart_s = restart.stop_s + restart.first_step_at - restart.launch_ordered_at
+        restart_s = None
+        first_at, launched_at = restart.first_step_at, restart.launch_ordered_at
+        if restart.stop_s is not None and first_at is not None and launched_at is not None:
+            # Without the time in the queue between the two.
+            restart_s = restart.stop_s + first_at - launched_at
         restart_s = restart_s if restart.stall_s is None else restart.stall_s
         return Sighting(
             alone_s=round(alone.seconds, 1),
@@ -244,7 +253,7 @@ class Sightings:
             device_memory_peak_gib=watch.device_memory_peak_gib,
             memory_peak_gib=watch.memory_peak_gib,
             energy_j=watch.energy_j,
-            first_step_s=first_step_s,
+            first_step_s=self.first_step_s(attempt.job),
             restart_s=restart_s,
             company=tuple(
                 Company(jobs, round(spell.seconds, 1), spell.mps, _relative(spell, alone))

@@ -1,0 +1,61 @@
+"""What `treadle describe` says of the time that a job shared its devices."""
+
+import pytest
+
+from treadle.cli.live.describe import _failure, _sharing
+from treadle.wire.jobs import (
+    AttemptView,
+    CompanyView,
+    FailureView,
+    JobDetail,
+    JobView,
+    State,
+)
+
+
+def detail(spell: CompanyView) -> JobDetail:
+    return JobDetail(
+        job=JobView(id="7", name="train", user="me", tenant="", state=State.RUNNING),
+        workdir="/",
+        env={},
+        secrets=(),
+        time_limit_s=None,
+        grace_s=30.0,
+        retries=0,
+        after=(),
+        after_any=(),
+        code=None,
+        attempts=(AttemptView(number=1, started_at=0.0, devices=("here:0",), company=(spell,)),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spell", "text"),
+    [
+        (CompanyView(jobs=("3",), seconds=720.0, relative=0.83), "with job 3 for 12m, at 83% of"),
+        (CompanyView(jobs=("3",), seconds=9.0, relative=1.34), "with job 3 for 9s, at about"),
+        (CompanyView(jobs=("3",), seconds=0.4, relative=0.9), ""),
+        (CompanyView(jobs=("3",), seconds=0.4, since_at=1.0), "now with job 3"),
+    ],
+)
+def test_u14_sharing_is_said_without_moments_and_noise(spell: CompanyView, text: str) -> None:
+    shown = _sharing(detail(spell))
+    assert shown == (f"{text} its speed alone" if spell.relative and text else text)
+
+
+@pytest.mark.parametrize(
+    ("retried", "advice", "text"),
+    [
+        (True, "retry on another node", "retry on another node"),
+        (False, "retry on another node", ""),
+        (False, "retry with more gpu memory", "submit it again with more gpu memory"),
+        (False, "do not retry", "do not retry"),
+    ],
+)
+def test_u14_a_retry_that_was_decided_against_is_not_advised(
+    retried: bool, advice: str, text: str
+) -> None:
+    failure = FailureView(
+        kind="transient", rule="r", sentence="s", evidence="", advice=advice, retried=retried
+    )
+    assert dict(_failure(failure))["advice"] == text
