@@ -111,11 +111,6 @@ class LiveAttempt:
         return self._report is not None
 
     @property
-    def ending(self) -> bool:
-        """Whether it refused an order because its training is over: it ends by itself."""
-        return bool((self.members.get("refused") or {}).get("ends"))
-
-    @property
     def ranks(self) -> int:
         """How many were launched; 0 if that is not known."""
         return 0 if self.launch is None else self.launch.ranks
