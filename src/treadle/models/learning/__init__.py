@@ -11,6 +11,7 @@
     kind_experts.py   what one kind says of a length, by several memories
     kept_experts.py   the same, until something is learned of the kind
     experts.py        forecasts scored and mixed
+    confirmed.py      the range that a run confirmed, which does not become wider
     open_ranges.py    ranges of jobs that run, until they are compared
     proportion.py     whether a number of the command line says how much work there is
     knowledge.py      Knowledge: outcomes in, expectations out

@@ -133,6 +133,11 @@ class Lengths:
         rest = max(0.0, 1.0 - sum(mass for _, mass in kept))
         return Lengths.of((*kept, (limit_s, max(rest, 1e-12))))
 
+    def within(self, low_s: float, high_s: float) -> "Lengths":
+        """The same where what is shorter or longer than this lies at its ends."""
+        points = [(min(max(at, low_s), high_s), mass) for at, mass in self.points]
+        return Lengths.of((*points, (high_s, self.tail)))
+
     def scaled(self, factor: float) -> "Lengths":
         """The same jobs where everything takes so many times as long."""
         points = tuple((at * factor, mass) for at, mass in self.points)
